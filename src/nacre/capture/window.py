@@ -1,0 +1,66 @@
+"""Keep the first and last bytes of a stream of any length, in bounded memory.
+
+Everything is kept up to `whole`; past that, the first `head` and the last `tail`.
+Pure: no files, no decoding. Bytes become text once, at the end, in `text`.
+"""
+
+from collections import deque
+from typing import Final
+
+from nacre.plan import Keep
+
+# A million writes of one byte must not become a million objects.
+_SMALL: Final = 64 * 1024
+
+
+class Window:
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
+        self._chunks: deque[bytes | bytearray] = deque()  # all of it, or what the tail is cut from
+        self._held = 0  # bytes in _chunks
+        self._head: bytes | None = None  # cut off once there is more than `whole`
+        self.size = 0
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether bytes may be missing from what is kept."""
+        return self._head is not None
+
+    def take(self, data: bytes) -> None:
+        self.size += len(data)
+        self._append(data)
+        if self._head is None:
+            if self.size <= self._keep.whole:
+                return
+            self._cut_head()
+        # Whole chunks only: the exact cut is made once, at the end.
+        while self._chunks and self._held - len(self._chunks[0]) >= self._keep.tail:
+            self._held -= len(self._chunks.popleft())
+
+    def everything(self) -> bytes:
+        """All bytes so far; only before the overflow."""
+        assert not self.overflowed
+        return b"".join(self._chunks)
+
+    def parts(self) -> tuple[bytes, bytes]:
+        """Head and tail; all of it in the head when nothing is missing."""
+        rest = b"".join(self._chunks)
+        if self._head is None:
+            return rest, b""
+        tail = min(self._keep.tail, self.size - len(self._head), len(rest))
+        return self._head, rest[len(rest) - tail :]
+
+    def _append(self, data: bytes) -> None:
+        self._held += len(data)
+        last = self._chunks[-1] if self._chunks else None
+        if isinstance(last, bytearray) and len(last) + len(data) <= _SMALL:
+            last += data
+        else:
+            self._chunks.append(bytearray(data) if len(data) < _SMALL else data)
+
+    def _cut_head(self) -> None:
+        everything = b"".join(self._chunks)
+        self._head = everything[: self._keep.head]
+        rest = everything[self._keep.head :]
+        self._chunks = deque([rest] if rest else [])
+        self._held = len(rest)

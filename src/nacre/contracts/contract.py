@@ -1,0 +1,149 @@
+"""What every contract is made of.
+
+`admit` turns arguments into an ask, `reply` turns the answer into words, `refused` does so
+for a refusal. What only the reply needs to know of the arguments travels in `Admitted.said`; the
+engine never sees it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from nacre.asks import Run
+from nacre.caller import Caller
+from nacre.outcome import Outcome
+from nacre.prepare.decide import Step
+from nacre.refusals import BadArguments, Refusal, Refused
+
+T = TypeVar("T")
+
+
+class ToolSpec(Struct, frozen=True, kw_only=True):
+    """A tool as a model is told about it."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+class Admitted(Struct, frozen=True, kw_only=True):
+    ask: Run
+    said: object = None
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """What the model gets: words, whether they are an error, and the same as data."""
+
+    text: str
+    is_error: bool
+    details: dict[str, Any]
+
+
+class Contract(Protocol):
+    name: str
+    steps: Sequence[Step]
+
+    def specs(self, caller: Caller) -> tuple[ToolSpec, ...]: ...
+
+    def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
+        """Raises Refused for arguments that cannot be understood."""
+        ...
+
+    def reply(self, answer: Outcome, said: object) -> Reply: ...
+
+    def refused(self, refusal: Refusal) -> Reply: ...
+
+    def printed(self, reply: Reply) -> dict[str, Any]:
+        """The reply as one JSON object, as `nacre call` prints it."""
+        ...
+
+
+def read_arguments(arguments: object, shape: type[T]) -> T:
+    """The arguments as the contract's own type; Refused, in words for a model, when they do not fit."""
+    if not isinstance(arguments, Mapping):
+        raise Refused(
+            BadArguments(problem=f"arguments must be a JSON object, not {_named(arguments)}")
+        )
+    try:
+        return msgspec.convert(dict(arguments), shape)
+    except msgspec.ValidationError as error:
+        raise Refused(BadArguments(problem=_in_words(str(error), shape))) from None
+
+
+def read_script(command: str) -> bytes:
+    """The command as bash gets it; Refused when it is blank or cannot be one at all."""
+    if not command.strip():
+        raise Refused(BadArguments(problem="command is required"))
+    if "\0" in command:
+        raise Refused(
+            BadArguments(problem="command contains a NUL byte, which no command can; remove it")
+        )
+    try:
+        return command.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        odd = error.object[error.start]
+        raise Refused(
+            BadArguments(problem=f"command contains {odd!r}, which is no character; remove it")
+        ) from None
+
+
+def read_options(options: Mapping[str, Any], shape: type[T]) -> T:
+    """A contract's options; ValueError, with the nearest right key, for a wrong one."""
+    known = [field.name for field in msgspec.structs.fields(shape)]  # type: ignore[arg-type]
+    for key in options:
+        if key not in known:
+            near = get_close_matches(key, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; there is {', '.join(known)}"
+            raise ValueError(f"there is no option {key!r}{hint}")
+    try:
+        return msgspec.convert(dict(options), shape, strict=False)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise ValueError(f"bad option: {_in_words(str(error), shape)}") from None
+
+
+_WRONG_TYPE = re.compile(r"Expected `(.+?)`, got `(.+?)` - at `\$\.?(.*)`")
+_MISSING = re.compile(r"Object missing required field `(.+?)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.+?)`")
+_WORDS = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+def _in_words(problem: str, shape: type) -> str:
+    """msgspec's finding, as a sentence for a model."""
+    if wrong := _WRONG_TYPE.match(problem):
+        wanted, got, where = wrong.groups()
+        wanted = " or ".join(_WORDS.get(each, each) for each in wanted.split(" | "))
+        return f"{where} must be {wanted}, not {_WORDS.get(got, got)}"
+    if missing := _MISSING.match(problem):
+        return f"{missing[1]} is required"
+    if unknown := _UNKNOWN.match(problem):
+        known = ", ".join(field.name for field in msgspec.structs.fields(shape))  # type: ignore[arg-type]
+        return f"there is no argument {unknown[1]}; this tool takes {known}"
+    return problem
+
+
+def _named(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return f"a {type(value).__name__}"

@@ -1,0 +1,169 @@
+"""The smallest contract: one command in, `{"stdout", "stderr", "exitCode"}` out.
+
+The environment is inherited as it is, the two streams are kept apart, each up to 1 MiB. What went
+wrong with the call is `{"error": …}`; whatever a command had printed by then rides along.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from signal import Signals
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+
+from nacre.asks import Run
+from nacre.caller import Caller
+from nacre.contracts.contract import (
+    Admitted,
+    Reply,
+    ToolSpec,
+    read_arguments,
+    read_options,
+    read_script,
+)
+from nacre.outcome import (
+    Cancelled,
+    Capture,
+    Exited,
+    Killed,
+    Lost,
+    NotStarted,
+    Outcome,
+    TimedOut,
+)
+from nacre.plan import BASH, KIB, MIB, Command, Keep, Limits, Plan, Streams
+from nacre.prepare.directory import directory
+from nacre.refusals import CalledOff, Refusal, Refused, UnknownTool
+from nacre.text import decode, without_cut_end
+
+_SUFFIX: Final = "... (truncated)"
+# The tail is never shown; it is where bash says that it did not find a command.
+_KEEP: Final = Keep(whole=MIB, head=MIB - len(_SUFFIX), tail=16 * KIB)
+
+_DESCRIPTION: Final = "Execute a bash command and return stdout/stderr"
+_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "command": {"type": "string", "description": "The bash command to execute"},
+    },
+    "required": ["command"],
+    "additionalProperties": False,
+}
+
+
+class Bash(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of the one tool."""
+
+    command: str
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    timeout: Annotated[float, Meta(gt=0)] = 30.0
+    grace: Annotated[float, Meta(ge=0)] = 2.0
+
+
+class Harness:
+    name = "harness"
+    steps = (directory,)
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
+        del caller  # the same for everybody
+        return (ToolSpec(name="bash", description=_DESCRIPTION, schema=_SCHEMA),)
+
+    def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
+        if tool != "bash":
+            raise Refused(UnknownTool(tool=tool, known=("bash",)))
+        script = read_script(read_arguments(arguments, Bash).command)
+        plan = Plan(
+            command=Command(given=script, script=script, cwd=caller.cwd, env=caller.env),
+            streams=Streams.SEPARATE,
+            limits=Limits(timeout=self._options.timeout, grace=self._options.grace),
+            keep=_KEEP,
+        )
+        return Admitted(ask=Run(plan=plan))
+
+    def reply(self, answer: Outcome, said: object) -> Reply:
+        del said
+        error = _error(answer)
+        if isinstance(answer.ending, NotStarted):
+            return _reply({"error": error})
+        return _reply({"error": error} | _ran(answer) if error else _ran(answer))
+
+    def refused(self, refusal: Refusal) -> Reply:
+        return _reply({"error": str(refusal)})
+
+    def printed(self, reply: Reply) -> dict[str, Any]:
+        return reply.details
+
+
+def make(options: Mapping[str, Any]) -> Harness:
+    return Harness(read_options(options, Options))
+
+
+def _reply(said: dict[str, Any]) -> Reply:
+    return Reply(text=json.dumps(said, ensure_ascii=False), is_error="error" in said, details=said)
+
+
+def _ran(outcome: Outcome) -> dict[str, Any]:
+    """What there is to say of a process that ran."""
+    said: dict[str, Any] = {
+        "stdout": _shown(outcome.output),
+        "stderr": _shown(outcome.errors or Capture()),
+    }
+    if outcome.exit_code is not None:
+        said["exitCode"] = outcome.exit_code
+    match outcome.ending:
+        case Killed(number) | TimedOut(how=Killed(number)) | Cancelled(how=Killed(number)):
+            said["signal"] = _signal_name(number)
+    return said
+
+
+def _error(outcome: Outcome) -> str | None:
+    match outcome.ending:
+        case TimedOut(after=after):
+            return f"command timed out after {after:g} second{'' if after == 1 else 's'}"
+        case Cancelled() | NotStarted(why=CalledOff()):
+            return "command cancelled"
+        case NotStarted(why=why):
+            return str(why)
+        case Lost():
+            return "the command ended, but another part of this program collected its exit status"
+        case Exited(code=126 | 127 as code):
+            return _not_executed(code, outcome.errors or Capture())
+        case _:
+            return None
+
+
+def _shown(capture: Capture) -> str:
+    if not capture.omitted and not capture.tail:
+        return decode(capture.head)
+    return decode(without_cut_end(capture.head)) + _SUFFIX
+
+
+# `/bin/bash: line 1: X: command not found`, in whatever language: the frame is the same. What
+# follows X may itself have a colon in some messages.
+_DIAGNOSTIC: Final = re.compile(
+    re.escape(BASH) + rb": (?:\S+ \d+: )?(?:exec: )?(?P<what>.+?): "
+    rb"(?:cannot execute: |cannot execute binary file: |.*: bad interpreter: )?[^:]+"
+)
+
+
+def _not_executed(code: int, errors: Capture) -> str | None:
+    """bash's own word, in the last line of stderr, that it could not run something."""
+    said = (errors.head + errors.tail if not errors.omitted else errors.tail).rstrip(b"\n")
+    found = _DIAGNOSTIC.fullmatch(said.rpartition(b"\n")[2])
+    if found is None:
+        return None
+    what = decode(found["what"])
+    return f"command not found: {what}" if code == 127 else f"permission denied: {what}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - Signals.SIGRTMIN}"

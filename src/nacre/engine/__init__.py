@@ -1,0 +1,1 @@
+"""Running a plan, in any number at once. Knows no contract."""

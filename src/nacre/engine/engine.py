@@ -1,0 +1,200 @@
+"""The engine: plans in, tickets out.
+
+An engine holds nothing while nothing runs. `begin` starts a plan on the supervisor of the calling
+thread; its `Ticket` is waited for by that thread, or awaited in the event loop that runs on it.
+Cancelling and closing may come from anywhere.
+"""
+
+import itertools
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator
+
+from nacre.asks import Done, Signal
+from nacre.cancel import CancelToken
+from nacre.engine.run import Run
+from nacre.engine.slots import Slots
+from nacre.engine.supervise import Supervisor
+from nacre.events import Listener, Listening
+from nacre.outcome import Outcome
+from nacre.plan import Plan
+from nacre.process.child import descriptor_limit
+from nacre.refusals import Closed, NoDescriptors, Refused
+
+
+class Ticket:
+    """One answer to come. Waited for where it was begun; cancelled from anywhere."""
+
+    def __init__(self, supervisor: Supervisor | None = None) -> None:
+        self.outcome: Outcome | None = None
+        self._supervisor = supervisor
+        self._run: Run | None = None
+        self._tell: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+
+    def wait(self) -> Outcome:
+        """Drive the engine until the answer is there.
+
+        An exception on the way (a KeyboardInterrupt, say) stops the command first, and is raised
+        again when its tree is gone; another one on the way to that kills the tree.
+        """
+        interrupted: BaseException | None = None
+        while self.outcome is None:
+            try:
+                self._here().drive()
+            except BaseException as error:  # noqa: BLE001 - raised again below
+                interrupted = error
+                self._cancel_here(signal.SIGTERM)
+        if interrupted is not None:
+            raise interrupted
+        return self.outcome
+
+    def __await__(self) -> Generator[object, None, Outcome]:
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Outcome:
+        import asyncio
+
+        host = asyncio.get_running_loop()
+        interrupted: asyncio.CancelledError | None = None
+        while self.outcome is None:
+            answered = host.create_future()
+            self._tell = lambda answered=answered: answered.done() or answered.set_result(None)  # type: ignore[misc]
+            self._here().attach(host)
+            try:
+                await answered
+            except asyncio.CancelledError as error:
+                interrupted = error
+                self._cancel_here(signal.SIGTERM)
+        if interrupted is not None:
+            raise interrupted
+        return self.outcome
+
+    def cancel(self, number: int = signal.SIGTERM) -> None:
+        """From any thread: stop the command, beginning with this signal; again: kill it."""
+        run, supervisor = self._run, self._supervisor
+        if run is not None and supervisor is not None:
+            supervisor.post(lambda: run.cancel(number))
+
+    def _here(self) -> Supervisor:
+        if self._supervisor is None or self._supervisor.thread != threading.get_ident():
+            raise RuntimeError("a ticket is waited for by the thread that began it")
+        return self._supervisor
+
+    def _cancel_here(self, number: int) -> None:
+        if self._run is not None and self.outcome is None:
+            self._run.cancel(number)
+
+    # For the engine.
+
+    def start(self, run: Run, cancel: CancelToken | None) -> None:
+        assert self._supervisor is not None
+        self._run = run
+        if cancel is not None:
+            self._unsubscribe = cancel.subscribe(self.cancel)
+        called_off = cancel is not None and cancel.cancelled
+        self._supervisor.begin(run, called_off=called_off)
+
+    def settle(self, outcome: Outcome) -> None:
+        """The answer is there. Nothing of the run is held on to."""
+        self.outcome = outcome
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        run, supervisor, tell = self._run, self._supervisor, self._tell
+        self._run = self._supervisor = self._tell = None
+        if run is not None and supervisor is not None:
+            supervisor.ended(run)
+        if tell is not None:
+            tell()
+
+
+class Engine:
+    """Runs plans for any number of threads and event loops.
+
+    `ours`: this process is nacre's own and has made itself the subreaper, see `process.ours`.
+    """
+
+    def __init__(self, *, ours: bool = False) -> None:
+        self._ours = ours
+        self._slots = Slots()
+        self._numbers = itertools.count(1)
+        self._supervisors: dict[int, Supervisor] = {}
+        self._changed = threading.Condition(threading.RLock())
+        self._closed = False
+        self._process = os.getpid()
+
+    def begin(
+        self,
+        plan: Plan,
+        *,
+        listen: Listener | Listening | None = None,
+        cancel: CancelToken | None = None,
+    ) -> Ticket:
+        """Start a plan, or put it in line. Raises Refused when nothing can be started at all."""
+        listening = Listening(listener=listen) if callable(listen) else listen
+        name = f"r{next(self._numbers)}"
+        supervisor = self._supervisor()
+        ticket = Ticket(supervisor)
+        try:
+            run = Run(name, plan, supervisor.ground, listening=listening, answer=ticket.settle)
+        except BaseException:
+            supervisor.close_if_idle()
+            raise
+        ticket.start(run, cancel)
+        return ticket
+
+    def signal(self, ask: Signal) -> Done:
+        """Send a signal to everything that a live run has started, from any thread."""
+        with self._changed:
+            supervisors = list(self._supervisors.values())
+        for supervisor in supervisors:
+            run = supervisor.runs.get(ask.run)
+            if run is not None:
+                return Done(found=supervisor.post(lambda: run.signal(ask.signal)))
+        return Done(found=False)
+
+    def close(self) -> None:
+        """Stop whatever is still being waited for, and wait until it is gone."""
+        with self._changed:
+            self._closed = True
+            supervisors = list(self._supervisors.values())
+        for supervisor in supervisors:
+            supervisor.post(supervisor.cancel_all)
+        living = {thread.ident for thread in threading.enumerate()}
+        for supervisor in supervisors:
+            if supervisor.thread == threading.get_ident() or supervisor.thread not in living:
+                while not supervisor.closed:
+                    supervisor.drive()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._supervisors)
+
+    def _supervisor(self) -> Supervisor:
+        with self._changed:
+            if self._closed:
+                raise Refused(Closed())
+            if self._process != os.getpid():
+                self._forked()
+            ident = threading.get_ident()
+            supervisor = self._supervisors.get(ident)
+            if supervisor is None:
+                supervisor = self._new_supervisor()
+                self._supervisors[ident] = supervisor
+            return supervisor
+
+    def _new_supervisor(self) -> Supervisor:
+        try:
+            return Supervisor(self._slots, ours=self._ours, idle=self._idle)
+        except OSError as error:
+            raise Refused(NoDescriptors(limit=descriptor_limit())) from error
+
+    def _idle(self, supervisor: Supervisor) -> None:
+        with self._changed:
+            self._supervisors.pop(supervisor.thread, None)
+            self._changed.notify_all()
+
+    def _forked(self) -> None:
+        """Our host forked: the runs are the parent's, and so are their loops."""
+        self._process = os.getpid()
+        self._supervisors.clear()
+        self._slots = Slots()

@@ -1,0 +1,99 @@
+"""The life of a command, as a table. Pure: no process, no clock.
+
+`next_step(state, happening)` says what to become and what to do; `run` does it. What is not in
+the table changes nothing: a deadline that comes while the command is already being stopped, a
+cancel after the exit. So *why* it ended is written once, by whoever came first.
+"""
+
+import enum
+from typing import NamedTuple
+
+
+class State(enum.Enum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    DRAINING = "draining"
+    DONE = "done"
+
+
+class Happening(enum.Enum):
+    SLOT = "a slot is free"
+    SPAWN_FAILED = "the spawn fails"
+    NO_ROOM = "no descriptors, but others will end"
+    DEADLINE = "the deadline passes"
+    CANCEL = "cancel"
+    SIGNAL = "a signal is asked for"
+    EXIT = "the shell exits"
+    GRACE_OVER = "the grace is over"
+    TREE_EMPTY = "the tree is empty"
+    SURRENDER = "it cannot be killed"
+    DRY = "every pipe has ended"
+    DRAIN_OVER = "the drain is over"
+
+
+class Action(enum.Enum):
+    SPAWN = "spawn"
+    NOTE_NOT_STARTED = "note that nothing ran"
+    NOTE_TIMEOUT = "note the timeout"
+    NOTE_CANCEL = "note the cancel"
+    NOTE_EXIT = "note the status"
+    STOP_TREE = "ask the tree to stop"
+    STOP_REST = "ask the rest to stop"
+    ARM_GRACE = "arm the grace"
+    SIGNAL_TREE = "signal the tree"
+    KILL_TREE = "kill the tree"
+    ARM_SURRENDER = "arm the surrender"
+    WATCH_TREE = "watch the tree end"
+    DRAIN = "read what is left"
+    ARM_DRAIN = "arm the drain"
+    LOOK = "look who is left"
+    FINISH = "answer"
+
+
+class Step(NamedTuple):
+    to: State
+    actions: tuple[Action, ...]
+
+
+_KILL = (Action.KILL_TREE, Action.ARM_SURRENDER, Action.WATCH_TREE)
+_STOP = (Action.STOP_TREE, Action.ARM_GRACE, Action.WATCH_TREE)
+_DRAIN = (Action.ARM_DRAIN, Action.DRAIN)
+_END = (Action.LOOK, Action.FINISH)
+
+TABLE: dict[tuple[State, Happening], Step] = {
+    (State.QUEUED, Happening.SLOT): Step(State.RUNNING, (Action.SPAWN,)),
+    (State.QUEUED, Happening.CANCEL): Step(State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)),
+    (State.RUNNING, Happening.SPAWN_FAILED): Step(
+        State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)
+    ),
+    (State.RUNNING, Happening.NO_ROOM): Step(State.QUEUED, ()),
+    (State.RUNNING, Happening.DEADLINE): Step(State.STOPPING, (Action.NOTE_TIMEOUT, *_STOP)),
+    (State.RUNNING, Happening.CANCEL): Step(State.STOPPING, (Action.NOTE_CANCEL, *_STOP)),
+    (State.RUNNING, Happening.SIGNAL): Step(State.RUNNING, (Action.SIGNAL_TREE,)),
+    (State.RUNNING, Happening.EXIT): Step(State.DRAINING, (Action.NOTE_EXIT, *_DRAIN)),
+    (State.STOPPING, Happening.SIGNAL): Step(State.STOPPING, (Action.SIGNAL_TREE,)),
+    (State.STOPPING, Happening.EXIT): Step(
+        State.STOPPING, (Action.NOTE_EXIT, Action.STOP_REST, Action.WATCH_TREE)
+    ),
+    (State.STOPPING, Happening.GRACE_OVER): Step(State.STOPPING, _KILL),
+    # Whoever cancels twice will not wait for the grace.
+    (State.STOPPING, Happening.CANCEL): Step(State.STOPPING, _KILL),
+    (State.STOPPING, Happening.TREE_EMPTY): Step(State.DRAINING, _DRAIN),
+    (State.STOPPING, Happening.SURRENDER): Step(State.DRAINING, _DRAIN),
+    (State.DRAINING, Happening.DRY): Step(State.DONE, _END),
+    (State.DRAINING, Happening.DRAIN_OVER): Step(State.DONE, _END),
+}
+
+
+def next_step(state: State, happening: Happening) -> Step:
+    return TABLE.get((state, happening)) or Step(state, ())
+
+
+def as_markdown() -> str:
+    """The table as the docs show it."""
+    rows = ["| in | when | becomes | and does |", "|---|---|---|---|"]
+    for (state, happening), step in TABLE.items():
+        actions = ", ".join(action.value for action in step.actions)
+        rows.append(f"| {state.value} | {happening.value} | {step.to.value} | {actions} |")
+    return "\n".join(rows)

@@ -1,0 +1,127 @@
+"""Events on their way to a listener, which may be slow, or raise, or never come back.
+
+The driving thread only appends here; one helper thread, for this call only, calls the listener,
+one event at a time and in order. What comes while the listener is busy is joined into one
+chunk, so a listener that is slow hears less often, not later and later.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from nacre.events import Chunk, Event, Finished, Full, Listening, Started, Stream
+from nacre.loop import now
+
+Call = Callable[[], object]
+
+
+class Relay:
+    def __init__(self, run: str, wish: Listening, *, room: Call, heard: Call) -> None:
+        """`room` is called when a full relay has room again, `heard` when all has been heard."""
+        self._run = run
+        self._wish = wish
+        self._room = room
+        self._heard = heard
+        self._changed = threading.Condition()
+        self._started: Started | None = None
+        self._chunks: deque[tuple[Stream, bytearray]] = deque()
+        self._held = 0
+        self._skipped: dict[Stream, int] = {}
+        self._finished: Finished | None = None
+        self._next = 0.0  # when the listener wants its next chunk
+        self._thread = threading.Thread(target=self._work, name=f"nacre-listen-{run}", daemon=True)
+        self._thread.start()
+
+    @property
+    def full(self) -> bool:
+        """Whether the command should wait for the listener."""
+        return self._wish.full is Full.WAIT and self._held >= self._wish.buffer
+
+    @property
+    def linger(self) -> float | None:
+        return self._wish.linger
+
+    def start(self, event: Started) -> None:
+        with self._changed:
+            self._started = event
+            self._changed.notify()
+
+    def chunk(self, stream: Stream, data: bytes) -> None:
+        with self._changed:
+            if self._chunks and self._chunks[-1][0] is stream:
+                self._chunks[-1][1].extend(data)
+            else:
+                self._chunks.append((stream, bytearray(data)))
+            self._held += len(data)
+            if self._wish.full is Full.SKIP:
+                self._skip()
+            self._changed.notify()
+
+    def finish(self, event: Finished) -> None:
+        with self._changed:
+            self._finished = event
+            self._changed.notify()
+
+    def join(self) -> None:
+        """After `heard`: the thread is on its last line."""
+        self._thread.join()
+
+    def _skip(self) -> None:
+        # Many tiny chunks of alternating streams cost more than their bytes.
+        while self._held > self._wish.buffer or len(self._chunks) > 4096:
+            stream, data = self._chunks[0]
+            excess = max(1, self._held - self._wish.buffer)
+            dropped = min(len(data), excess) if len(self._chunks) <= 4096 else len(data)
+            del data[:dropped]
+            if not data:
+                self._chunks.popleft()
+            self._held -= dropped
+            self._skipped[stream] = self._skipped.get(stream, 0) + dropped
+
+    def _work(self) -> None:
+        try:
+            while not isinstance(event := self._take(), Finished):
+                self._call(event)
+            self._call(event)
+        finally:
+            self._heard()
+
+    def _call(self, event: Event) -> None:
+        try:
+            self._wish.listener(event)
+        except Exception:  # noqa: S110 - a listener's trouble is not the command's
+            pass
+
+    def _take(self) -> Event:
+        """The next event, waiting for it; chunks not before the listener wants one."""
+        with self._changed:
+            while (event := self._ready()) is None:
+                waiting = bool(self._chunks)
+                self._changed.wait(max(0.0, self._next - now()) if waiting else None)
+        if isinstance(event, Chunk) and self._wish.full is Full.WAIT:
+            self._room()
+        return event
+
+    def _ready(self) -> Event | None:
+        if self._started is not None:
+            started, self._started = self._started, None
+            return started
+        if self._chunks:
+            if self._finished is None and now() < self._next:
+                return None
+            return self._next_chunk()
+        if self._finished is not None and self._skipped:
+            stream, skipped = self._skipped.popitem()
+            return Chunk(run=self._run, stream=stream, data=b"", skipped=skipped)
+        return self._finished
+
+    def _next_chunk(self) -> Chunk:
+        stream, data = self._chunks.popleft()
+        self._held -= len(data)
+        self._next = now() + self._wish.every
+        return Chunk(
+            run=self._run,
+            stream=stream,
+            data=bytes(data),
+            skipped=self._skipped.pop(stream, 0),
+        )

@@ -1,0 +1,411 @@
+"""One command under way: the lifecycle's table, carried out on real processes.
+
+Everything here happens on the thread that drives the loop. `happen` looks up the table and does
+what it says; descriptors and timers of the loop are what makes things happen.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from nacre import proc
+from nacre.capture.sink import Sink
+from nacre.engine import leftovers
+from nacre.engine.leftovers import Leftover
+from nacre.engine.lifecycle import Action, Happening, State, next_step
+from nacre.engine.relay import Relay
+from nacre.engine.slots import Slot, Slots
+from nacre.events import Finished, Listening, Started, Stream
+from nacre.loop import Call, Loop, Timer, now
+from nacre.outcome import (
+    Cancelled,
+    Capture,
+    Ending,
+    Exited,
+    Killed,
+    Lost,
+    NotStarted,
+    Outcome,
+    Survivor,
+    TimedOut,
+)
+from nacre.plan import Plan, Streams
+from nacre.process import child as children
+from nacre.process.census import Census
+from nacre.process.child import Child
+from nacre.process.pipes import Growth, Reader
+from nacre.process.tree import Tree, collect_strays
+from nacre.refusals import AnyRefusal, CalledOff, NoDescriptors, NoProcesses, Refused
+
+# One wake-up reads at most so often before the others have their turn.
+_READS: Final = 8
+# How soon we look again whether a tree has ended, and how slow that becomes.
+_FIRST_LOOK: Final = 0.001
+_SLOWEST_LOOK: Final = 0.05
+
+
+class Ground:
+    """What the runs of one loop stand on."""
+
+    def __init__(self, slots: Slots, *, ours: bool) -> None:
+        self.loop = Loop()
+        self.census = Census()
+        self.growth = Growth()
+        self.slots = slots
+        self.ours = ours  # this process is nacre's own, the subreaper, and has one loop
+        self.shells: set[int] = set()  # not yet collected
+
+
+class Run:
+    def __init__(
+        self,
+        name: str,
+        plan: Plan,
+        ground: Ground,
+        *,
+        listening: Listening | None,
+        answer: Callable[[Outcome], None],
+    ) -> None:
+        self.name = name
+        self._plan = plan
+        self._ground = ground
+        self._answer = answer
+        self._state = State.QUEUED
+        self._slot = Slot(ground.slots, _cost(plan), self._granted)
+        self._child: Child | None = None
+        self._tree: Tree | None = None
+        self._sinks: dict[Stream, Sink] = {}
+        self._readers: dict[Stream, Reader] = {}
+        self._paused = False  # the listener cannot keep up, and the command waits for it
+        self._timers: list[Timer] = []
+        self._next_look: Timer | None = None
+        self._look_pause = _FIRST_LOOK
+        self._began = self._ended = now()
+        self._stop_signal: int = signal.SIGTERM
+        self._asked_signal: int = 0
+        # What the outcome is made of.
+        self._why: AnyRefusal = CalledOff()
+        self._stopped_by: Action | None = None
+        self._exited = False
+        self._status: Exited | Killed | None = None
+        self._killing = False
+        self._left: tuple[Survivor, ...] = ()
+        self._outcome: Outcome | None = None
+        self._relay = self._make_relay(listening) if listening else None
+
+    @property
+    def pid(self) -> int | None:
+        """The shell's, while it has not been collected."""
+        return self._child.pid if self._child else None
+
+    # What others may do to a run; from another thread only by way of `loop.post`.
+
+    def begin(self) -> None:
+        if self._slot.enter():
+            self._happen(Happening.SLOT)
+
+    def cancel(self, number: int = signal.SIGTERM) -> None:
+        """Stop it, beginning with this signal; a second time: kill it."""
+        if self._state is State.RUNNING:
+            self._stop_signal = number
+        if self._outcome is not None:
+            self._deliver()  # only its listener is still busy, and shall not be waited for
+        self._happen(Happening.CANCEL)
+
+    def signal(self, number: int) -> None:
+        self._asked_signal = number
+        self._happen(Happening.SIGNAL)
+
+    # The table.
+
+    def _happen(self, happening: Happening) -> None:
+        step = next_step(self._state, happening)
+        self._state = step.to
+        for action in step.actions:
+            self._do(action)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Action.SPAWN:
+                self._spawn()
+            case Action.NOTE_NOT_STARTED | Action.NOTE_TIMEOUT | Action.NOTE_CANCEL:
+                self._stopped_by = action
+            case Action.NOTE_EXIT:
+                self._note_exit()
+            case Action.STOP_TREE:
+                self._stop_tree()
+            case Action.STOP_REST:
+                self._stop_rest()
+            case Action.SIGNAL_TREE:
+                self._the_tree().signal(self._asked_signal)
+            case Action.KILL_TREE:
+                self._kill_tree()
+            case Action.WATCH_TREE:
+                self._watch_tree()
+            case Action.ARM_GRACE:
+                self._arm(self._plan.limits.grace, Happening.GRACE_OVER)
+            case Action.ARM_SURRENDER:
+                self._arm(self._plan.limits.surrender, Happening.SURRENDER)
+            case Action.ARM_DRAIN:
+                self._arm(self._plan.limits.drain, Happening.DRAIN_OVER)
+            case Action.DRAIN:
+                self._drain()
+            case Action.LOOK:
+                self._look_who_is_left()
+            case Action.FINISH:
+                self._finish()
+            case _:
+                assert_never(action)
+
+    def _arm(self, seconds: float, happening: Happening) -> None:
+        self._later(seconds, lambda: self._happen(happening))
+
+    def _later(self, seconds: float, call: Call) -> Timer:
+        self._timers.append(timer := self._ground.loop.after(seconds, call))
+        return timer
+
+    # Starting.
+
+    def _granted(self) -> None:
+        self._ground.loop.post(lambda: self._happen(Happening.SLOT))
+
+    def _spawn(self) -> None:
+        try:
+            self._child = children.spawn(self._plan, ours=self._ground.ours)
+        except Refused as refused:
+            if isinstance(refused.refusal, NoDescriptors) and self._slot.step_back():
+                self._happen(Happening.NO_ROOM)
+            else:
+                self._why = refused.refusal
+                self._happen(Happening.SPAWN_FAILED)
+            return
+        self._began = now()
+        self._ground.shells.add(self._child.pid)
+        self._follow(self._child)
+
+    def _follow(self, shell: Child) -> None:
+        loop, plan = self._ground.loop, self._plan
+        if not self._ground.ours and shell.tag is not None:
+            self._ground.census.tag_early_children(shell.pid, shell.tag)
+        self._attach(Stream.OUTPUT, shell.output)
+        if shell.errors is not None:
+            self._attach(Stream.ERRORS, shell.errors)
+        loop.watch(shell.pidfd, self._shell_ended)
+        if plan.limits.timeout is not None:
+            self._arm(plan.limits.timeout, Happening.DEADLINE)
+        if self._relay is not None:
+            self._relay.start(Started(run=self.name, pid=shell.pid))
+
+    def _attach(self, stream: Stream, fd: int) -> None:
+        self._readers[stream] = Reader(fd, self._ground.growth)
+        self._sinks[stream] = Sink(self._plan.keep, self._plan.spill)
+        self._ground.loop.watch(fd, lambda: self._read(stream, _READS))
+
+    # Reading.
+
+    def _read(self, stream: Stream, most: int | None) -> None:
+        """Take what is there, at most so many pieces; the end of the stream closes it."""
+        reader, sink = self._readers[stream], self._sinks[stream]
+        while most is None or most > 0:
+            data = reader.read()
+            if data is None:
+                return
+            if not data:
+                self._ground.loop.forget(reader.fd)
+                del self._readers[stream]
+                reader.close()
+                return
+            sink.take(data)
+            if self._relay is not None:
+                self._relay.chunk(stream, data)
+                if self._state is State.RUNNING and self._relay.full:
+                    self._pause()
+                    return
+            if most is not None:
+                most -= 1
+
+    def _pause(self) -> None:
+        self._paused = True
+        for reader in self._readers.values():
+            self._ground.loop.forget(reader.fd)
+
+    def _resume(self) -> None:
+        if not self._paused:
+            return
+        self._paused = False
+        for stream, reader in self._readers.items():
+            self._ground.loop.watch(reader.fd, lambda stream=stream: self._read(stream, _READS))  # type: ignore[misc]
+
+    def _drain(self) -> None:
+        """The shell is gone, so all that it wrote is in the pipe; others may still write."""
+        self._resume()
+        for stream in list(self._readers):
+            self._read(stream, None)
+        if not self._readers:
+            self._happen(Happening.DRY)
+
+    # Stopping.
+
+    def _the_tree(self) -> Tree:
+        assert self._child is not None
+        if self._tree is None:
+            self._tree = Tree(
+                self._child.pid,
+                self._child.tag,
+                pipes=frozenset(reader.inode for reader in self._readers.values()),
+                adopts=self._adopts,
+            )
+        return self._tree
+
+    def _adopts(self) -> bool:
+        """Whether an orphan that came to us can only be of this run."""
+        return self._ground.ours and len(self._ground.shells) == 1
+
+    def _stop_tree(self) -> None:
+        # Keep reading: a child blocked on a full pipe never gets to its handler.
+        self._resume()
+        self._the_tree().signal(self._stop_signal)
+
+    def _stop_rest(self) -> None:
+        """What the shell left behind may ignore INT (bash has background jobs do so), not TERM."""
+        if self._stop_signal != signal.SIGTERM:
+            self._the_tree().signal(signal.SIGTERM)
+
+    def _kill_tree(self) -> None:
+        self._look_pause = _FIRST_LOOK
+        self._the_tree().kill()
+        self._killing = True
+
+    def _watch_tree(self) -> None:
+        """Look again and again, less and less often, whether all of it has ended."""
+        if self._state is not State.STOPPING:
+            return
+        left = self._the_tree().kill() if self._killing else self._the_tree().members()
+        if not left and self._exited:
+            self._happen(Happening.TREE_EMPTY)
+            return
+        if self._next_look is not None:
+            self._next_look.cancel()
+        self._next_look = self._later(self._look_pause, self._watch_tree)
+        self._look_pause = min(self._look_pause * 2, _SLOWEST_LOOK)
+
+    # Ending.
+
+    def _shell_ended(self) -> None:
+        assert self._child is not None
+        self._ground.loop.forget(self._child.pidfd)
+        self._happen(Happening.EXIT)
+
+    def _note_exit(self) -> None:
+        assert self._child is not None
+        self._ended = now()
+        self._exited = True
+        self._status = children.peek(self._child)
+
+    def _look_who_is_left(self) -> None:
+        assert self._child is not None
+        if self._stopped_by is None:
+            left = self._ground.census.left_by(self._child.pid, self._child.tag)
+        else:
+            left = self._the_tree().members()
+        self._left = tuple(
+            Survivor(pid=each.pid, started=each.started, command=proc.command_line(each.pid))
+            for each in left
+        )
+
+    def _finish(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._let_go()
+        self._slot.leave()
+        self._outcome = Outcome(
+            run=self.name,
+            ending=self._ending(),
+            output=self._captured(Stream.OUTPUT),
+            errors=(
+                self._captured(Stream.ERRORS) if self._plan.streams is Streams.SEPARATE else None
+            ),
+            seconds=self._ended - self._began,
+            left_running=self._left,
+        )
+        self._sinks.clear()
+        self._readers.clear()
+        if self._relay is None:
+            self._deliver()
+        else:
+            self._wait_for_listener(self._relay, self._outcome)
+
+    def _let_go(self) -> None:
+        """Collect the shell; what is still open goes on without us."""
+        if self._child is None:
+            return
+        loop, pidfd = self._ground.loop, self._child.pidfd
+        for reader in self._readers.values():
+            loop.forget(reader.fd)
+        alive = None
+        if self._exited:
+            children.collect(pidfd)
+            os.close(pidfd)
+        else:
+            self._ended = now()
+            loop.forget(pidfd)
+            alive = pidfd
+        self._ground.shells.discard(self._child.pid)
+        if self._ground.ours:
+            collect_strays(self._ground.shells)
+        if self._readers or alive is not None:
+            leftovers.shelve(Leftover(list(self._readers.values()), alive))
+
+    def _captured(self, stream: Stream) -> Capture:
+        sink = self._sinks.get(stream)
+        return sink.close() if sink is not None else Capture()
+
+    def _ending(self) -> Ending:
+        match self._stopped_by:
+            case Action.NOTE_NOT_STARTED:
+                return NotStarted(self._why)
+            case Action.NOTE_TIMEOUT:
+                return TimedOut(self._plan.limits.timeout or 0.0, self._status)
+            case Action.NOTE_CANCEL:
+                return Cancelled(self._status)
+            case _:
+                return self._status or Lost(last_seen=self._ended - self._began)
+
+    # Telling.
+
+    def _make_relay(self, listening: Listening) -> Relay:
+        loop = self._ground.loop
+        try:
+            return Relay(
+                self.name,
+                listening,
+                room=lambda: loop.post(self._resume),
+                heard=lambda: loop.post(self._heard),
+            )
+        except RuntimeError as error:  # no thread can be started
+            raise Refused(NoProcesses()) from error
+
+    def _wait_for_listener(self, relay: Relay, outcome: Outcome) -> None:
+        relay.finish(Finished(run=self.name, outcome=outcome))
+        if relay.linger is not None:
+            self._later(relay.linger, self._deliver)
+
+    def _heard(self) -> None:
+        if self._relay is not None:
+            self._relay.join()
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Answer, once."""
+        for timer in self._timers:
+            timer.cancel()
+        outcome, self._outcome = self._outcome, None
+        if outcome is not None:
+            self._answer(outcome)
+
+
+def _cost(plan: Plan) -> int:
+    """How many descriptors a plan takes while it runs."""
+    streams = 2 if plan.streams is Streams.SEPARATE else 1
+    return 1 + streams * (1 if plan.spill is None else 2)

@@ -1,0 +1,117 @@
+"""Descriptors and clocks: one epoll, driven by whoever waits.
+
+A thread calls `step`; an event loop watches `fileno()` (an epoll descriptor is itself pollable)
+and calls `step(0)` when it is readable or when `due()` has come. Only `post` may be called from
+another thread. Clocks are monotonic: a wall clock that jumps changes nothing.
+"""
+
+import heapq
+import itertools
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+Call = Callable[[], None]
+now = time.monotonic
+
+
+class Timer:
+    """A call to come; `cancel` forgets it."""
+
+    __slots__ = ("call", "when")
+
+    def __init__(self, when: float, call: Call) -> None:
+        self.when = when
+        self.call: Call | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class Loop:
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._ready: dict[int, Call] = {}
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()
+        self._posted: deque[Call] = deque()
+        # Reentrant: a signal handler may post while its own thread is posting.
+        self._lock = threading.RLock()
+        self._closed = False
+        try:
+            self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError:
+            self._epoll.close()
+            raise
+        self.watch(self._bell, self._silence)
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    def watch(self, fd: int, ready: Call) -> None:
+        """Call `ready` whenever `fd` can be read, until it is forgotten."""
+        self._epoll.register(fd, select.EPOLLIN)
+        self._ready[fd] = ready
+
+    def forget(self, fd: int) -> None:
+        if self._ready.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def after(self, seconds: float, call: Call) -> Timer:
+        timer = Timer(now() + seconds, call)
+        heapq.heappush(self._timers, (timer.when, next(self._order), timer))
+        return timer
+
+    def due(self) -> float | None:
+        """When the next timer wants `step`, on the monotonic clock."""
+        while self._timers and self._timers[0][2].call is None:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def post(self, call: Call) -> bool:
+        """From any thread: have `call` made by whoever drives. False when the loop is closed."""
+        with self._lock:
+            if self._closed:
+                return False
+            self._posted.append(call)
+            os.eventfd_write(self._bell, 1)
+            return True
+
+    def step(self, patience: float | None = None) -> None:
+        """Wait until something is ready, at most `patience` seconds, and serve what is."""
+        due = self.due()
+        if due is not None:
+            until = max(0.0, due - now())
+            patience = until if patience is None else min(patience, until)
+        for fd, _ in self._epoll.poll(patience):
+            # A call may have forgotten the descriptors that come after it.
+            ready = self._ready.get(fd)
+            if ready is not None:
+                ready()
+        self._serve_timers()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            # It may be a call of ours that closes us: nothing may come after it.
+            self._ready.clear()
+            self._timers.clear()
+            self._posted.clear()
+            self._epoll.close()
+            os.close(self._bell)
+
+    def _silence(self) -> None:
+        os.eventfd_read(self._bell)
+        while self._posted:
+            self._posted.popleft()()
+
+    def _serve_timers(self) -> None:
+        moment = now()
+        while self._timers and self._timers[0][0] <= moment:
+            timer = heapq.heappop(self._timers)[2]
+            call, timer.call = timer.call, None
+            if call is not None:
+                call()

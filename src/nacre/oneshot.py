@@ -1,0 +1,120 @@
+"""`nacre.run` and `nacre.arun`: the engine without a contract. A script in, an Outcome out."""
+
+import os
+from collections.abc import Mapping
+from typing import TypedDict, Unpack
+
+import msgspec
+
+from nacre.cancel import CancelToken
+from nacre.engine.engine import Engine, Ticket
+from nacre.events import Listener, Listening
+from nacre.outcome import Capture, NotStarted, Outcome
+from nacre.plan import Command, Keep, Limits, Plan, Spill, Streams
+from nacre.refusals import BadArguments, BadDirectory, DirectoryProblem, Refused
+
+StrPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+_engine = Engine()
+
+
+class Wishes(TypedDict, total=False):
+    """How a command shall run; everything has a default."""
+
+    cwd: StrPath  # where we are
+    env: Mapping[str, str] | Mapping[bytes, bytes]  # all of it; without: ours, unchanged
+    stdin: bytes  # without: /dev/null
+    timeout: float | None  # seconds; None: no limit
+    grace: float  # seconds between TERM and KILL: 2
+    streams: Streams  # MERGED
+    keep: Keep  # 2 MiB; past that the first 512 KiB and the last 1.5 MiB
+    spill: Spill | None  # no file
+    shell: StrPath  # /bin/bash
+
+
+def run(
+    command: str | bytes,
+    *,
+    listen: Listener | Listening | None = None,
+    cancel: CancelToken | None = None,
+    **wishes: Unpack[Wishes],
+) -> Outcome:
+    """Run a shell script to its end and tell everything about it.
+
+    Never raises for what the command or the machine did: that is in `Outcome.ending`.
+    """
+    try:
+        return _begin(command, listen, cancel, wishes).wait()
+    except Refused as refused:
+        return _nothing_ran(refused)
+
+
+async def arun(
+    command: str | bytes,
+    *,
+    listen: Listener | Listening | None = None,
+    cancel: CancelToken | None = None,
+    **wishes: Unpack[Wishes],
+) -> Outcome:
+    """The same for asyncio. Cancelling the task stops the command and all it has started."""
+    try:
+        return await _begin(command, listen, cancel, wishes)
+    except Refused as refused:
+        return _nothing_ran(refused)
+
+
+def _begin(
+    command: str | bytes,
+    listen: Listener | Listening | None,
+    cancel: CancelToken | None,
+    wishes: Wishes,
+) -> Ticket:
+    return _engine.begin(_plan(command, wishes), listen=listen, cancel=cancel)
+
+
+def _plan(command: str | bytes, wishes: Wishes) -> Plan:
+    """Raises Refused for values that no command can have."""
+    script = _text(command, "command")
+    env = wishes.get("env")
+    where = Command(
+        given=script,
+        script=script,
+        cwd=_directory(wishes.get("cwd")),
+        env=None if env is None else dict(_variable(*each) for each in env.items()),
+    )
+    limits = Limits(timeout=wishes.get("timeout"), grace=wishes.get("grace", 2.0))
+    plan = Plan(command=where, limits=limits, spill=wishes.get("spill"), stdin=wishes.get("stdin"))
+    return msgspec.structs.replace(
+        plan,
+        shell=os.fsencode(wishes.get("shell", plan.shell)),
+        streams=wishes.get("streams", plan.streams),
+        keep=wishes.get("keep", plan.keep),
+    )
+
+
+def _text(value: str | bytes, name: str) -> bytes:
+    try:
+        data = os.fsencode(value)
+    except UnicodeEncodeError:
+        raise Refused(BadArguments(problem=f"{name} is not encodable text: {value!r}")) from None
+    if b"\0" in data:
+        raise Refused(BadArguments(problem=f"{name} contains a NUL byte; remove it"))
+    return data
+
+
+def _variable(name: str | bytes, value: str | bytes) -> tuple[bytes, bytes]:
+    key = _text(name, "a variable's name")
+    if not key or b"=" in key:
+        raise Refused(BadArguments(problem=f"{name!r} cannot be a variable's name; rename it"))
+    return key, _text(value, f"the variable {name!r}")
+
+
+def _directory(cwd: StrPath | None) -> bytes:
+    try:
+        return os.getcwdb() if cwd is None else os.path.abspath(os.fsencode(cwd))
+    except OSError:
+        raise Refused(BadDirectory(path=b".", problem=DirectoryProblem.MISSING)) from None
+
+
+def _nothing_ran(refused: Refused) -> Outcome:
+    return Outcome(run="r0", ending=NotStarted(refused.refusal), output=Capture())

@@ -1,0 +1,123 @@
+"""What happened: how a command ended, what it printed, what it left behind.
+
+An `Outcome` is complete and frozen; whatever happens to a command is one of these, with the
+output it had. `Ending` is written once, by whoever came first: the command itself, its
+deadline, or a cancel.
+"""
+
+from msgspec import Struct
+
+from nacre.refusals import AnyRefusal
+
+
+class Exited(Struct, frozen=True, tag=True):
+    """It ended by itself."""
+
+    code: int
+
+
+class Killed(Struct, frozen=True, tag=True):
+    """A signal ended it; only said when the kernel says so, never inferred from 128+n."""
+
+    signal: int
+
+
+How = Exited | Killed | None  # None: it could not be killed, or the kernel would not tell
+
+
+class TimedOut(Struct, frozen=True, tag=True):
+    """It lived longer than `after` seconds and was stopped; `how` is what followed."""
+
+    after: float
+    how: How
+
+
+class Cancelled(Struct, frozen=True, tag=True):
+    """It was stopped because the caller no longer wanted it; `how` is what followed."""
+
+    how: How
+
+
+class NotStarted(Struct, frozen=True, tag=True):
+    """Nothing ran."""
+
+    why: AnyRefusal
+
+
+class Lost(Struct, frozen=True, tag=True):
+    """It ended, but somebody else collected its status; `last_seen` is seconds after the spawn."""
+
+    last_seen: float
+
+
+Ending = Exited | Killed | TimedOut | Cancelled | NotStarted | Lost
+
+
+class Saved(Struct, frozen=True, kw_only=True):
+    """The file that a stream was spilled to."""
+
+    path: bytes | None  # None: no file could be made
+    size: int  # bytes in it
+    complete: bool  # it holds every byte of the stream
+    problem: str | None = None  # why it does not, as a sentence
+
+
+class Capture(Struct, frozen=True, kw_only=True):
+    """What a stream said: its first and last bytes, with exact counts of all of it."""
+
+    head: bytes = b""  # everything, when nothing was left out
+    tail: bytes = b""  # what follows the gap; empty when there is none
+    size: int = 0
+    newlines: int = 0
+    unterminated: bool = False  # the last line has no newline (yet)
+    saved: Saved | None = None
+
+    @property
+    def omitted(self) -> int:
+        """How many bytes are between head and tail."""
+        return self.size - len(self.head) - len(self.tail)
+
+    @property
+    def lines(self) -> int:
+        """How many lines, an unterminated last one included."""
+        return self.newlines + self.unterminated
+
+
+class Survivor(Struct, frozen=True, kw_only=True):
+    """A process that a command left running; pid and start time together are its identity."""
+
+    pid: int
+    started: int  # clock ticks after boot, as in /proc/PID/stat
+    command: str
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """Everything there is to know about a command that has ended."""
+
+    run: str
+    ending: Ending
+    output: Capture  # stdout; or both, in the order of writing, when merged
+    errors: Capture | None = None  # stderr, when separate
+    seconds: float = 0.0
+    left_running: tuple[Survivor, ...] = ()
+
+    @property
+    def exit_code(self) -> int | None:
+        """As a shell would show it: 128+n for a signal; None when nothing ran or nobody knows."""
+        match self.ending:
+            case TimedOut(how=how) | Cancelled(how=how):
+                return _code(how)
+            case Exited() | Killed() as how:
+                return _code(how)
+            case _:
+                return None
+
+
+def _code(how: How) -> int | None:
+    match how:
+        case Exited(code):
+            return code
+        case Killed(signal):
+            return 128 + signal
+        case None:
+            return None

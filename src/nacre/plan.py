@@ -1,0 +1,91 @@
+"""What shall happen: the values that describe one command before it runs.
+
+A contract makes a `Plan` from a model's arguments, `prepare` may change or refuse it, the
+engine carries it out. Everything here is a frozen value; script, directory and environment
+are bytes, as the kernel has them.
+"""
+
+import enum
+from typing import Final
+
+from msgspec import Struct
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+BASH: Final = b"/bin/bash"
+
+
+class Streams(enum.Enum):
+    """How the command's stdout and stderr reach us."""
+
+    MERGED = "merged"  # one pipe, so the order is the order of writing
+    SEPARATE = "separate"  # two pipes; no order between them
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """A shell script, where it runs and with which variables."""
+
+    given: bytes  # as the caller wrote it
+    script: bytes  # as bash gets it
+    cwd: bytes
+    env: dict[bytes, bytes] | None = None  # None: exactly what this process has
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Seconds. The clocks start at the spawn, not in the queue."""
+
+    timeout: float | None = None
+    grace: float = 2.0  # between TERM and KILL, for the whole tree
+    drain: float = 0.1  # after the exit, for whoever still holds the pipe
+    surrender: float = 2.0  # after KILL, before what cannot be killed is reported
+
+
+class Keep(Struct, frozen=True, kw_only=True):
+    """How much of a stream stays in memory, in raw bytes.
+
+    Everything up to `whole`; past that only the first `head` and the last `tail`.
+    """
+
+    whole: int
+    head: int
+    tail: int
+
+    def __post_init__(self) -> None:
+        if min(self.whole, self.head, self.tail) < 0 or self.head > self.whole:
+            raise ValueError(f"{self} makes no sense: sizes are at least 0, head at most whole")
+
+
+class When(enum.Enum):
+    OVERFLOW = "overflow"  # when memory keeps less than everything
+    ALWAYS = "always"
+
+
+class Spill(Struct, frozen=True, kw_only=True):
+    """A private file that holds a stream whole, up to a limit on disk.
+
+    The command never suffers from it: a file that cannot be written is reported, that is all.
+    """
+
+    directory: bytes | None = None  # None: the usual place for temporary files
+    when: When = When.OVERFLOW
+    limit: int = 4 * GIB
+
+    def __post_init__(self) -> None:
+        if self.limit < 0:
+            raise ValueError(
+                f"a spill limit of {self.limit} bytes makes no sense; it is at least 0"
+            )
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """One command with everything that was decided about it."""
+
+    command: Command
+    shell: bytes = BASH
+    streams: Streams = Streams.MERGED
+    limits: Limits = Limits()
+    keep: Keep = Keep(whole=2 * MIB, head=512 * KIB, tail=1536 * KIB)
+    spill: Spill | None = None
+    stdin: bytes | None = None  # None: /dev/null

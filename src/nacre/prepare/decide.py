@@ -1,0 +1,31 @@
+"""A plan goes through a contract's steps and comes out as a decision. Total: never raises.
+
+A step is one function from plan and caller to a plan (perhaps changed) or a refusal. The first
+refusal decides; the rest of the steps are not asked.
+"""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from nacre.caller import Caller
+from nacre.plan import Plan
+from nacre.refusals import Refusal
+
+Step = Callable[[Plan, Caller], Plan | Refusal]
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """The plan as it shall run, or why it shall not."""
+
+    plan: Plan
+    refusal: Refusal | None = None
+
+
+def decide(plan: Plan, steps: Sequence[Step], caller: Caller) -> Decision:
+    for step in steps:
+        result = step(plan, caller)
+        if isinstance(result, Refusal):
+            return Decision(plan=plan, refusal=result)
+        plan = result
+    return Decision(plan=plan)

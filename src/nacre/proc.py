@@ -1,0 +1,136 @@
+"""Looking at processes: who lives, who is whose, who carries which tag. Touches nothing.
+
+A process is known by its pid *and* its start time: pids are used again (here after 32,768),
+start times of one pid are not. Everything that disappears while we look is simply not there.
+"""
+
+import os
+import resource
+from typing import Final, NamedTuple
+
+# Soft RLIMIT_LOCKS has had no effect since Linux 2.4.25, and is inherited by everything a process
+# starts, whatever session, parent or environment that has: a place to write a tag.
+RLIMIT_LOCKS: Final = 10
+PRLIMIT: Final = hasattr(resource, "prlimit")
+
+
+class Process(NamedTuple):
+    """One line of the process table."""
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    started: int  # clock ticks after boot
+
+    @property
+    def alive(self) -> bool:
+        return self.state not in "ZXx"
+
+
+def look(pid: int) -> Process | None:
+    """The process with this pid as it is now; a zombie is still there, and says so."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", 0) as file:
+            line = file.read(1024)
+    except OSError:
+        return None
+    # The name comes second, in parentheses, and may itself hold parentheses and blanks.
+    fields = line.rpartition(b")")[2].split()
+    if len(fields) < 20:
+        return None
+    state, parent, group, session = fields[:4]
+    return Process(
+        pid, state.decode(), int(parent), int(group), int(session), started=int(fields[19])
+    )
+
+
+def pids() -> list[int]:
+    """Every process there is, threads not counted."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def everyone() -> dict[int, Process]:
+    return {pid: process for pid in pids() if (process := look(pid)) is not None}
+
+
+def last_pid() -> int | None:
+    """The pid that was issued last, to anybody."""
+    try:
+        with open("/proc/loadavg", "rb", 0) as file:
+            return int(file.read(128).rsplit(b" ", 1)[1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def soft_locks(pid: int) -> int | None:
+    """The soft RLIMIT_LOCKS of a process; -1 is unlimited."""
+    try:
+        return resource.prlimit(pid, RLIMIT_LOCKS)[0]
+    except PermissionError:
+        return _soft_locks_of_a_stranger(pid)
+    except OSError:
+        return None
+
+
+def _soft_locks_of_a_stranger(pid: int) -> int | None:
+    """The same for a process of another user, whose limits can be read but not asked for."""
+    try:
+        with open(f"/proc/{pid}/limits", "rb", 0) as file:
+            value = file.read(4096).partition(b"Max file locks")[2].split(maxsplit=1)[0]
+    except (OSError, IndexError):
+        return None
+    return int(value) if value.isdigit() else -1
+
+
+def is_thread(pid: int) -> bool:
+    """Whether this number is a thread of a process that has another number."""
+    try:
+        with open(f"/proc/{pid}/status", "rb", 0) as file:
+            tgid = file.read(512).partition(b"\nTgid:")[2].split(maxsplit=1)[0]
+    except (OSError, IndexError):
+        return False
+    return int(tgid) != pid
+
+
+def command_line(pid: int) -> str:
+    """What a person would call this process: its arguments, or its name in brackets."""
+    for name, shown in (("cmdline", "{}"), ("comm", "[{}]")):
+        try:
+            with open(f"/proc/{pid}/{name}", "rb", 0) as file:
+                text = file.read(4096).rstrip(b"\0\n").replace(b"\0", b" ")
+        except OSError:
+            continue
+        if text:
+            return shown.format(text.decode("utf-8", "replace"))
+    return "[gone]"
+
+
+def writes_to(pid: int, pipes: frozenset[int]) -> bool:
+    """Whether a process holds the writing end of one of these pipes, given by inode."""
+    names = {f"pipe:[{inode}]" for inode in pipes}
+    try:
+        fds = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    return any(_link(pid, fd) in names and _is_writable(pid, fd) for fd in fds)
+
+
+def _link(pid: int, fd: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{fd}")
+    except OSError:
+        return ""
+
+
+def _is_writable(pid: int, fd: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/fdinfo/{fd}", "rb", 0) as file:
+            flags = file.read(256).partition(b"flags:")[2].split(maxsplit=1)[0]
+    except (OSError, IndexError):
+        return False
+    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY

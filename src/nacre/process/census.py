@@ -1,0 +1,72 @@
+"""Who carries which tag, looking at each process once.
+
+Pids are issued in order, so whoever appeared since the last look has one of the numbers issued
+since: for `echo` that is one number to ask about, not a walk over all of /proc. Two system
+calls tell what we need, the soft RLIMIT_LOCKS and the session. When the numbers start again
+from the bottom, everything is looked at anew.
+"""
+
+import os
+from typing import Final
+
+from nacre import proc
+from nacre.process.tag import Tag, put
+
+# Past so many new numbers, listing /proc is cheaper than asking for each.
+_MANY: Final = 2048
+
+
+class Census:
+    def __init__(self) -> None:
+        self._last = proc.last_pid()
+        self._locks: dict[int, list[int]] = {}  # soft limit → pids
+        self._sessions: dict[int, list[int]] = {}  # session → pids that are not its leader
+
+    def left_by(self, shell: int, tag: Tag | None) -> list[proc.Process]:
+        """Living processes that a command started, the shell itself not counted.
+
+        Call it while the shell is not yet collected: its number still means its session.
+        """
+        self._catch_up()
+        pids = set(self._sessions.pop(shell, ()))
+        if tag is not None:
+            for value in [value for value in self._locks if tag.covers(value)]:
+                pids.update(self._locks.pop(value))
+        pids -= {shell, os.getpid()}
+        found = [process for pid in sorted(pids) if (process := proc.look(pid))]
+        return [each for each in found if each.alive and not proc.is_thread(each.pid)]
+
+    def tag_early_children(self, shell: int, tag: Tag) -> None:
+        """Tag what a shell has started before the shell itself could be tagged."""
+        while True:
+            self._catch_up()
+            session = self._sessions.get(shell, ())
+            early = [pid for pid in session if not tag.covers(proc.soft_locks(pid))]
+            if not any([put(pid, tag) for pid in early]):
+                return
+
+    def _catch_up(self) -> None:
+        last = proc.last_pid()
+        for pid in self._new(last):
+            self._note(pid)
+        self._last = last
+
+    def _new(self, last: int | None) -> list[int] | range:
+        if last is None or self._last is None or last < self._last:
+            self._locks.clear()
+            self._sessions.clear()
+            return proc.pids()
+        if last - self._last > _MANY:
+            return [pid for pid in proc.pids() if self._last < pid <= last]
+        return range(self._last + 1, last + 1)
+
+    def _note(self, pid: int) -> None:
+        try:
+            session = os.getsid(pid)
+        except OSError:
+            return
+        if session != pid:
+            self._sessions.setdefault(session, []).append(pid)
+        locks = proc.soft_locks(pid)
+        if locks is not None and locks >= 0:
+            self._locks.setdefault(locks, []).append(pid)

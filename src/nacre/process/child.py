@@ -1,0 +1,193 @@
+"""Starting a command, and learning how its shell ended.
+
+`subprocess.Popen` without `preexec_fn` spawns by vfork: a host of 2 GB pays nothing for its size.
+The shell leads a new session, so it has no terminal and no signal of ours is ever sent to our
+own group. Its end is a readable pidfd; we peek at the status and leave the zombie until its
+tree is gone: as long as it is there, its pid, group and session cannot become somebody else's.
+"""
+
+import errno
+import fcntl
+import os
+import resource
+import signal
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final, NamedTuple
+
+from nacre.outcome import Exited, Killed
+from nacre.plan import Plan, Streams
+from nacre.process import inputs, tag
+from nacre.refusals import (
+    BadDirectory,
+    CannotSpawn,
+    DirectoryProblem,
+    NoDescriptors,
+    NoMemory,
+    NoProcesses,
+    NoShell,
+    Refusal,
+    Refused,
+)
+
+
+class Child(NamedTuple):
+    """A shell under way: who it is and where it can be read."""
+
+    pid: int
+    pidfd: int
+    output: int  # reading end
+    errors: int | None  # reading end, when stderr has its own
+    tag: tag.Tag | None
+
+
+def spawn(plan: Plan, *, ours: bool) -> Child:
+    """Start the plan's shell. Raises Refused, leaving nothing behind.
+
+    `ours`: this process belongs to nacre, so the tag can be worn during the spawn.
+    """
+    try:
+        return _spawn(plan, ours=ours)
+    except OSError as error:
+        raise Refused(_refusal(plan, error)) from error
+    except ValueError as error:  # a NUL byte, an impossible variable name
+        raise Refused(CannotSpawn(reason=str(error))) from error
+
+
+def _spawn(plan: Plan, *, ours: bool) -> Child:
+    with ExitStack() as kept, ExitStack() as given:
+        output, output_end = _pipe(kept, given)
+        errors, errors_end = output, output_end
+        if plan.streams is Streams.SEPARATE:
+            errors, errors_end = _pipe(kept, given)
+        stdin = inputs.stdin(plan.stdin)
+        given.callback(os.close, stdin)
+        mark = tag.new()
+        with _argument(plan.command.script) as (script, passed), tag.worn(mark if ours else None):
+            shell = subprocess.Popen(
+                [plan.shell, b"-c", script],
+                stdin=stdin,
+                stdout=output_end,
+                stderr=errors_end,
+                cwd=plan.command.cwd,
+                env=plan.command.env,
+                pass_fds=passed,
+                start_new_session=True,
+            )
+        # The child is ours from here on: keep Popen from ever waiting for this pid.
+        shell.returncode = 0
+        if mark is not None and not ours:
+            tag.put(shell.pid, mark)
+        pidfd = _pidfd(shell.pid)
+        kept.pop_all()
+    separate = errors if plan.streams is Streams.SEPARATE else None
+    return Child(shell.pid, pidfd, output, separate, mark)
+
+
+def _pipe(kept: ExitStack, given: ExitStack) -> tuple[int, int]:
+    """A pipe whose reading end we keep and whose writing end only the child keeps."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    kept.callback(os.close, reading)
+    given.callback(os.close, writing)
+    os.set_blocking(reading, False)
+    return reading, writing
+
+
+@contextmanager
+def _argument(script: bytes) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+    """The script as an argument, with the descriptors that it needs."""
+    if len(script) <= inputs.LONGEST_ARGUMENT:
+        yield script, ()
+        return
+    fd = inputs.memory_file("nacre-script", script)
+    try:
+        yield inputs.long_script_loader(fd), (fd,)
+    finally:
+        os.close(fd)
+
+
+def _pidfd(pid: int) -> int:
+    """A pidfd for a child that has just started; without one the child must not live on."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        # Not yet waited for, so this number is still our child and nobody else.
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+
+
+def _refusal(plan: Plan, error: OSError) -> Refusal:
+    match error.errno:
+        case errno.EMFILE | errno.ENFILE:
+            return NoDescriptors(limit=descriptor_limit())
+        case errno.EAGAIN:
+            return NoProcesses()
+        case errno.ENOMEM:
+            return NoMemory()
+        case errno.E2BIG:
+            return CannotSpawn(reason="its environment is too large for this system")
+    about = (
+        error.filename if isinstance(error.filename, bytes) else os.fsencode(error.filename or b"")
+    )
+    if about == plan.command.cwd:
+        return BadDirectory(path=about, problem=_directory_problem(error))
+    if about == plan.shell:
+        return NoShell(path=about, reason=(error.strerror or str(error)).lower())
+    return CannotSpawn(reason=str(error))
+
+
+def descriptor_limit() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def _directory_problem(error: OSError) -> DirectoryProblem:
+    match error.errno:
+        case errno.ENOTDIR:
+            return DirectoryProblem.NOT_A_DIRECTORY
+        case errno.EACCES:
+            return DirectoryProblem.FORBIDDEN
+        case _:
+            return DirectoryProblem.MISSING
+
+
+def peek(child: Child) -> Exited | Killed | None:
+    """How the shell ended, without collecting it. None when nobody can tell."""
+    return _status(child.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
+
+def collect(pidfd: int) -> None:
+    """Let the zombie go."""
+    _status(pidfd, os.WEXITED | os.WNOHANG)
+
+
+def _status(pidfd: int, options: int) -> Exited | Killed | None:
+    try:
+        status = os.waitid(os.P_PIDFD, pidfd, options)
+    except ChildProcessError:
+        # The host collects every child, or ignores SIGCHLD; the kernel may still remember.
+        return _remembered(pidfd)
+    if status is None:
+        return None
+    if status.si_code == os.CLD_EXITED:
+        return Exited(status.si_status)
+    return Killed(status.si_status)
+
+
+# PIDFD_GET_INFO of struct pidfd_info, 64 bytes; answers for collected processes since Linux 6.15.
+_GET_INFO: Final = 3 << 30 | 64 << 16 | 0xFF << 8 | 11
+_INFO_EXIT: Final = 1 << 3
+
+
+def _remembered(pidfd: int) -> Exited | Killed | None:
+    info = bytearray(struct.pack("<Q56x", _INFO_EXIT))
+    try:
+        fcntl.ioctl(pidfd, _GET_INFO, info)
+    except OSError:
+        return None
+    mask, code = struct.unpack("<Q52xi", info)
+    if not mask & _INFO_EXIT:
+        return None
+    return Killed(code & 0x7F) if code & 0x7F else Exited(code >> 8)

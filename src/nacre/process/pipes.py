@@ -1,0 +1,78 @@
+"""Reading a pipe that may be silent for an hour and then write a gigabyte.
+
+A pipe holds 64 KiB; while it floods it is grown to 1 MiB, which saves most of the wake-ups.
+Only a few at a time: Linux gives a user 64 MiB of pipes, and then 8 KiB for each further one.
+"""
+
+import fcntl
+import os
+from typing import Final
+
+USUAL: Final = 64 * 1024
+GROWN: Final = 1024 * 1024
+BIG_READ: Final = 256 * 1024
+# So many full reads in a row are a flood; so many small ones are the end of it.
+_FLOOD: Final = 4
+_CALM: Final = 64
+
+
+class Growth:
+    """How many pipes may be large at the same time, over all that share this."""
+
+    def __init__(self, most: int = 8) -> None:
+        self.left = most
+
+
+class Reader:
+    """The reading end of one pipe."""
+
+    def __init__(self, fd: int, growth: Growth) -> None:
+        self.fd = fd
+        self.inode = os.fstat(fd).st_ino
+        self._growth = growth
+        self._size = USUAL
+        self._streak = 0
+        self._grown = False
+
+    def read(self) -> bytes | None:
+        """What is there: None for nothing now, b"" for never again."""
+        try:
+            data = os.read(self.fd, self._size)
+        except BlockingIOError:
+            return None
+        if len(data) >= USUAL:
+            self._streak = max(1, self._streak + 1)
+            if self._streak == _FLOOD:
+                self._grow()
+        else:
+            self._streak = min(-1, self._streak - 1)
+            if self._streak == -_CALM:
+                self._shrink()
+        return data
+
+    def close(self) -> None:
+        self._give_back()
+        os.close(self.fd)
+
+    def _grow(self) -> None:
+        self._size = BIG_READ
+        if self._growth.left and not self._grown and self._resize(GROWN):
+            self._growth.left -= 1
+            self._grown = True
+
+    def _shrink(self) -> None:
+        self._size = USUAL
+        if self._grown and self._resize(USUAL):
+            self._give_back()
+
+    def _give_back(self) -> None:
+        if self._grown:
+            self._growth.left += 1
+            self._grown = False
+
+    def _resize(self, size: int) -> bool:
+        try:
+            fcntl.fcntl(self.fd, fcntl.F_SETPIPE_SZ, size)
+        except OSError:  # not allowed, or more is waiting than would fit: as it is, then
+            return False
+        return True

@@ -1,0 +1,89 @@
+"""The run tag: a number that everything a command starts inherits.
+
+It is written into the soft RLIMIT_LOCKS, which Linux has not used for twenty years: it survives
+fork, exec, `setsid`, double forks and `env -i`, costs nothing and injects no variable. A tag
+also remembers the run that our own process belongs to, so that nacre inside nacre stays
+part of the outer run.
+"""
+
+import os
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from nacre import proc
+
+_OWN_BITS: Final = 32
+_OUTER_BITS: Final = 24
+_MARK: Final = 0x4E  # says "this is one of ours"; the largest tag still fits a signed 64-bit number
+
+
+class Tag(NamedTuple):
+    own: int
+    outer: int
+
+    @property
+    def value(self) -> int:
+        return (_MARK << _OWN_BITS + _OUTER_BITS) | (self.outer << _OWN_BITS) | self.own
+
+    def covers(self, soft_locks: int | None) -> bool:
+        """Whether a process with this soft limit was started by our run, or by a run inside it."""
+        other = read(soft_locks)
+        if other is None:
+            return False
+        return other.own == self.own or other.outer == self.own % (1 << _OUTER_BITS)
+
+
+def read(soft_locks: int | None) -> Tag | None:
+    if soft_locks is None or soft_locks >> _OWN_BITS + _OUTER_BITS != _MARK:
+        return None
+    return Tag(
+        own=soft_locks % (1 << _OWN_BITS),
+        outer=(soft_locks >> _OWN_BITS) % (1 << _OUTER_BITS),
+    )
+
+
+def new() -> Tag | None:
+    """A tag for a new run; None where the hard limit leaves no room for one."""
+    if not proc.PRLIMIT:
+        return None
+    soft, hard = resource.getrlimit(proc.RLIMIT_LOCKS)
+    ours = read(soft)
+    tag = Tag(
+        own=int.from_bytes(os.urandom(_OWN_BITS // 8), "big"),
+        outer=ours.own % (1 << _OUTER_BITS) if ours else 0,
+    )
+    return tag if hard == resource.RLIM_INFINITY or tag.value <= hard else None
+
+
+def put(pid: int, tag: Tag) -> bool:
+    """Tag a process that runs already. False when it is gone or not ours to change."""
+    try:
+        hard = resource.prlimit(pid, proc.RLIMIT_LOCKS)[1]
+        resource.prlimit(pid, proc.RLIMIT_LOCKS, (tag.value, hard))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+_one_at_a_time = threading.Lock()
+
+
+@contextmanager
+def worn(tag: Tag | None) -> Iterator[None]:
+    """Wear the tag ourselves while we spawn, so that the child is born with it.
+
+    Only for processes of our own: it changes a setting of the whole process for a moment.
+    """
+    if tag is None:
+        yield
+        return
+    with _one_at_a_time:
+        soft, hard = resource.getrlimit(proc.RLIMIT_LOCKS)
+        resource.setrlimit(proc.RLIMIT_LOCKS, (tag.value, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(proc.RLIMIT_LOCKS, (soft, hard))

@@ -1,0 +1,166 @@
+"""Everything a command has started, wherever it went, and signals to exactly that.
+
+A process belongs to the command when it carries the run's tag, is in its shell's session, has
+a parent that belongs, or was seen to belong before. In a process of ours, which is the
+subreaper, orphans come to us, so nothing is out of sight. Where all that finds nobody
+and yet somebody still writes to our pipe, it is whoever holds it, if it is younger than the
+command and no child of our own host.
+
+Signals go by identity: a pidfd is opened, the start time compared, then the signal sent. The
+shell's own group is signalled as a group, because that also reaches children just being
+forked; its number is safe as long as the shell has not been collected.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from nacre import proc
+from nacre.proc import Process
+from nacre.process.tag import Tag
+from nacre.process.tag import read as read_tag
+
+Table = dict[int, Process]
+
+# A tree that forks while we look is looked at again, so many times at once.
+_CHASES: Final = 16
+
+
+class Tree:
+    """The processes of one command. Made while its shell is not yet collected."""
+
+    def __init__(
+        self,
+        shell: int,
+        tag: Tag | None,
+        *,
+        pipes: frozenset[int],
+        adopts: Callable[[], bool],
+    ) -> None:
+        self._shell = shell
+        self._tag = tag
+        self._pipes = pipes
+        self._adopts = adopts  # we are the subreaper, and this is the only command
+        self._home = os.getsid(0)
+        root = proc.look(shell)
+        self._since = root.started if root else 0
+        self._seen: set[tuple[int, int]] = set()
+
+    def members(self) -> list[Process]:
+        """Who of the tree is alive now; the shell counts while it runs."""
+        table = proc.everyone()
+        table.pop(os.getpid(), None)
+        found = self._closure(table, self._marked(table)) or self._writers(table)
+        self._seen.update((each.pid, each.started) for each in found)
+        return [each for each in found if each.alive]
+
+    def signal(self, number: int) -> list[Process]:
+        """Signal every member once; returns those that we are not allowed to signal."""
+        members = self.members()
+        self._signal_group(number)
+        alone = [each for each in members if each.group != self._shell]
+        forbidden = [each for each in alone if not send(each, number)]
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            # A stopped process acts on a signal only once it goes on.
+            for each in members:
+                if each.state in "Tt":
+                    send(each, signal.SIGCONT)
+        return forbidden
+
+    def kill(self) -> list[Process]:
+        """Kill every member, and those that they fork meanwhile; returns who is left."""
+        members = self.members()
+        for _ in range(_CHASES):
+            if not members:
+                break
+            self._signal_group(signal.SIGKILL)
+            for each in members:
+                send(each, signal.SIGKILL)
+            before = {(each.pid, each.started) for each in members}
+            members = self.members()
+            if {(each.pid, each.started) for each in members} <= before:
+                break  # nobody new: the rest is dying
+        return members
+
+    def _signal_group(self, number: int) -> None:
+        try:
+            os.killpg(self._shell, number)
+        except OSError:  # nobody there, or nobody of ours: those get it one by one
+            return
+
+    def _marked(self, table: Table) -> list[Process]:
+        return [each for each in table.values() if self._is_marked(each)]
+
+    def _is_marked(self, process: Process) -> bool:
+        if process.started < self._since:
+            return False
+        if process.session == self._shell or (process.pid, process.started) in self._seen:
+            return True
+        locks = proc.soft_locks(process.pid)
+        if self._tag is not None and self._tag.covers(locks):
+            return True
+        # An orphan of ours that shed its tag. Commands never share our session; helpers do.
+        adopted = process.parent == os.getpid() and process.session != self._home
+        return adopted and read_tag(locks) is None and self._adopts()
+
+    def _closure(self, table: Table, members: list[Process]) -> list[Process]:
+        """The members, with all that descend from them."""
+        children: dict[int, list[Process]] = {}
+        for each in table.values():
+            children.setdefault(each.parent, []).append(each)
+        found = {each.pid: each for each in members}
+        fresh = members
+        while fresh:
+            born = [child for each in fresh for child in children.get(each.pid, ())]
+            fresh = [child for child in born if child.pid not in found]
+            found.update((child.pid, child) for child in fresh)
+        return list(found.values())
+
+    def _writers(self, table: Table) -> list[Process]:
+        """Strangers who hold our pipe: the last way to find a process that shed every mark."""
+        own = {each.pid for each in self._closure(table, _children_of(os.getpid(), table))}
+        young = (
+            each
+            for each in table.values()
+            if each.alive and each.started >= self._since and each.pid not in own
+        )
+        return [each for each in young if proc.writes_to(each.pid, self._pipes)]
+
+
+def _children_of(parent: int, table: Table) -> list[Process]:
+    return [each for each in table.values() if each.parent == parent]
+
+
+def send(process: Process, number: int) -> bool:
+    """Signal this very process, or nobody. False when it is there but not ours to signal."""
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except OSError:
+        return True
+    try:
+        # The pidfd pins whoever has the number now; only then is a comparison worth something.
+        now = proc.look(process.pid)
+        if now is not None and now.started == process.started:
+            signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def collect_strays(known: Iterable[int]) -> None:
+    """Let go of the orphans that came to us as the subreaper and have died.
+
+    Only for processes of our own: it waits for any child that is not in `known`.
+    """
+    kept = frozenset(known)
+    for each in _children_of(os.getpid(), proc.everyone()):
+        if each.pid not in kept and not each.alive:
+            try:
+                os.waitpid(each.pid, os.WNOHANG)
+            except ChildProcessError:
+                continue

@@ -1,0 +1,135 @@
+"""What can be wrong with an ask or with the machine, as facts.
+
+A refusal means that nothing ran. Each is a frozen value that can cross a socket and knows one
+plain sentence with its remedy; a contract that has words of its own for a fact uses those.
+One exception carries them: `Refused`.
+"""
+
+import enum
+
+from msgspec import Struct
+
+
+class Refusal(Struct, frozen=True, kw_only=True, tag=True):
+    """Something that kept a command from running."""
+
+    def __str__(self) -> str:
+        raise NotImplementedError
+
+
+class BadArguments(Refusal, frozen=True, kw_only=True):
+    """The caller's arguments cannot be understood; `problem` is a sentence for the model."""
+
+    problem: str
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+class UnknownTool(Refusal, frozen=True, kw_only=True):
+    tool: str
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"there is no tool {self.tool!r} in this contract; it has {', '.join(self.known)}"
+
+
+class DirectoryProblem(enum.Enum):
+    MISSING = "does not exist"
+    NOT_A_DIRECTORY = "is not a directory"
+    FORBIDDEN = "cannot be entered (permission denied)"
+
+
+class BadDirectory(Refusal, frozen=True, kw_only=True):
+    """The directory to run in is not usable; `nearest` is its closest parent that is."""
+
+    path: bytes
+    problem: DirectoryProblem
+    nearest: bytes | None = None
+
+    def __str__(self) -> str:
+        said = f"cwd {_shown(self.path)} {self.problem.value}"
+        match self.problem, self.nearest:
+            case DirectoryProblem.MISSING, bytes(nearest):
+                return f"{said}; {_shown(nearest)} does"
+            case DirectoryProblem.NOT_A_DIRECTORY, bytes(nearest):
+                return f"{said}; {_shown(nearest)} is"
+            case _:
+                return f"{said}; choose another directory"
+
+
+class NoShell(Refusal, frozen=True, kw_only=True):
+    path: bytes
+    reason: str
+
+    def __str__(self) -> str:
+        return f"cannot start {_shown(self.path)} ({self.reason}); install bash there"
+
+
+class NoDescriptors(Refusal, frozen=True, kw_only=True):
+    limit: int
+
+    def __str__(self) -> str:
+        return (
+            f"this process has no file descriptors left (limit {self.limit}); "
+            "raise it with ulimit -n, or close some files"
+        )
+
+
+class NoProcesses(Refusal, frozen=True, kw_only=True):
+    def __str__(self) -> str:
+        return (
+            "the system will not start another process (resource temporarily unavailable); "
+            "end some processes, or raise ulimit -u or the pids limit of the container"
+        )
+
+
+class NoMemory(Refusal, frozen=True, kw_only=True):
+    def __str__(self) -> str:
+        return "the system has no memory left to start a process; end some processes and try again"
+
+
+class CannotSpawn(Refusal, frozen=True, kw_only=True):
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the command could not be started: {self.reason}"
+
+
+class CalledOff(Refusal, frozen=True, kw_only=True):
+    """Cancelled before it started."""
+
+    def __str__(self) -> str:
+        return "the command was cancelled before it started; nothing ran"
+
+
+class Closed(Refusal, frozen=True, kw_only=True):
+    def __str__(self) -> str:
+        return "this tool is closed; make a new one"
+
+
+class Refused(Exception):
+    """Nothing ran; `refusal` says why."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+# Every fact that can cross a socket, for the decoder on the other side.
+AnyRefusal = (
+    BadArguments
+    | UnknownTool
+    | BadDirectory
+    | NoShell
+    | NoDescriptors
+    | NoProcesses
+    | NoMemory
+    | CannotSpawn
+    | CalledOff
+    | Closed
+)
+
+
+def _shown(path: bytes) -> str:
+    return path.decode("utf-8", "replace")

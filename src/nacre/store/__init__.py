@@ -1,0 +1,1 @@
+"""Remembering: what stays on disk after a call."""

@@ -1,0 +1,60 @@
+"""The audit log: one JSON line a call, in `audit.jsonl` of the state directory.
+
+Who called what and how it ended; never what it printed. Lines are appended with one write each,
+so many processes may share the file. A log that cannot be written is no reason to refuse a
+command: the trouble is kept for whoever asks.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nacre.store.home import home, private_directory
+
+
+class Audit:
+    """The log of one tool, opened at its first line and kept open."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._fd: int | None = None
+        self._lock = threading.Lock()
+        self.problem: str | None = None  # why the last line was not written
+
+    def write(self, line: Mapping[str, object]) -> None:
+        moment = datetime.now(UTC).isoformat(timespec="milliseconds")
+        data = json.dumps({"time": moment, **line}).encode() + b"\n"
+        with self._lock:
+            try:
+                os.write(self._file(), data)
+            except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows our home
+                self.problem = f"the audit log could not be written: {error}"
+            else:
+                self.problem = None
+
+    def close(self) -> None:
+        with self._lock:
+            self._close()
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _file(self) -> int:
+        if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
+            self._close()  # somebody removed the file: begin a new one
+        if self._fd is None:
+            self._fd = _open(self._directory or home())
+        return self._fd
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def _open(directory: Path) -> int:
+    path = private_directory(directory) / "audit.jsonl"
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,247 @@
+"""The one door. A tool marries a contract to an engine and answers calls.
+
+    arguments → Admitted → Decision → Ticket → Answer → Reply
+
+The type changes at each step and never changes back. Only the tool knows contract, decision and
+ending, so it also writes the audit line.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+from msgspec import Struct
+
+from nacre import contracts
+from nacre.asks import Done, Signal
+from nacre.caller import Caller
+from nacre.cancel import CancelToken
+from nacre.contracts.contract import Admitted, Reply
+from nacre.engine.engine import Engine, Ticket
+from nacre.events import Listener, Listening
+from nacre.outcome import NotStarted, Outcome
+from nacre.plan import Plan
+from nacre.prepare.decide import decide
+from nacre.refusals import BadDirectory, DirectoryProblem, Refusal, Refused
+from nacre.store.audit import Audit
+from nacre.text import decode
+
+Format = Literal["anthropic", "openai", "mcp"]
+Listen = Listener | Listening | None
+
+
+class _Call(Struct, frozen=True, kw_only=True):
+    """A call under way."""
+
+    tool: str
+    plan: Plan
+    admitted: Admitted
+    ticket: Ticket
+
+
+class Tool:
+    """A shell for an agent, speaking one contract.
+
+    May be called from many threads and tasks at once. Closing it (or leaving its `with` block)
+    stops the calls that are still being waited for.
+    """
+
+    def __init__(
+        self,
+        contract: str = contracts.DEFAULT,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        tools: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+        place: Literal["auto", "here"] = "auto",
+        engine: Engine | None = None,
+    ) -> None:
+        """`env` replaces the environment that commands inherit; `tools` names what else the
+        agent could call; `engine` is for fronts whose process is nacre's own."""
+        if place not in ("auto", "here"):
+            raise ValueError(f"place {place!r} is unknown here; use 'auto' or 'here'")
+        self.contract = contracts.make(contract, options or {})
+        self._cwd = None if cwd is None else os.path.abspath(os.fsencode(cwd))
+        self._env = (
+            None if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
+        )
+        self._tools = tuple(tools)
+        self._engine = engine or Engine()
+        self._audit = Audit()
+
+    def call(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        tool: str = "bash",
+        listen: Listen = None,
+        cancel: CancelToken | None = None,
+    ) -> Reply:
+        """Answer one tool call. Never raises for anything the model could have caused."""
+        try:
+            call = self._begin(tool, arguments, listen, cancel)
+            answer = call.ticket.wait()
+        except Refused as refused:
+            return self._refused(tool, arguments, refused.refusal)
+        return self._spoken(call, answer)
+
+    async def acall(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        tool: str = "bash",
+        listen: Listen = None,
+        cancel: CancelToken | None = None,
+    ) -> Reply:
+        """The same for asyncio. Cancelling the task stops the command, and is raised again when all
+        that it had started is gone."""
+        try:
+            call = self._begin(tool, arguments, listen, cancel)
+            answer = await call.ticket
+        except Refused as refused:
+            return self._refused(tool, arguments, refused.refusal)
+        return self._spoken(call, answer)
+
+    def answer(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        tool: str = "bash",
+        timeout: float | None = None,
+        listen: Listen = None,
+        cancel: CancelToken | None = None,
+    ) -> Outcome:
+        """Stop at the outcome, for fronts that want no words. Raises Refused.
+
+        `timeout` overrides the contract's limit; infinity is no limit.
+        """
+        try:
+            call = self._begin(tool, arguments, listen, cancel, timeout=timeout)
+            outcome = call.ticket.wait()
+        except Refused as refused:
+            self._refused(tool, arguments, refused.refusal)
+            raise
+        self._log(call, outcome)
+        return outcome
+
+    def signal(self, run: str, number: int) -> Done:
+        """Send a signal to everything that a live run of this tool has started."""
+        return self._engine.signal(Signal(run=run, signal=number))
+
+    def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
+        """The tools as a model provider wants them."""
+        caller = Caller(cwd=self._cwd or b".", env=self._env, tools=self._tools)
+        return [_SHAPES[format](spec) for spec in self.contract.specs(caller)]
+
+    @property
+    def audit_problem(self) -> str | None:
+        """Why the last call is not in the audit log, if it is not."""
+        return self._audit.problem
+
+    def close(self) -> None:
+        self._engine.close()
+        self._audit.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _begin(
+        self,
+        tool: str,
+        arguments: object,
+        listen: Listen,
+        cancel: CancelToken | None,
+        timeout: float | None = None,
+    ) -> _Call:
+        caller = self._caller()
+        admitted = self.contract.admit(tool, arguments, caller)
+        decision = decide(admitted.ask.plan, self.contract.steps, caller)
+        if decision.refusal is not None:
+            raise Refused(decision.refusal)
+        plan = decision.plan if timeout is None else _limited(decision.plan, timeout)
+        ticket = self._engine.begin(plan, listen=listen, cancel=cancel)
+        return _Call(tool=tool, plan=plan, admitted=admitted, ticket=ticket)
+
+    def _caller(self) -> Caller:
+        return Caller(cwd=self._cwd or _here(), env=self._env, tools=self._tools)
+
+    def _spoken(self, call: _Call, answer: Outcome) -> Reply:
+        self._log(call, answer)
+        return self.contract.reply(answer, call.admitted.said)
+
+    def _refused(self, tool: str, arguments: object, refusal: Refusal) -> Reply:
+        command = arguments.get("command") if isinstance(arguments, Mapping) else None
+        self._audit.write(
+            {
+                "contract": self.contract.name,
+                "tool": tool,
+                "command": command if isinstance(command, str) else None,
+                "refused": str(refusal),
+            }
+        )
+        return self.contract.refused(refusal)
+
+    def _log(self, call: _Call, outcome: Outcome) -> None:
+        ending = outcome.ending
+        self._audit.write(
+            {
+                "contract": self.contract.name,
+                "tool": call.tool,
+                "command": decode(call.plan.command.given),
+                "cwd": decode(call.plan.command.cwd),
+                "ending": type(ending).__name__,
+                "exit_code": outcome.exit_code,
+                "seconds": round(outcome.seconds, 3),
+                "stdout_bytes": outcome.output.size,
+                "stderr_bytes": outcome.errors.size if outcome.errors else None,
+                "left_running": len(outcome.left_running),
+            }
+            | ({"refused": str(ending.why)} if isinstance(ending, NotStarted) else {})
+        )
+
+
+def _here() -> bytes:
+    try:
+        return os.getcwdb()
+    except OSError:
+        gone = BadDirectory(path=b".", problem=DirectoryProblem.MISSING)
+        raise Refused(gone) from None
+
+
+def _limited(plan: Plan, timeout: float) -> Plan:
+    limit = None if timeout == float("inf") else timeout
+    limits = msgspec.structs.replace(plan.limits, timeout=limit)
+    return msgspec.structs.replace(plan, limits=limits)
+
+
+_SHAPES = {
+    "anthropic": lambda spec: {
+        "name": spec.name,
+        "description": spec.description,
+        "input_schema": spec.schema,
+    },
+    "openai": lambda spec: {
+        "type": "function",
+        "function": {
+            "name": spec.name,
+            "description": spec.description,
+            "parameters": spec.schema,
+        },
+    },
+    "mcp": lambda spec: {
+        "name": spec.name,
+        "description": spec.description,
+        "inputSchema": spec.schema,
+    },
+}
