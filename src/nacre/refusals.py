@@ -108,14 +108,6 @@ class Closed(Refusal, frozen=True, kw_only=True):
         return "this tool is closed; make a new one"
 
 
-class Refused(Exception):
-    """Nothing ran; `refusal` says why."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(str(refusal))
-        self.refusal = refusal
-
-
 # Every fact that can cross a socket, for the decoder on the other side.
 AnyRefusal = (
     BadArguments
@@ -129,6 +121,14 @@ AnyRefusal = (
     | CalledOff
     | Closed
 )
+
+
+class Refused(Exception):
+    """Nothing ran; `refusal` says why."""
+
+    def __init__(self, refusal: AnyRefusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 def _shown(path: bytes) -> str:

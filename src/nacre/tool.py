@@ -18,14 +18,14 @@ from nacre import contracts
 from nacre.asks import Done, Signal
 from nacre.caller import Caller
 from nacre.cancel import CancelToken
-from nacre.contracts.contract import Admitted, Reply
+from nacre.contracts.contract import Admitted, Reply, ToolSpec
 from nacre.engine.engine import Engine, Ticket
 from nacre.events import Listener, Listening
 from nacre.outcome import NotStarted, Outcome
 from nacre.plan import Plan
 from nacre.prepare.decide import decide
-from nacre.refusals import BadDirectory, DirectoryProblem, Refusal, Refused
-from nacre.store.audit import Audit
+from nacre.refusals import AnyRefusal, BadDirectory, DirectoryProblem, Refused
+from nacre.store.audit import Audit, Line
 from nacre.text import decode
 
 Format = Literal["anthropic", "openai", "mcp"]
@@ -35,10 +35,9 @@ Listen = Listener | Listening | None
 class _Call(Struct, frozen=True, kw_only=True):
     """A call under way."""
 
-    tool: str
-    plan: Plan
     admitted: Admitted
     ticket: Ticket
+    line: Line
 
 
 class Tool:
@@ -124,7 +123,7 @@ class Tool:
         except Refused as refused:
             self._refused(tool, arguments, refused.refusal)
             raise
-        self._log(call, outcome)
+        _log(call.line, outcome)
         return outcome
 
     def signal(self, run: str, number: int) -> Done:
@@ -134,7 +133,7 @@ class Tool:
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
         """The tools as a model provider wants them."""
         caller = Caller(cwd=self._cwd or b".", env=self._env, tools=self._tools)
-        return [_SHAPES[format](spec) for spec in self.contract.specs(caller)]
+        return [_shaped(spec, format) for spec in self.contract.specs(caller)]
 
     @property
     def audit_problem(self) -> str | None:
@@ -171,44 +170,47 @@ class Tool:
             raise Refused(decision.refusal)
         plan = decision.plan if timeout is None else _limited(decision.plan, timeout)
         ticket = self._engine.begin(plan, listen=listen, cancel=cancel)
-        return _Call(tool=tool, plan=plan, admitted=admitted, ticket=ticket)
+        # The command runs already: what we do here costs no time.
+        line = self._line(tool, decode(plan.command.given), plan.command.cwd)
+        return _Call(admitted=admitted, ticket=ticket, line=line)
 
     def _caller(self) -> Caller:
         return Caller(cwd=self._cwd or _here(), env=self._env, tools=self._tools)
 
     def _spoken(self, call: _Call, answer: Outcome) -> Reply:
-        self._log(call, answer)
+        _log(call.line, answer)
         return self.contract.reply(answer, call.admitted.said)
 
-    def _refused(self, tool: str, arguments: object, refusal: Refusal) -> Reply:
+    def _refused(self, tool: str, arguments: object, refusal: AnyRefusal) -> Reply:
         command = arguments.get("command") if isinstance(arguments, Mapping) else None
-        self._audit.write(
+        line = self._line(tool, command if isinstance(command, str) else None, self._cwd)
+        line.end({"ending": "Refused", "refused": str(refusal)})
+        return self.contract.refused(refusal)
+
+    def _line(self, tool: str, command: str | None, cwd: bytes | None) -> Line:
+        return self._audit.begin(
             {
                 "contract": self.contract.name,
                 "tool": tool,
-                "command": command if isinstance(command, str) else None,
-                "refused": str(refusal),
+                "command": command,
+                "cwd": None if cwd is None else decode(cwd),
             }
         )
-        return self.contract.refused(refusal)
 
-    def _log(self, call: _Call, outcome: Outcome) -> None:
-        ending = outcome.ending
-        self._audit.write(
-            {
-                "contract": self.contract.name,
-                "tool": call.tool,
-                "command": decode(call.plan.command.given),
-                "cwd": decode(call.plan.command.cwd),
-                "ending": type(ending).__name__,
-                "exit_code": outcome.exit_code,
-                "seconds": round(outcome.seconds, 3),
-                "stdout_bytes": outcome.output.size,
-                "stderr_bytes": outcome.errors.size if outcome.errors else None,
-                "left_running": len(outcome.left_running),
-            }
-            | ({"refused": str(ending.why)} if isinstance(ending, NotStarted) else {})
-        )
+
+def _log(line: Line, outcome: Outcome) -> None:
+    ending = outcome.ending
+    rest = {
+        "ending": type(ending).__name__,
+        "exit_code": outcome.exit_code,
+        "seconds": round(outcome.seconds, 3),
+        "stdout_bytes": outcome.output.size,
+        "stderr_bytes": outcome.errors.size if outcome.errors else None,
+        "left_running": len(outcome.left_running),
+    }
+    if isinstance(ending, NotStarted):
+        rest["refused"] = str(ending.why)
+    line.end(rest)
 
 
 def _here() -> bytes:
@@ -225,23 +227,14 @@ def _limited(plan: Plan, timeout: float) -> Plan:
     return msgspec.structs.replace(plan, limits=limits)
 
 
-_SHAPES = {
-    "anthropic": lambda spec: {
-        "name": spec.name,
-        "description": spec.description,
-        "input_schema": spec.schema,
-    },
-    "openai": lambda spec: {
-        "type": "function",
-        "function": {
-            "name": spec.name,
-            "description": spec.description,
-            "parameters": spec.schema,
-        },
-    },
-    "mcp": lambda spec: {
-        "name": spec.name,
-        "description": spec.description,
-        "inputSchema": spec.schema,
-    },
-}
+def _shaped(spec: ToolSpec, format: Format) -> dict[str, Any]:
+    said = {"name": spec.name, "description": spec.description}
+    match format:
+        case "anthropic":
+            return said | {"input_schema": spec.schema}
+        case "mcp":
+            return said | {"inputSchema": spec.schema}
+        case "openai":
+            return {"type": "function", "function": said | {"parameters": spec.schema}}
+        case _:
+            raise ValueError(f"there is no format {format!r}; there is anthropic, openai, mcp")

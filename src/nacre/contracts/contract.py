@@ -17,7 +17,7 @@ from nacre.asks import Run
 from nacre.caller import Caller
 from nacre.outcome import Outcome
 from nacre.prepare.decide import Step
-from nacre.refusals import BadArguments, Refusal, Refused
+from nacre.refusals import AnyRefusal, BadArguments, Refused
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Contract(Protocol):
 
     def reply(self, answer: Outcome, said: object) -> Reply: ...
 
-    def refused(self, refusal: Refusal) -> Reply: ...
+    def refused(self, refusal: AnyRefusal) -> Reply: ...
 
     def printed(self, reply: Reply) -> dict[str, Any]:
         """The reply as one JSON object, as `nacre call` prints it."""
@@ -63,7 +63,7 @@ class Contract(Protocol):
 
 
 def read_arguments(arguments: object, shape: type[T]) -> T:
-    """The arguments as the contract's own type; Refused, in words for a model, when they do not fit."""
+    """The arguments as the contract's own type; Refused, in words, when they do not fit."""
     if not isinstance(arguments, Mapping):
         raise Refused(
             BadArguments(problem=f"arguments must be a JSON object, not {_named(arguments)}")
@@ -128,7 +128,7 @@ def _in_words(problem: str, shape: type) -> str:
     if missing := _MISSING.match(problem):
         return f"{missing[1]} is required"
     if unknown := _UNKNOWN.match(problem):
-        known = ", ".join(field.name for field in msgspec.structs.fields(shape))  # type: ignore[arg-type]
+        known = ", ".join(field.name for field in msgspec.structs.fields(shape))
         return f"there is no argument {unknown[1]}; this tool takes {known}"
     return problem
 

@@ -4,12 +4,12 @@ The environment is inherited as it is, the two streams are kept apart, each up t
 wrong with the call is `{"error": …}`; whatever a command had printed by then rides along.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from signal import Signals
 from typing import Annotated, Any, Final
 
+import msgspec
 from msgspec import Meta, Struct
 
 from nacre.asks import Run
@@ -34,7 +34,7 @@ from nacre.outcome import (
 )
 from nacre.plan import BASH, KIB, MIB, Command, Keep, Limits, Plan, Streams
 from nacre.prepare.directory import directory
-from nacre.refusals import CalledOff, Refusal, Refused, UnknownTool
+from nacre.refusals import AnyRefusal, CalledOff, Refused, UnknownTool
 from nacre.text import decode, without_cut_end
 
 _SUFFIX: Final = "... (truncated)"
@@ -93,7 +93,7 @@ class Harness:
             return _reply({"error": error})
         return _reply({"error": error} | _ran(answer) if error else _ran(answer))
 
-    def refused(self, refusal: Refusal) -> Reply:
+    def refused(self, refusal: AnyRefusal) -> Reply:
         return _reply({"error": str(refusal)})
 
     def printed(self, reply: Reply) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def make(options: Mapping[str, Any]) -> Harness:
 
 
 def _reply(said: dict[str, Any]) -> Reply:
-    return Reply(text=json.dumps(said, ensure_ascii=False), is_error="error" in said, details=said)
+    return Reply(text=msgspec.json.encode(said).decode(), is_error="error" in said, details=said)
 
 
 def _ran(outcome: Outcome) -> dict[str, Any]:

@@ -10,6 +10,11 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 from nacre.asks import Done, Signal
 from nacre.cancel import CancelToken
@@ -59,8 +64,8 @@ class Ticket:
         host = asyncio.get_running_loop()
         interrupted: asyncio.CancelledError | None = None
         while self.outcome is None:
-            answered = host.create_future()
-            self._tell = lambda answered=answered: answered.done() or answered.set_result(None)  # type: ignore[misc]
+            answered: asyncio.Future[None] = host.create_future()
+            self._tell = partial(_answered, answered)
             self._here().attach(host)
             try:
                 await answered
@@ -109,6 +114,11 @@ class Ticket:
             tell()
 
 
+def _answered(future: "Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 class Engine:
     """Runs plans for any number of threads and event loops.
 
@@ -149,9 +159,8 @@ class Engine:
         with self._changed:
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
-            run = supervisor.runs.get(ask.run)
-            if run is not None:
-                return Done(found=supervisor.post(lambda: run.signal(ask.signal)))
+            if (run := supervisor.runs.get(ask.run)) is not None:
+                return Done(found=supervisor.post(partial(run.signal, ask.signal)))
         return Done(found=False)
 
     def close(self) -> None:

@@ -89,8 +89,8 @@ class Relay:
     def _call(self, event: Event) -> None:
         try:
             self._wish.listener(event)
-        except Exception:  # noqa: S110 - a listener's trouble is not the command's
-            pass
+        except Exception:  # noqa: BLE001 - a listener's trouble is not the command's
+            return
 
     def _take(self) -> Event:
         """The next event, waiting for it; chunks not before the listener wants one."""

@@ -7,7 +7,8 @@ what it says; descriptors and timers of the loop are what makes things happen.
 import os
 import signal
 from collections.abc import Callable
-from typing import Final, assert_never
+from functools import partial
+from typing import Final
 
 from nacre import proc
 from nacre.capture.sink import Sink
@@ -40,6 +41,9 @@ from nacre.refusals import AnyRefusal, CalledOff, NoDescriptors, NoProcesses, Re
 
 # One wake-up reads at most so often before the others have their turn.
 _READS: Final = 8
+# Output that fits the pipe can wait there while the command runs; most are over before this, and
+# every wake-up that they are spared is a tenth of their time.
+_HEAD_START: Final = 0.004
 # How soon we look again whether a tree has ended, and how slow that becomes.
 _FIRST_LOOK: Final = 0.001
 _SLOWEST_LOOK: Final = 0.05
@@ -55,6 +59,19 @@ class Ground:
         self.slots = slots
         self.ours = ours  # this process is nacre's own, the subreaper, and has one loop
         self.shells: set[int] = set()  # not yet collected
+
+    def close(self) -> None:
+        self.loop.close()
+        self.census.close()
+
+
+class Channel:
+    """One stream of a command: where it is read and where that goes."""
+
+    def __init__(self, stream: Stream, reader: Reader, sink: Sink) -> None:
+        self.stream = stream
+        self.reader = reader
+        self.sink = sink
 
 
 class Run:
@@ -75,9 +92,9 @@ class Run:
         self._slot = Slot(ground.slots, _cost(plan), self._granted)
         self._child: Child | None = None
         self._tree: Tree | None = None
-        self._sinks: dict[Stream, Sink] = {}
-        self._readers: dict[Stream, Reader] = {}
-        self._paused = False  # the listener cannot keep up, and the command waits for it
+        self._channels: list[Channel] = []
+        self._open: list[Channel] = []  # those that have not ended
+        self._listens = False  # whether the pipes wake us
         self._timers: list[Timer] = []
         self._next_look: Timer | None = None
         self._look_pause = _FIRST_LOOK
@@ -86,7 +103,7 @@ class Run:
         self._asked_signal: int = 0
         # What the outcome is made of.
         self._why: AnyRefusal = CalledOff()
-        self._stopped_by: Action | None = None
+        self._reason: Action | None = None
         self._exited = False
         self._status: Exited | Killed | None = None
         self._killing = False
@@ -123,43 +140,10 @@ class Run:
         step = next_step(self._state, happening)
         self._state = step.to
         for action in step.actions:
-            self._do(action)
-
-    def _do(self, action: Action) -> None:
-        match action:
-            case Action.SPAWN:
-                self._spawn()
-            case Action.NOTE_NOT_STARTED | Action.NOTE_TIMEOUT | Action.NOTE_CANCEL:
-                self._stopped_by = action
-            case Action.NOTE_EXIT:
-                self._note_exit()
-            case Action.STOP_TREE:
-                self._stop_tree()
-            case Action.STOP_REST:
-                self._stop_rest()
-            case Action.SIGNAL_TREE:
-                self._the_tree().signal(self._asked_signal)
-            case Action.KILL_TREE:
-                self._kill_tree()
-            case Action.WATCH_TREE:
-                self._watch_tree()
-            case Action.ARM_GRACE:
-                self._arm(self._plan.limits.grace, Happening.GRACE_OVER)
-            case Action.ARM_SURRENDER:
-                self._arm(self._plan.limits.surrender, Happening.SURRENDER)
-            case Action.ARM_DRAIN:
-                self._arm(self._plan.limits.drain, Happening.DRAIN_OVER)
-            case Action.DRAIN:
-                self._drain()
-            case Action.LOOK:
-                self._look_who_is_left()
-            case Action.FINISH:
-                self._finish()
-            case _:
-                assert_never(action)
+            _DO[action](self)
 
     def _arm(self, seconds: float, happening: Happening) -> None:
-        self._later(seconds, lambda: self._happen(happening))
+        self._later(seconds, partial(self._happen, happening))
 
     def _later(self, seconds: float, call: Call) -> Timer:
         self._timers.append(timer := self._ground.loop.after(seconds, call))
@@ -185,12 +169,17 @@ class Run:
         self._follow(self._child)
 
     def _follow(self, shell: Child) -> None:
-        loop, plan = self._ground.loop, self._plan
+        loop, plan, census = self._ground.loop, self._plan, self._ground.census
+        census.begin(shell.pid)
         if not self._ground.ours and shell.tag is not None:
-            self._ground.census.tag_early_children(shell.pid, shell.tag)
+            census.tag_early_children(shell.pid, shell.tag)
         self._attach(Stream.OUTPUT, shell.output)
         if shell.errors is not None:
             self._attach(Stream.ERRORS, shell.errors)
+        if self._relay is None:
+            self._later(_HEAD_START, self._listen)
+        else:
+            self._listen()
         loop.watch(shell.pidfd, self._shell_ended)
         if plan.limits.timeout is not None:
             self._arm(plan.limits.timeout, Happening.DEADLINE)
@@ -198,51 +187,56 @@ class Run:
             self._relay.start(Started(run=self.name, pid=shell.pid))
 
     def _attach(self, stream: Stream, fd: int) -> None:
-        self._readers[stream] = Reader(fd, self._ground.growth)
-        self._sinks[stream] = Sink(self._plan.keep, self._plan.spill)
-        self._ground.loop.watch(fd, lambda: self._read(stream, _READS))
+        reader = Reader(fd, self._ground.growth)
+        sink = Sink(self._plan.keep, self._plan.spill)
+        self._channels.append(Channel(stream, reader, sink))
+        self._open = list(self._channels)
 
     # Reading.
 
-    def _read(self, stream: Stream, most: int | None) -> None:
+    def _read(self, channel: Channel, most: int | None) -> None:
         """Take what is there, at most so many pieces; the end of the stream closes it."""
-        reader, sink = self._readers[stream], self._sinks[stream]
+        reader, take = channel.reader, channel.sink.take
         while most is None or most > 0:
             data = reader.read()
             if data is None:
                 return
             if not data:
                 self._ground.loop.forget(reader.fd)
-                del self._readers[stream]
+                self._open.remove(channel)
                 reader.close()
                 return
-            sink.take(data)
+            take(data)
             if self._relay is not None:
-                self._relay.chunk(stream, data)
+                self._relay.chunk(channel.stream, data)
                 if self._state is State.RUNNING and self._relay.full:
                     self._pause()
                     return
             if most is not None:
                 most -= 1
 
-    def _pause(self) -> None:
-        self._paused = True
-        for reader in self._readers.values():
-            self._ground.loop.forget(reader.fd)
-
-    def _resume(self) -> None:
-        if not self._paused:
+    def _listen(self) -> None:
+        """Be woken by the pipes."""
+        if self._listens:
             return
-        self._paused = False
-        for stream, reader in self._readers.items():
-            self._ground.loop.watch(reader.fd, lambda stream=stream: self._read(stream, _READS))  # type: ignore[misc]
+        self._listens = True
+        for channel in self._open:
+            self._ground.loop.watch(channel.reader.fd, partial(self._read, channel, _READS))
+
+    def _pause(self) -> None:
+        """Let the command wait for its listener, as it would for a slow pipe."""
+        self._listens = False
+        for channel in self._open:
+            self._ground.loop.forget(channel.reader.fd)
 
     def _drain(self) -> None:
         """The shell is gone, so all that it wrote is in the pipe; others may still write."""
-        self._resume()
-        for stream in list(self._readers):
-            self._read(stream, None)
-        if not self._readers:
+        for channel in list(self._open):
+            self._read(channel, None)
+        if self._open:
+            self._listen()
+            self._arm(self._plan.limits.drain, Happening.DRAIN_OVER)
+        else:
             self._happen(Happening.DRY)
 
     # Stopping.
@@ -253,7 +247,7 @@ class Run:
             self._tree = Tree(
                 self._child.pid,
                 self._child.tag,
-                pipes=frozenset(reader.inode for reader in self._readers.values()),
+                pipes=frozenset(channel.reader.inode for channel in self._open),
                 adopts=self._adopts,
             )
         return self._tree
@@ -262,9 +256,12 @@ class Run:
         """Whether an orphan that came to us can only be of this run."""
         return self._ground.ours and len(self._ground.shells) == 1
 
+    def _signal_tree(self) -> None:
+        self._the_tree().signal(self._asked_signal)
+
     def _stop_tree(self) -> None:
         # Keep reading: a child blocked on a full pipe never gets to its handler.
-        self._resume()
+        self._listen()
         self._the_tree().signal(self._stop_signal)
 
     def _stop_rest(self) -> None:
@@ -292,20 +289,21 @@ class Run:
 
     # Ending.
 
+    def _note_reason(self, reason: Action) -> None:
+        self._reason = reason
+
     def _shell_ended(self) -> None:
         assert self._child is not None
         self._ground.loop.forget(self._child.pidfd)
         self._happen(Happening.EXIT)
 
     def _note_exit(self) -> None:
-        assert self._child is not None
         self._ended = now()
         self._exited = True
-        self._status = children.peek(self._child)
 
     def _look_who_is_left(self) -> None:
         assert self._child is not None
-        if self._stopped_by is None:
+        if self._reason is None:
             left = self._ground.census.left_by(self._child.pid, self._child.tag)
         else:
             left = self._the_tree().members()
@@ -319,18 +317,16 @@ class Run:
             timer.cancel()
         self._let_go()
         self._slot.leave()
+        output, *errors = self._captured()
         self._outcome = Outcome(
             run=self.name,
             ending=self._ending(),
-            output=self._captured(Stream.OUTPUT),
-            errors=(
-                self._captured(Stream.ERRORS) if self._plan.streams is Streams.SEPARATE else None
-            ),
+            output=output,
+            errors=errors[0] if errors else None,
             seconds=self._ended - self._began,
             left_running=self._left,
         )
-        self._sinks.clear()
-        self._readers.clear()
+        self._channels.clear()
         if self._relay is None:
             self._deliver()
         else:
@@ -341,11 +337,11 @@ class Run:
         if self._child is None:
             return
         loop, pidfd = self._ground.loop, self._child.pidfd
-        for reader in self._readers.values():
-            loop.forget(reader.fd)
+        for channel in self._open:
+            loop.forget(channel.reader.fd)
         alive = None
         if self._exited:
-            children.collect(pidfd)
+            self._status = children.collect(pidfd)
             os.close(pidfd)
         else:
             self._ended = now()
@@ -354,15 +350,17 @@ class Run:
         self._ground.shells.discard(self._child.pid)
         if self._ground.ours:
             collect_strays(self._ground.shells)
-        if self._readers or alive is not None:
-            leftovers.shelve(Leftover(list(self._readers.values()), alive))
+        if self._open or alive is not None:
+            leftovers.shelve(Leftover([channel.reader for channel in self._open], alive))
 
-    def _captured(self, stream: Stream) -> Capture:
-        sink = self._sinks.get(stream)
-        return sink.close() if sink is not None else Capture()
+    def _captured(self) -> list[Capture]:
+        """What each stream said; of a command that never started: nothing."""
+        if self._channels:
+            return [channel.sink.close() for channel in self._channels]
+        return [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
 
     def _ending(self) -> Ending:
-        match self._stopped_by:
+        match self._reason:
             case Action.NOTE_NOT_STARTED:
                 return NotStarted(self._why)
             case Action.NOTE_TIMEOUT:
@@ -380,7 +378,7 @@ class Run:
             return Relay(
                 self.name,
                 listening,
-                room=lambda: loop.post(self._resume),
+                room=lambda: loop.post(self._listen),
                 heard=lambda: loop.post(self._heard),
             )
         except RuntimeError as error:  # no thread can be started
@@ -409,3 +407,22 @@ def _cost(plan: Plan) -> int:
     """How many descriptors a plan takes while it runs."""
     streams = 2 if plan.streams is Streams.SEPARATE else 1
     return 1 + streams * (1 if plan.spill is None else 2)
+
+
+_DO: Final[dict[Action, Callable[[Run], None]]] = {
+    Action.SPAWN: Run._spawn,
+    Action.NOTE_NOT_STARTED: lambda run: run._note_reason(Action.NOTE_NOT_STARTED),
+    Action.NOTE_TIMEOUT: lambda run: run._note_reason(Action.NOTE_TIMEOUT),
+    Action.NOTE_CANCEL: lambda run: run._note_reason(Action.NOTE_CANCEL),
+    Action.NOTE_EXIT: Run._note_exit,
+    Action.STOP_TREE: Run._stop_tree,
+    Action.STOP_REST: Run._stop_rest,
+    Action.ARM_GRACE: lambda run: run._arm(run._plan.limits.grace, Happening.GRACE_OVER),
+    Action.SIGNAL_TREE: Run._signal_tree,
+    Action.KILL_TREE: Run._kill_tree,
+    Action.ARM_SURRENDER: lambda run: run._arm(run._plan.limits.surrender, Happening.SURRENDER),
+    Action.WATCH_TREE: Run._watch_tree,
+    Action.DRAIN: Run._drain,
+    Action.LOOK: Run._look_who_is_left,
+    Action.FINISH: Run._finish,
+}

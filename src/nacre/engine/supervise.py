@@ -68,7 +68,7 @@ class Supervisor:
             leftovers.unwatch(leftover, self.ground.loop)
             if not leftover.over:
                 leftovers.shelve(leftover)
-        self.ground.loop.close()
+        self.ground.close()
         self._idle(self)
 
     def _adopt_leftovers(self) -> None:

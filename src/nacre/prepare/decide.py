@@ -10,16 +10,16 @@ from msgspec import Struct
 
 from nacre.caller import Caller
 from nacre.plan import Plan
-from nacre.refusals import Refusal
+from nacre.refusals import AnyRefusal, Refusal
 
-Step = Callable[[Plan, Caller], Plan | Refusal]
+Step = Callable[[Plan, Caller], Plan | AnyRefusal]
 
 
 class Decision(Struct, frozen=True, kw_only=True):
     """The plan as it shall run, or why it shall not."""
 
     plan: Plan
-    refusal: Refusal | None = None
+    refusal: AnyRefusal | None = None
 
 
 def decide(plan: Plan, steps: Sequence[Step], caller: Caller) -> Decision:

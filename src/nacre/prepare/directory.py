@@ -1,13 +1,14 @@
 """Whether the directory that a command shall run in is there and can be entered."""
 
 import os
+import stat
 
 from nacre.caller import Caller
 from nacre.plan import Plan
-from nacre.refusals import BadDirectory, DirectoryProblem, Refusal
+from nacre.refusals import BadDirectory, DirectoryProblem
 
 
-def directory(plan: Plan, caller: Caller) -> Plan | Refusal:
+def directory(plan: Plan, caller: Caller) -> Plan | BadDirectory:
     """A step: refuse a directory that cannot be used, and name the nearest that can."""
     del caller  # its directory is already in the plan
     path = plan.command.cwd
@@ -18,11 +19,15 @@ def directory(plan: Plan, caller: Caller) -> Plan | Refusal:
 
 
 def _problem(path: bytes) -> DirectoryProblem | None:
-    if not os.path.exists(path):
+    if os.access(path + b"/.", os.X_OK):
+        return None
+    try:
+        mode = os.stat(path).st_mode
+    except PermissionError:
+        return DirectoryProblem.FORBIDDEN
+    except (OSError, ValueError):  # also where a file stands in a parent's place
         return DirectoryProblem.MISSING
-    if not os.path.isdir(path):
-        return DirectoryProblem.NOT_A_DIRECTORY
-    return None if os.access(path, os.X_OK) else DirectoryProblem.FORBIDDEN
+    return DirectoryProblem.FORBIDDEN if stat.S_ISDIR(mode) else DirectoryProblem.NOT_A_DIRECTORY
 
 
 def _nearest(path: bytes) -> bytes | None:

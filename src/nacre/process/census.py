@@ -18,9 +18,15 @@ _MANY: Final = 2048
 
 class Census:
     def __init__(self) -> None:
-        self._last = proc.last_pid()
+        self._newest = proc.LastPid()
+        self._last: int | None = None  # the newest number we have asked about
         self._locks: dict[int, list[int]] = {}  # soft limit → pids
         self._sessions: dict[int, list[int]] = {}  # session → pids that are not its leader
+
+    def begin(self, shell: int) -> None:
+        """A shell has started: whatever it starts has a later number."""
+        if self._last is None:
+            self._last = shell
 
     def left_by(self, shell: int, tag: Tag | None) -> list[proc.Process]:
         """Living processes that a command started, the shell itself not counted.
@@ -28,6 +34,8 @@ class Census:
         Call it while the shell is not yet collected: its number still means its session.
         """
         self._catch_up()
+        if not self._sessions and not self._locks:
+            return []  # nobody has started anything since
         pids = set(self._sessions.pop(shell, ()))
         if tag is not None:
             for value in [value for value in self._locks if tag.covers(value)]:
@@ -42,11 +50,15 @@ class Census:
             self._catch_up()
             session = self._sessions.get(shell, ())
             early = [pid for pid in session if not tag.covers(proc.soft_locks(pid))]
-            if not any([put(pid, tag) for pid in early]):
+            tagged = [pid for pid in early if put(pid, tag)]
+            if not tagged:
                 return
 
+    def close(self) -> None:
+        self._newest.close()
+
     def _catch_up(self) -> None:
-        last = proc.last_pid()
+        last = self._newest.read()
         for pid in self._new(last):
             self._note(pid)
         self._last = last

@@ -2,8 +2,8 @@
 
 `subprocess.Popen` without `preexec_fn` spawns by vfork: a host of 2 GB pays nothing for its size.
 The shell leads a new session, so it has no terminal and no signal of ours is ever sent to our
-own group. Its end is a readable pidfd; we peek at the status and leave the zombie until its
-tree is gone: as long as it is there, its pid, group and session cannot become somebody else's.
+own group. Its end is a readable pidfd; the zombie is left until its tree is gone: as long as it
+is there, its pid, group and session cannot become somebody else's.
 """
 
 import errno
@@ -13,14 +13,14 @@ import resource
 import signal
 import struct
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import nullcontext
 from typing import Final, NamedTuple
 
 from nacre.outcome import Exited, Killed
 from nacre.plan import Plan, Streams
 from nacre.process import inputs, tag
 from nacre.refusals import (
+    AnyRefusal,
     BadDirectory,
     CannotSpawn,
     DirectoryProblem,
@@ -28,9 +28,10 @@ from nacre.refusals import (
     NoMemory,
     NoProcesses,
     NoShell,
-    Refusal,
     Refused,
 )
+
+_NOTHING: Final = nullcontext()
 
 
 class Child(NamedTuple):
@@ -57,20 +58,22 @@ def spawn(plan: Plan, *, ours: bool) -> Child:
 
 
 def _spawn(plan: Plan, *, ours: bool) -> Child:
-    with ExitStack() as kept, ExitStack() as given:
-        output, output_end = _pipe(kept, given)
-        errors, errors_end = output, output_end
+    kept: list[int] = []  # by us, when all goes well
+    given: list[int] = []  # to the child
+    mark = tag.new()
+    try:
+        errors = output = _pipe(kept, given)
         if plan.streams is Streams.SEPARATE:
-            errors, errors_end = _pipe(kept, given)
-        stdin = inputs.stdin(plan.stdin)
-        given.callback(os.close, stdin)
-        mark = tag.new()
-        with _argument(plan.command.script) as (script, passed), tag.worn(mark if ours else None):
+            errors = _pipe(kept, given)
+        given.append(stdin := inputs.stdin(plan.stdin))
+        script, passed = _argument(plan.command.script)
+        given.extend(passed)
+        with tag.worn(mark) if ours and mark else _NOTHING:
             shell = subprocess.Popen(
                 [plan.shell, b"-c", script],
                 stdin=stdin,
-                stdout=output_end,
-                stderr=errors_end,
+                stdout=output.writing,
+                stderr=errors.writing,
                 cwd=plan.command.cwd,
                 env=plan.command.env,
                 pass_fds=passed,
@@ -81,31 +84,34 @@ def _spawn(plan: Plan, *, ours: bool) -> Child:
         if mark is not None and not ours:
             tag.put(shell.pid, mark)
         pidfd = _pidfd(shell.pid)
-        kept.pop_all()
-    separate = errors if plan.streams is Streams.SEPARATE else None
-    return Child(shell.pid, pidfd, output, separate, mark)
+        kept.clear()
+    finally:
+        for fd in kept + given:
+            os.close(fd)
+    separate = errors.reading if plan.streams is Streams.SEPARATE else None
+    return Child(shell.pid, pidfd, output.reading, separate, mark)
 
 
-def _pipe(kept: ExitStack, given: ExitStack) -> tuple[int, int]:
+class _Pipe(NamedTuple):
+    reading: int
+    writing: int
+
+
+def _pipe(kept: list[int], given: list[int]) -> _Pipe:
     """A pipe whose reading end we keep and whose writing end only the child keeps."""
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    kept.callback(os.close, reading)
-    given.callback(os.close, writing)
-    os.set_blocking(reading, False)
-    return reading, writing
+    pipe = _Pipe(*os.pipe2(os.O_CLOEXEC))
+    kept.append(pipe.reading)
+    given.append(pipe.writing)
+    os.set_blocking(pipe.reading, False)
+    return pipe
 
 
-@contextmanager
-def _argument(script: bytes) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+def _argument(script: bytes) -> tuple[bytes, tuple[int, ...]]:
     """The script as an argument, with the descriptors that it needs."""
     if len(script) <= inputs.LONGEST_ARGUMENT:
-        yield script, ()
-        return
+        return script, ()
     fd = inputs.memory_file("nacre-script", script)
-    try:
-        yield inputs.long_script_loader(fd), (fd,)
-    finally:
-        os.close(fd)
+    return inputs.long_script_loader(fd), (fd,)
 
 
 def _pidfd(pid: int) -> int:
@@ -119,7 +125,7 @@ def _pidfd(pid: int) -> int:
         raise
 
 
-def _refusal(plan: Plan, error: OSError) -> Refusal:
+def _refusal(plan: Plan, error: OSError) -> AnyRefusal:
     match error.errno:
         case errno.EMFILE | errno.ENFILE:
             return NoDescriptors(limit=descriptor_limit())
@@ -153,19 +159,10 @@ def _directory_problem(error: OSError) -> DirectoryProblem:
             return DirectoryProblem.MISSING
 
 
-def peek(child: Child) -> Exited | Killed | None:
-    """How the shell ended, without collecting it. None when nobody can tell."""
-    return _status(child.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-
-
-def collect(pidfd: int) -> None:
-    """Let the zombie go."""
-    _status(pidfd, os.WEXITED | os.WNOHANG)
-
-
-def _status(pidfd: int, options: int) -> Exited | Killed | None:
+def collect(pidfd: int) -> Exited | Killed | None:
+    """How the shell ended; lets the zombie go. None when it has not, or nobody can tell."""
     try:
-        status = os.waitid(os.P_PIDFD, pidfd, options)
+        status = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
         # The host collects every child, or ignores SIGCHLD; the kernel may still remember.
         return _remembered(pidfd)

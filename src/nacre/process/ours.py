@@ -8,4 +8,5 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 def become_subreaper() -> bool:
     """Have orphans of our commands come to us instead of to init. False where that is refused."""
-    return ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    refused: int = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return not refused

@@ -72,14 +72,11 @@ _one_at_a_time = threading.Lock()
 
 
 @contextmanager
-def worn(tag: Tag | None) -> Iterator[None]:
+def worn(tag: Tag) -> Iterator[None]:
     """Wear the tag ourselves while we spawn, so that the child is born with it.
 
     Only for processes of our own: it changes a setting of the whole process for a moment.
     """
-    if tag is None:
-        yield
-        return
     with _one_at_a_time:
         soft, hard = resource.getrlimit(proc.RLIMIT_LOCKS)
         resource.setrlimit(proc.RLIMIT_LOCKS, (tag.value, hard))

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from nacre.store.home import home, private_directory
 
 
@@ -24,9 +26,12 @@ class Audit:
         self._lock = threading.Lock()
         self.problem: str | None = None  # why the last line was not written
 
-    def write(self, line: Mapping[str, object]) -> None:
+    def begin(self, line: Mapping[str, object]) -> "Line":
+        """The first half of a line, made while there is time; nothing is written yet."""
         moment = datetime.now(UTC).isoformat(timespec="milliseconds")
-        data = json.dumps({"time": moment, **line}).encode() + b"\n"
+        return Line(self, _encoded({"time": moment, **line}))
+
+    def append(self, data: bytes) -> None:
         with self._lock:
             try:
                 os.write(self._file(), data)
@@ -53,6 +58,24 @@ class Audit:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+class Line:
+    """A line that waits for its end."""
+
+    def __init__(self, audit: Audit, start: bytes) -> None:
+        self._audit = audit
+        self._start = start
+
+    def end(self, rest: Mapping[str, object]) -> None:
+        self._audit.append(self._start[:-1] + b"," + _encoded(rest)[1:] + b"\n")
+
+
+def _encoded(line: Mapping[str, object]) -> bytes:
+    try:
+        return msgspec.json.encode(line)
+    except UnicodeEncodeError:  # half a surrogate pair in a command that was refused
+        return json.dumps(line).encode()
 
 
 def _open(directory: Path) -> int:
