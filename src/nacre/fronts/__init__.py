@@ -1,0 +1,1 @@
+"""Fronts: each reads a call, asks a Tool, writes a reply."""

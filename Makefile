@@ -1,0 +1,47 @@
+# Set-up happens on first use of any target. Nothing here needs to be run as root.
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# The newest Python that is new enough; choose another with `make PYTHON=... run`.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+CMD ?= echo "Hello from $$0 $$BASH_VERSION"; echo "and this went to stderr" >&2
+export CMD
+
+.PHONY: run test lint bench chaos format clean
+
+run: $(READY)
+	@printf '%s' "$$CMD" \
+		| $(BIN)/python -c 'import json, sys; json.dump({"command": sys.stdin.read()}, sys.stdout)' \
+		| $(BIN)/nacre call -
+
+test: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python -m bench $(ARGS)
+
+# The long runs, of which `make test` has a slice.
+chaos: $(READY)
+	NACRE_SOAK=10000 NACRE_RACES=2000 $(BIN)/python -m pytest tests/test_soak.py $(ARGS)
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(READY): requirements.txt requirements-dev.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "nacre needs Python 3.11 or newer, with venv; install it" >&2; exit 1; }
+	@echo "Setting up $(VENV) with $(PYTHON) ..." >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,5 @@
+"""`python -m nacre`."""
+
+from nacre.fronts.cli import entry
+
+entry()

@@ -1,0 +1,83 @@
+"""The command line. `main` is the table of contents; each command is a module of its own, loaded
+when it is used."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+from nacre import __version__, contracts
+
+_COMMANDS = {
+    "run": "run one command as an agent would, stream its output, exit with its code",
+    "call": "make one tool call and print the reply as one JSON object",
+    "schema": "print the tools as a model provider wants them",
+    "doctor": "say what this machine offers, with the remedy for what is missing",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.name is None:
+        parser.print_help()
+        return 2
+    code: int = import_module(f"nacre.fronts.cli.{options.name}").main(options)
+    return code
+
+
+def entry() -> NoReturn:
+    sys.exit(main())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nacre", description="The shell tool for agents.")
+    parser.add_argument("--version", action="version", version=f"nacre {__version__}")
+    commands = parser.add_subparsers(dest="name", metavar="COMMAND")
+    made = {
+        name: commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+        for name, does in _COMMANDS.items()
+    }
+    for name in ("run", "call", "schema"):
+        made[name].add_argument(
+            "--contract",
+            default=contracts.DEFAULT,
+            metavar="C",
+            help=f"one of {', '.join(contracts.names())} (default {contracts.DEFAULT})",
+        )
+    _run(made["run"])
+    _call(made["call"])
+    made["schema"].add_argument(
+        "--format", choices=("anthropic", "openai", "mcp"), default="anthropic"
+    )
+    return parser
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "nacre run [--contract C] [--cwd D] [--timeout S] [--json] -- COMMAND ..."
+    parser.add_argument("--cwd", metavar="D", help="run there instead of here")
+    parser.add_argument(
+        "--timeout", metavar="S", help="seconds, instead of the contract's; 0 is no limit"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the outcome instead of streaming the output"
+    )
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="one word is a script; several are a program and its arguments, quoted for you",
+    )
+
+
+def _call(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tool", default="bash", metavar="T", help="which tool (default bash)")
+    parser.add_argument("--cwd", metavar="D", help="call it there instead of here")
+    parser.add_argument(
+        "--tools", default="", metavar="a,b", help="what else the caller has, for interception"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the contract"
+    )
+    parser.add_argument("arguments", metavar="ARGUMENTS", help="a JSON object, or - for stdin")

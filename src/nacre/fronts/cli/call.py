@@ -1,0 +1,57 @@
+"""`nacre call`: one tool call, one JSON object."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+import msgspec
+
+from nacre.cancel import CancelToken
+from nacre.fronts.cli.common import UsageError, cancel_on_signals, complain, own_tool
+
+
+def main(options: argparse.Namespace) -> int:
+    try:
+        arguments = _arguments(options.arguments)
+        tool = own_tool(
+            options.contract,
+            cwd=options.cwd,
+            tools=[name for name in options.tools.split(",") if name],
+            options=_settings(options.set),
+        )
+        known = [spec["name"] for spec in tool.specs()]
+        if options.tool not in known:
+            raise UsageError(f"there is no tool {options.tool!r}; there is {', '.join(known)}")
+    except UsageError as error:
+        complain(str(error))
+        return 2
+    cancel = CancelToken()
+    cancel_on_signals(cancel)
+    with tool:
+        reply = tool.call(arguments, tool=options.tool, cancel=cancel)
+        if tool.audit_problem is not None:
+            complain(tool.audit_problem)
+    sys.stdout.buffer.write(msgspec.json.encode(tool.contract.printed(reply)) + b"\n")
+    return 0
+
+
+def _arguments(given: str) -> dict[str, Any]:
+    try:
+        text = sys.stdin.buffer.read().decode() if given == "-" else given
+        arguments = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"ARGUMENTS is not JSON ({error}); give an object") from None
+    if not isinstance(arguments, dict):
+        raise UsageError('ARGUMENTS must be a JSON object, like {"command": "ls"}')
+    return arguments
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    settings = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise UsageError(f"--set {each} has no value; write --set {each}=VALUE")
+        settings[key] = value
+    return settings

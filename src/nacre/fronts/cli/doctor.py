@@ -1,0 +1,157 @@
+"""`nacre doctor`: what this machine offers, one line each, with the remedy."""
+
+import argparse
+import os
+import platform
+import pty
+import resource
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from nacre import __version__, proc
+from nacre.plan import BASH
+from nacre.process import tag
+from nacre.process.ours import become_subreaper
+from nacre.store.home import home
+from nacre.text import human_size
+
+
+class Finding(NamedTuple):
+    about: str
+    says: str
+    remedy: str | None = None  # None: all is well
+    essential: bool = True
+
+
+def main(options: argparse.Namespace) -> int:
+    del options
+    findings = list(examine())
+    for finding in findings:
+        mark = "ok " if finding.remedy is None else "NO " if finding.essential else "-- "
+        remedy = f"; {finding.remedy}" if finding.remedy else ""
+        print(f"{mark} {finding.about:<12} {finding.says}{remedy}")
+    return 1 if any(each.remedy and each.essential for each in findings) else 0
+
+
+def examine() -> Iterator[Finding]:
+    """Look at everything; a check that itself fails is a finding too."""
+    for check in _CHECKS:
+        try:
+            yield check()
+        except (OSError, subprocess.SubprocessError, RuntimeError) as error:
+            yield Finding(check.__name__.strip("_"), str(error), "see the message")
+
+
+def _nacre() -> Finding:
+    version = platform.python_version()
+    return Finding("nacre", f"{__version__}, Python {version}, {platform.release()}")
+
+
+def _bash() -> Finding:
+    path = os.fsdecode(BASH)
+    if not os.access(path, os.X_OK):
+        return Finding("bash", f"{path} is not there", "install bash, or link it there")
+    asked = subprocess.run([path, "-c", "echo $BASH_VERSION"], capture_output=True, timeout=10)
+    return Finding("bash", f"{path} {asked.stdout.decode().strip()}")
+
+
+def _processes() -> Finding:
+    if proc.look(os.getpid()) is None:
+        return Finding("processes", "/proc cannot be read", "mount /proc, without hidepid")
+    if not hasattr(os, "pidfd_open"):
+        return Finding("processes", "no pidfd_open", "use Linux 5.3 or later")
+    os.close(os.pidfd_open(os.getpid()))
+    return Finding("processes", "/proc and pidfds work: signals go to exactly whom they are for")
+
+
+def _escapees() -> Finding:
+    if tag.new() is None:
+        remedy = "raise the hard limit (ulimit -Hx unlimited)"
+        return Finding("escapees", "the limit on file locks leaves no room for run tags", remedy)
+    if not become_subreaper():
+        return Finding("escapees", "cannot be the subreaper", "allow prctl in the container")
+    return Finding("escapees", "run tags and subreaper work: nothing outlives a stopped command")
+
+
+def _terminals() -> Finding:
+    ours, theirs = pty.openpty()
+    os.close(ours)
+    os.close(theirs)
+    return Finding("terminals", "a pseudo-terminal can be opened")
+
+
+def _sandbox() -> Finding:
+    namespaces = Path("/proc/self/ns/user").exists()
+    landlock = "landlock" in _text("/sys/kernel/security/lsm")
+    bwrap = shutil.which("bwrap")
+    offered = [
+        name
+        for name, there in (
+            ("user namespaces", namespaces),
+            ("Landlock", landlock),
+            ("bubblewrap", bwrap),
+        )
+        if there
+    ]
+    says = ", ".join(offered) or "nothing found"
+    remedy = None if bwrap else "install bubblewrap to have one (commands run without it)"
+    return Finding("sandbox", says, remedy, essential=False)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _descriptors() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    says = f"{soft} at once (at most {'any number' if hard < 0 else hard})"
+    if 0 <= soft < 256:
+        return Finding("descriptors", says, "raise ulimit -n: commands will queue", essential=False)
+    return Finding("descriptors", says)
+
+
+def _pipes() -> Finding:
+    most = int(_text("/proc/sys/fs/pipe-max-size") or 0)
+    if most < 1024 * 1024:
+        remedy = "raise fs.pipe-max-size to 1048576 for faster floods"
+        return Finding("pipes", f"grow to {human_size(most)}", remedy, essential=False)
+    return Finding("pipes", f"grow to {human_size(most)}")
+
+
+def _state() -> Finding:
+    return _writable("state", home(), "set NACRE_HOME to a directory that can be written")
+
+
+def _temporary() -> Finding:
+    where = Path(tempfile.gettempdir())
+    return _writable("temporary", where, "set TMPDIR to a directory that can be written")
+
+
+def _writable(about: str, path: Path, remedy: str) -> Finding:
+    """Whether files can be made in a directory, which may not be there yet."""
+    nearest = next(each for each in (path, *path.parents) if each.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        return Finding(about, f"{path} cannot be written", remedy)
+    free = human_size(shutil.disk_usage(nearest).free)
+    return Finding(about, f"{path}, {free} free")
+
+
+_CHECKS: tuple[Callable[[], Finding], ...] = (
+    _nacre,
+    _bash,
+    _processes,
+    _escapees,
+    _terminals,
+    _sandbox,
+    _descriptors,
+    _pipes,
+    _state,
+    _temporary,
+)

@@ -1,0 +1,42 @@
+"""What tests need again and again."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+
+from nacre import proc
+from nacre.outcome import Survivor
+from nacre.proc import Process
+from nacre.process.tree import send
+
+
+def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait for a condition; fail when it does not come true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "this never came true"
+        time.sleep(0.005)
+
+
+def alive(pid: int) -> bool:
+    process = proc.look(pid)
+    return process is not None and process.alive
+
+
+def end(survivors: Iterable[Survivor]) -> None:
+    """Kill what a test left running on purpose, by identity, and see it gone."""
+    for survivor in survivors:
+        process = proc.look(survivor.pid)
+        if process is not None and process.started == survivor.started:
+            send(process, signal.SIGKILL)
+            eventually(lambda pid=survivor.pid: not alive(pid))  # type: ignore[misc]
+
+
+def named(marker: str) -> list[Process]:
+    """Living processes whose command line has this marker in it, ourselves not counted."""
+    return [
+        each
+        for each in proc.everyone().values()
+        if each.alive and each.pid != os.getpid() and marker in proc.command_line(each.pid)
+    ]
