@@ -86,10 +86,11 @@ class Loop:
         if due is not None:
             until = max(0.0, due - now())
             patience = until if patience is None else min(patience, until)
-        for fd, _ in self._epoll.poll(patience):
-            # A call may have forgotten the descriptors that come after it.
-            ready = self._ready.get(fd)
-            if ready is not None:
+        watched = [(fd, self._ready.get(fd)) for fd, _ in self._epoll.poll(patience)]
+        for fd, ready in watched:
+            # A call may have closed a descriptor that comes after it, and another may have got
+            # its number: what the kernel said was about the one watched before.
+            if ready is not None and self._ready.get(fd) is ready:
                 ready()
         self._serve_timers()
 

@@ -99,7 +99,7 @@ def _settled_line(line: str) -> str:
 
 
 def _write(cells: list[str], column: int, text: str) -> int:
-    if column > len(cells):
+    if text and column > len(cells):
         cells.extend(" " * (column - len(cells)))
     cells[column : column + len(text)] = text
     return column + len(text)

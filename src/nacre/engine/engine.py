@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -26,6 +26,10 @@ from nacre.outcome import Outcome
 from nacre.plan import Plan
 from nacre.process.child import descriptor_limit
 from nacre.refusals import Closed, NoDescriptors, Refused
+
+
+# Whoever interrupts us so often does not care about the tree any more.
+_PATIENCE: Final = 8
 
 
 class Ticket:
@@ -44,15 +48,19 @@ class Ticket:
         An exception on the way (a KeyboardInterrupt, say) stops the command first, and is raised
         again when its tree is gone; another one on the way to that kills the tree.
         """
-        interrupted: BaseException | None = None
-        while self.outcome is None:
+        interrupts: list[BaseException] = []
+        supervisor = None if self.outcome else self._here()
+        while self.outcome is None and supervisor is not None:
             try:
-                self._here().drive()
+                supervisor.drive()
             except BaseException as error:  # noqa: BLE001 - raised again below
-                interrupted = error
+                interrupts.append(error)
+                if len(interrupts) > _PATIENCE:
+                    raise
                 self._cancel_here(signal.SIGTERM)
-        if interrupted is not None:
-            raise interrupted
+        if interrupts:
+            raise interrupts[0]
+        assert self.outcome is not None
         return self.outcome
 
     def __await__(self) -> Generator[object, None, Outcome]:
