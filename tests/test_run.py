@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import nacre
-from nacre import Exited, Keep, Killed, Spill, Streams, TimedOut, When
-from nacre import proc
+from nacre import Exited, Keep, Killed, Spill, Streams, TimedOut, When, proc
 from nacre.outcome import Capture
 
 from .helpers import alive, end, eventually
