@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 CMD ?= echo "Hello from $$0 $$BASH_VERSION"; echo "and this went to stderr" >&2
 export CMD
 
-.PHONY: run test lint bench chaos format clean
+.PHONY: run test lint bench chaos docs format clean
 
 run: $(READY)
 	@printf '%s' "$$CMD" \
@@ -30,6 +30,9 @@ bench: $(READY)
 # The long runs, of which `make test` has a slice.
 chaos: $(READY)
 	NACRE_SOAK=10000 NACRE_RACES=2000 $(BIN)/python -m pytest tests/test_soak.py $(ARGS)
+
+docs: $(READY)
+	$(BIN)/python docs/draw.py
 
 format: $(READY)
 	$(BIN)/ruff format .

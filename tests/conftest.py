@@ -36,11 +36,11 @@ def nothing_left_behind(home: Path, tmp_path: Path) -> Iterator[None]:
     descriptors, threads, processes = _descriptors(), set(threading.enumerate()), _processes()
     yield
     gc.collect()
-    left = {
+    left: dict[str, Callable[[], set[object]]] = {
         "descriptors": lambda: _descriptors() - descriptors,
-        "threads": lambda: set(threading.enumerate()) - threads,
+        "threads": lambda: {*threading.enumerate()} - threads,
         "processes": lambda: _processes() - processes,
-        "files": lambda: set((tmp_path / "temporary").iterdir()),
+        "files": lambda: {*(tmp_path / "temporary").iterdir()},
     }
     for kind, look in left.items():
         assert not _settled(look), f"this test left {kind} behind: {look()}"
@@ -57,7 +57,7 @@ def _settled(look: Callable[[], set[object]]) -> set[object]:
 
 
 def _descriptors() -> set[object]:
-    found = set()
+    found: set[object] = set()
     for fd in os.listdir("/proc/self/fd"):
         try:
             found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))

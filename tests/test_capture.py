@@ -127,7 +127,7 @@ def test_a_full_disk_ends_the_file_and_not_the_stream(
     sink = Sink(KEEP, Spill(directory=os.fsencode(tmp_path), when=When.ALWAYS))
     sink.take(b"first")
 
-    def full(fd: int, data: bytes) -> int:
+    def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)

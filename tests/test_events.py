@@ -31,7 +31,12 @@ def test_output_is_heard_while_the_command_runs() -> None:
             heard.set()
 
     token = nacre.CancelToken()
-    threading.Thread(target=lambda: heard.wait(20) and token.cancel()).start()
+
+    def cancel_when_heard() -> None:
+        heard.wait(20)
+        token.cancel()
+
+    threading.Thread(target=cancel_when_heard).start()
     assert isinstance(
         nacre.run("echo x; sleep 60", listen=listen, cancel=token).ending, nacre.Cancelled
     )

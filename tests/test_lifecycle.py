@@ -2,20 +2,20 @@
 
 from collections import deque
 from itertools import product
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.engine.lifecycle import TABLE, Action, Happening, State, as_markdown, next_step
+from nacre.engine.lifecycle import TABLE, Action, Happening, State, next_step
 
 _REASONS = {Action.NOTE_NOT_STARTED, Action.NOTE_TIMEOUT, Action.NOTE_CANCEL}
 happenings = st.lists(st.sampled_from(Happening), max_size=20)
 
 
 def lived(story: list[Happening]) -> tuple[State, list[Action]]:
-    state, done = State.QUEUED, []
+    state = State.QUEUED
+    done: list[Action] = []
     for happening in story:
         state, actions = next_step(state, happening)
         done.extend(actions)
@@ -100,8 +100,3 @@ def test_races(story: list[Happening], state: State, reason: Action | None) -> N
 def test_what_is_not_in_the_table_changes_nothing(state: State, happening: Happening) -> None:
     if (state, happening) not in TABLE:
         assert next_step(state, happening) == (state, ())
-
-
-def test_the_design_shows_this_very_table() -> None:
-    design = Path(__file__).parent.parent / "docs" / "design.md"
-    assert as_markdown() in design.read_text()

@@ -219,6 +219,18 @@ def test_a_left_behind_writer_is_drained_and_lives_on(tmp_path: Path) -> None:
         end(outcome.left_running)
 
 
+def test_a_flood_that_outlives_its_shell_does_not_hold_the_reply() -> None:
+    began = time.monotonic()
+    outcome = nacre.run("yes & echo done >&2", streams=Streams.SEPARATE)
+    try:
+        assert time.monotonic() - began < 5
+        assert outcome.errors is not None
+        assert outcome.errors.head == b"done\n"
+        assert [left.command for left in outcome.left_running] == ["yes"]
+    finally:
+        end(outcome.left_running)
+
+
 def test_output_of_a_process_substitution_is_not_lost() -> None:
     outcome = nacre.run("echo hello > >(sleep 0.02; cat)")
     assert outcome.output.head == b"hello\n"
@@ -275,7 +287,8 @@ def test_a_fork_of_the_host_can_run_commands_of_its_own() -> None:
         "pid = os.fork()\n"
         "if pid == 0:\n"
         "    os._exit(t.call({'command': 'exit 5'}).details['exitCode'])\n"
-        "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), t.call({'command': 'exit 6'}).text)"
+        "code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])\n"
+        "print(code, t.call({'command': 'exit 6'}).text)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert said.stdout.startswith("5 ")

@@ -157,7 +157,8 @@ def _pipes(pid: int) -> frozenset[int]:
 
 
 def test_tags_nest_so_that_nacre_inside_nacre_belongs_to_the_outer_run() -> None:
-    inner = f"{sys.executable} -m nacre run --timeout 0 -- '(setsid sleep {SECONDS} &); sleep {SECONDS}'"
+    script = f"(setsid sleep {SECONDS} &); sleep {SECONDS}"
+    inner = f"{sys.executable} -m nacre run --timeout 0 -- '{script}'"
     outcome = nacre.run(f"trap '' TERM; {inner}; sleep {SECONDS}", timeout=2.5, grace=0.5)
     assert isinstance(outcome.ending, TimedOut)
     assert sleepers() == []

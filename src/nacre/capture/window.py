@@ -43,12 +43,11 @@ class Window:
         return b"".join(self._chunks)
 
     def parts(self) -> tuple[bytes, bytes]:
-        """Head and tail; all of it in the head when nothing is missing."""
-        rest = b"".join(self._chunks)
+        """Head and tail; all of it in the head when nothing is missing. Ends the window."""
         if self._head is None:
-            return rest, b""
-        tail = min(self._keep.tail, self.size - len(self._head), len(rest))
-        return self._head, rest[len(rest) - tail :]
+            return b"".join(self._chunks), b""
+        self._drop(self._held - self._keep.tail)
+        return self._head, b"".join(self._chunks)
 
     def _append(self, data: bytes) -> None:
         self._held += len(data)
@@ -59,8 +58,18 @@ class Window:
             self._chunks.append(bytearray(data) if len(data) < _SMALL else data)
 
     def _cut_head(self) -> None:
-        everything = b"".join(self._chunks)
-        self._head = everything[: self._keep.head]
-        rest = everything[self._keep.head :]
-        self._chunks = deque([rest] if rest else [])
-        self._held = len(rest)
+        head = bytearray()
+        for chunk in self._chunks:
+            head += chunk[: self._keep.head - len(head)]
+        self._head = bytes(head)
+        self._drop(len(head))
+
+    def _drop(self, count: int) -> None:
+        """Forget the oldest bytes. One chunk at a time: nothing is ever held twice."""
+        while count > 0:
+            chunk = self._chunks.popleft()
+            self._held -= len(chunk)
+            if len(chunk) > count:
+                self._chunks.appendleft(chunk[count:])
+                self._held += len(chunk) - count
+            count -= len(chunk)

@@ -27,7 +27,6 @@ from nacre.plan import Plan
 from nacre.process.child import descriptor_limit
 from nacre.refusals import Closed, NoDescriptors, Refused
 
-
 # Whoever interrupts us so often does not care about the tree any more.
 _PATIENCE: Final = 8
 
@@ -53,7 +52,7 @@ class Ticket:
         while self.outcome is None and supervisor is not None:
             try:
                 supervisor.drive()
-            except BaseException as error:  # noqa: BLE001 - raised again below
+            except BaseException as error:
                 interrupts.append(error)
                 if len(interrupts) > _PATIENCE:
                     raise

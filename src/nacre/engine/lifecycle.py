@@ -91,12 +91,3 @@ TABLE: dict[tuple[State, Happening], Step] = {
 
 def next_step(state: State, happening: Happening) -> Step:
     return TABLE.get((state, happening)) or Step(state, ())
-
-
-def as_markdown() -> str:
-    """The table as the docs show it."""
-    rows = ["| in | when | becomes | and does |", "|---|---|---|---|"]
-    for (state, happening), step in TABLE.items():
-        actions = ", ".join(action.value for action in step.actions)
-        rows.append(f"| {state.value} | {happening.value} | {step.to.value} | {actions} |")
-    return "\n".join(rows)

@@ -41,6 +41,8 @@ from nacre.refusals import AnyRefusal, CalledOff, NoDescriptors, NoProcesses, Re
 
 # One wake-up reads at most so often before the others have their turn.
 _READS: Final = 8
+# So many reads take all that a pipe can hold; a flood that outlives its shell has no end.
+_FULL_PIPE: Final = 64
 # Output that fits the pipe can wait there while the command runs; most are over before this, and
 # every wake-up that they are spared is a tenth of their time.
 _HEAD_START: Final = 0.004
@@ -194,10 +196,10 @@ class Run:
 
     # Reading.
 
-    def _read(self, channel: Channel, most: int | None) -> None:
+    def _read(self, channel: Channel, most: int) -> None:
         """Take what is there, at most so many pieces; the end of the stream closes it."""
         reader, take = channel.reader, channel.sink.take
-        while most is None or most > 0:
+        for _ in range(most):
             data = reader.read()
             if data is None:
                 return
@@ -212,8 +214,6 @@ class Run:
                 if self._state is State.RUNNING and self._relay.full:
                     self._pause()
                     return
-            if most is not None:
-                most -= 1
 
     def _listen(self) -> None:
         """Be woken by the pipes."""
@@ -232,7 +232,7 @@ class Run:
     def _drain(self) -> None:
         """The shell is gone, so all that it wrote is in the pipe; others may still write."""
         for channel in list(self._open):
-            self._read(channel, None)
+            self._read(channel, _FULL_PIPE)
         if self._open:
             self._listen()
             self._arm(self._plan.limits.drain, Happening.DRAIN_OVER)

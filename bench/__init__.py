@@ -1,0 +1,1 @@
+"""What nacre promises about speed, measured beside its limits in one run."""

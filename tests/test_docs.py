@@ -1,0 +1,68 @@
+"""What the pages show is what the code does: the README's examples run, the drawing is current."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_in_the_readme_works_when_pasted(code: str, tmp_path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("session", blocks("console"))
+def test_console_sessions_in_the_readme_show_what_happens(session: str, tmp_path: Path) -> None:
+    commands = [line[2:] for line in session.splitlines() if line.startswith("$ ")]
+    expected = [line for line in session.splitlines() if not line.startswith("$ ")]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    said = subprocess.run(
+        ["bash", "-c", "\n".join(commands)],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert said.stdout.splitlines() == expected
+
+
+def test_the_two_commands_of_the_readme_are_in_the_makefile() -> None:
+    (commands,) = blocks("sh")
+    targets = re.findall(r"^make (\w+)", commands, re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text()
+    assert targets == ["run", "test"]
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in ROOT.glob("**/*.md"):
+        if ".venv" in page.parts:
+            continue
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page} points to {target}"
+
+
+def test_the_design_shows_the_lifecycle_as_it_is() -> None:
+    spec = importlib.util.spec_from_file_location("draw", ROOT / "docs" / "draw.py")
+    assert spec is not None
+    assert spec.loader is not None
+    draw = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(draw)
+    design = (ROOT / "docs" / "design.md").read_text()
+    assert draw.drawn(design) == design, "run make docs"
