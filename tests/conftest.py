@@ -18,6 +18,15 @@ settings.register_profile("nacre", deadline=None, derandomize=True)
 settings.load_profile("nacre")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def ours() -> Iterator[tag.Tag]:
+    """A tag for these tests themselves: whatever they start, however far away, is known by it."""
+    mine = tag.new()
+    assert mine is not None
+    with tag.worn(mine):
+        yield mine
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """State and temporary files of each test in a place of its own."""
@@ -30,16 +39,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind(home: Path, tmp_path: Path) -> Iterator[None]:
+def nothing_left_behind(ours: tag.Tag, home: Path, tmp_path: Path) -> Iterator[None]:
     del home  # its places must be there first
     leftovers.sweep()
-    descriptors, threads, processes = _descriptors(), set(threading.enumerate()), _processes()
+    descriptors, threads, processes = _descriptors(), _threads(), _processes(ours)
     yield
     gc.collect()
     left: dict[str, Callable[[], set[object]]] = {
         "descriptors": lambda: _descriptors() - descriptors,
-        "threads": lambda: {*threading.enumerate()} - threads,
-        "processes": lambda: _processes() - processes,
+        "threads": lambda: _threads() - threads,
+        "processes": lambda: _processes(ours) - processes,
         "files": lambda: {*(tmp_path / "temporary").iterdir()},
     }
     for kind, look in left.items():
@@ -66,11 +75,15 @@ def _descriptors() -> set[object]:
     return found
 
 
-def _processes() -> set[object]:
-    """Our children, zombies included, and everybody who carries a run's tag."""
+def _threads() -> set[object]:
+    return {*threading.enumerate()}
+
+
+def _processes(ours: tag.Tag) -> set[object]:
+    """Our children, zombies included, and everybody who was started by one of our runs."""
     return {
         (each.pid, each.started, proc.command_line(each.pid))
         for each in proc.everyone().values()
         if each.parent == os.getpid()
-        or (each.alive and tag.read(proc.soft_locks(each.pid)) is not None)
+        or (each.alive and each.pid != os.getpid() and ours.covers(proc.soft_locks(each.pid)))
     }

@@ -18,7 +18,7 @@ from nacre.refusals import CalledOff, Closed, Refused
 
 from .helpers import eventually, named
 
-SECONDS = "98764.321"
+SECONDS = f"98764.{os.getpid():07d}"
 LONG = f"echo on; (setsid sleep {SECONDS} &); sleep {SECONDS}"
 
 

@@ -15,7 +15,7 @@ import pytest
 from .helpers import eventually, named
 
 NACRE = [sys.executable, "-m", "nacre"]
-SECONDS = "98762.125"
+SECONDS = f"98762.{os.getpid():07d}"
 
 
 def nacre_(*words: str, **options: object) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ from nacre.process import tag, tree
 from .helpers import alive, eventually, named
 
 # Each starts processes that sleep for exactly this long, which nobody else does.
-SECONDS = "98765.4321"
+SECONDS = f"98765.{os.getpid():07d}"
 
 TREES = {
     "plain": "sleep N",
