@@ -105,19 +105,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int | None:
         """As a shell would show it: 128+n for a signal; None when nothing ran or nobody knows."""
         match self.ending:
-            case TimedOut(how=how) | Cancelled(how=how):
-                return _code(how)
-            case Exited() | Killed() as how:
-                return _code(how)
+            case Exited(code):
+                return code
+            case Killed(signal) | TimedOut(how=Killed(signal)) | Cancelled(how=Killed(signal)):
+                return 128 + signal
+            case TimedOut(how=Exited(code)) | Cancelled(how=Exited(code)):
+                return code
             case _:
                 return None
-
-
-def _code(how: How) -> int | None:
-    match how:
-        case Exited(code):
-            return code
-        case Killed(signal):
-            return 128 + signal
-        case None:
-            return None

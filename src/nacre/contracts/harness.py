@@ -114,8 +114,8 @@ def _ran(outcome: Outcome) -> dict[str, Any]:
         "stdout": _shown(outcome.output),
         "stderr": _shown(outcome.errors or Capture()),
     }
-    if outcome.exit_code is not None:
-        said["exitCode"] = outcome.exit_code
+    if (code := outcome.exit_code) is not None:
+        said["exitCode"] = code
     match outcome.ending:
         case Killed(number) | TimedOut(how=Killed(number)) | Cancelled(how=Killed(number)):
             said["signal"] = _signal_name(number)

@@ -27,6 +27,7 @@ from nacre.plan import Plan
 from nacre.process.child import descriptor_limit
 from nacre.refusals import Closed, NoDescriptors, Refused
 
+_MOMENT: Final = 0.02
 # Whoever interrupts us so often does not care about the tree any more.
 _PATIENCE: Final = 8
 
@@ -177,13 +178,17 @@ class Engine:
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
             supervisor.post(supervisor.cancel_all)
-        living = {thread.ident for thread in threading.enumerate()}
         for supervisor in supervisors:
-            if supervisor.thread == threading.get_ident() or supervisor.thread not in living:
-                while not supervisor.closed:
-                    supervisor.drive()
+            while not supervisor.closed:
+                # Whoever began these may have gone without waiting for them.
+                if supervisor.attended:
+                    self._wait_a_moment()
+                else:
+                    supervisor.drive(_MOMENT)
+
+    def _wait_a_moment(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: not self._supervisors)
+            self._changed.wait(_MOMENT)
 
     def _supervisor(self) -> Supervisor:
         with self._changed:

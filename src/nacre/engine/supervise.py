@@ -25,6 +25,7 @@ class Supervisor:
         self.thread = threading.get_ident()
         self.runs: dict[str, Run] = {}
         self._idle = idle
+        self._driving = threading.Lock()
         self._leftovers: list[leftovers.Leftover] = []
         self._host: AbstractEventLoop | None = None
         self._alarm: TimerHandle | None = None
@@ -57,7 +58,16 @@ class Supervisor:
 
     def drive(self, patience: float | None = None) -> None:
         """Serve everything here once, waiting for something to do at most so long."""
-        self.ground.loop.step(patience)
+        with self._driving:
+            if not self.closed:
+                self.ground.loop.step(patience)
+
+    @property
+    def attended(self) -> bool:
+        """Whether somebody else drives us at this moment."""
+        if self.thread == threading.get_ident():
+            return False
+        return self._driving.locked() or (self._host is not None and self._host.is_running())
 
     def close(self) -> None:
         if self.closed:
