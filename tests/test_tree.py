@@ -81,6 +81,25 @@ def test_children_that_fork_while_they_are_killed() -> None:
     assert sleepers() == []
 
 
+@pytest.mark.parametrize("redirect", ["", ">/dev/null", "2>/dev/null"])
+def test_who_escapes_before_the_tag_is_there_is_still_found(
+    redirect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine may keep us from running between the spawn and the tag."""
+    put = tag.put
+
+    def late(pid: int, mark: tag.Tag) -> bool:
+        monkeypatch.setattr(tag, "put", put)
+        eventually(lambda: len(sleepers()) >= 2)
+        return put(pid, mark)
+
+    monkeypatch.setattr(tag, "put", late)
+    script = f"(setsid sleep {SECONDS} {redirect} &); sleep {SECONDS}"
+    outcome = nacre.run(script, timeout=0.3, grace=0.3, streams=nacre.Streams.SEPARATE)
+    assert isinstance(outcome.ending, TimedOut)
+    assert sleepers() == []
+
+
 def test_our_own_group_is_never_signalled() -> None:
     # Would a signal reach our group, this process would die of it.
     code = f"import nacre; print(nacre.run('sleep {SECONDS}', timeout=0.2, grace=0.2).ending)"

@@ -98,6 +98,20 @@ def is_thread(pid: int) -> bool:
     return tgid not in (b"", str(pid).encode())
 
 
+def descends(pid: int, ancestor: int) -> bool:
+    """Whether the parent chain of a process leads to this ancestor."""
+    seen = set()
+    while pid > 1 and pid not in seen:
+        if pid == ancestor:
+            return True
+        seen.add(pid)
+        process = look(pid)
+        if process is None:
+            return False
+        pid = process.parent
+    return False
+
+
 def command_line(pid: int) -> str:
     """What a person would call this process: its arguments, or its name in brackets."""
     for name, shown in (("cmdline", "{}"), ("comm", "[{}]")):

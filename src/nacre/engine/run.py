@@ -172,12 +172,12 @@ class Run:
 
     def _follow(self, shell: Child) -> None:
         loop, plan, census = self._ground.loop, self._plan, self._ground.census
-        census.begin(shell.pid)
-        if not self._ground.ours and shell.tag is not None:
-            census.tag_early_children(shell.pid, shell.tag)
         self._attach(Stream.OUTPUT, shell.output)
         if shell.errors is not None:
             self._attach(Stream.ERRORS, shell.errors)
+        census.begin(shell.pid)
+        if not self._ground.ours and shell.tag is not None:
+            census.tag_early_children(shell.pid, shell.tag, self._pipes())
         if self._relay is None:
             self._later(_HEAD_START, self._listen)
         else:
@@ -247,10 +247,13 @@ class Run:
             self._tree = Tree(
                 self._child.pid,
                 self._child.tag,
-                pipes=frozenset(channel.reader.inode for channel in self._open),
+                pipes=self._pipes(),
                 adopts=self._adopts,
             )
         return self._tree
+
+    def _pipes(self) -> frozenset[int]:
+        return frozenset(channel.reader.inode for channel in self._open)
 
     def _adopts(self) -> bool:
         """Whether an orphan that came to us can only be of this run."""

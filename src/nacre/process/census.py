@@ -20,6 +20,7 @@ class Census:
     def __init__(self) -> None:
         self._newest = proc.LastPid()
         self._last: int | None = None  # the newest number we have asked about
+        self._untagged = proc.soft_locks(os.getpid())  # what a child of ours has before its tag
         self._locks: dict[int, list[int]] = {}  # soft limit → pids
         self._sessions: dict[int, list[int]] = {}  # session → pids that are not its leader
 
@@ -44,24 +45,35 @@ class Census:
         found = [process for pid in sorted(pids) if (process := proc.look(pid))]
         return [each for each in found if each.alive and not proc.is_thread(each.pid)]
 
-    def tag_early_children(self, shell: int, tag: Tag) -> None:
-        """Tag what a shell has started before the shell itself could be tagged."""
+    def tag_early_children(self, shell: int, tag: Tag, pipes: frozenset[int]) -> None:
+        """Tag what a shell has started before the shell itself could be tagged.
+
+        Seldom anybody, but a busy machine can keep us from running for longer than bash takes to
+        fork. They are in the shell's session, or have left it and still hold our pipe.
+        """
         while True:
-            self._catch_up()
-            session = self._sessions.get(shell, ())
-            early = [pid for pid in session if not tag.covers(proc.soft_locks(pid))]
-            tagged = [pid for pid in early if put(pid, tag)]
-            if not tagged:
+            early = [pid for pid in self._catch_up() if self._is_early(pid, shell, pipes)]
+            if not [pid for pid in early if put(pid, tag)]:
                 return
+
+    def _is_early(self, pid: int, shell: int, pipes: frozenset[int]) -> bool:
+        if pid == shell or proc.soft_locks(pid) != self._untagged:
+            return False
+        if pid in self._sessions.get(shell, ()):
+            return True
+        return not proc.descends(pid, os.getpid()) and proc.writes_to(pid, pipes)
 
     def close(self) -> None:
         self._newest.close()
 
-    def _catch_up(self) -> None:
+    def _catch_up(self) -> list[int] | range:
+        """Note whoever has appeared since the last time."""
         last = self._newest.read()
-        for pid in self._new(last):
+        fresh = self._new(last)
+        for pid in fresh:
             self._note(pid)
         self._last = last
+        return fresh
 
     def _new(self, last: int | None) -> list[int] | range:
         if last is None or self._last is None or last < self._last:

@@ -2,9 +2,9 @@
 
 A process belongs to the command when it carries the run's tag, is in its shell's session, has
 a parent that belongs, or was seen to belong before. In a process of ours, which is the
-subreaper, orphans come to us, so nothing is out of sight. Where all that finds nobody
-and yet somebody still writes to our pipe, it is whoever holds it, if it is younger than the
-command and no child of our own host.
+subreaper, orphans come to us, so nothing is out of sight. When all that finds nobody any
+more and yet somebody can still write to our pipe, it is whoever holds it, if it is younger
+than the command and does not descend from our own host.
 
 Signals go by identity: a pidfd is opened, the start time compared, then the signal sent. The
 shell's own group is signalled as a group, because that also reaches children just being
@@ -51,9 +51,10 @@ class Tree:
         """Who of the tree is alive now; the shell counts while it runs."""
         table = proc.everyone()
         table.pop(os.getpid(), None)
-        found = self._closure(table, self._marked(table)) or self._writers(table)
-        self._seen.update((each.pid, each.started) for each in found)
-        return [each for each in found if each.alive]
+        found = self._closure(table, self._marked(table))
+        alive = [each for each in found if each.alive] or self._writers(table)
+        self._seen.update((each.pid, each.started) for each in alive)
+        return alive
 
     def signal(self, number: int) -> list[Process]:
         """Signal every member once; returns those that we are not allowed to signal."""
