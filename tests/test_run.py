@@ -236,6 +236,14 @@ def test_output_of_a_process_substitution_is_not_lost() -> None:
     assert outcome.output.head == b"hello\n"
 
 
+def test_the_drain_is_over_when_the_last_holder_lets_go() -> None:
+    began = time.monotonic()
+    outcome = nacre.run("(sleep 0.03; echo late) & echo first")
+    assert outcome.output.head == b"first\nlate\n"
+    assert outcome.left_running == ()
+    assert time.monotonic() - began < 5
+
+
 def test_spill_through_the_engine(tmp_path: Path) -> None:
     outcome = nacre.run(
         "seq 100000",

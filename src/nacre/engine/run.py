@@ -11,17 +11,16 @@ from functools import partial
 from typing import Final
 
 from nacre import proc
-from nacre.capture.sink import Sink
 from nacre.engine import leftovers
 from nacre.engine.leftovers import Leftover
 from nacre.engine.lifecycle import Action, Happening, State, next_step
+from nacre.engine.output import Output
 from nacre.engine.relay import Relay
 from nacre.engine.slots import Slot, Slots
-from nacre.events import Finished, Listening, Started, Stream
+from nacre.events import Finished, Listening, Started
 from nacre.loop import Call, Loop, Timer, now
 from nacre.outcome import (
     Cancelled,
-    Capture,
     Ending,
     Exited,
     Killed,
@@ -35,14 +34,10 @@ from nacre.plan import Plan, Streams
 from nacre.process import child as children
 from nacre.process.census import Census
 from nacre.process.child import Child
-from nacre.process.pipes import Growth, Reader
+from nacre.process.pipes import Growth
 from nacre.process.tree import Tree, collect_strays
 from nacre.refusals import AnyRefusal, CalledOff, NoDescriptors, NoProcesses, Refused
 
-# One wake-up reads at most so often before the others have their turn.
-_READS: Final = 8
-# So many reads take all that a pipe can hold; a flood that outlives its shell has no end.
-_FULL_PIPE: Final = 64
 # Output that fits the pipe can wait there while the command runs; most are over before this, and
 # every wake-up that they are spared is a tenth of their time.
 _HEAD_START: Final = 0.004
@@ -67,15 +62,6 @@ class Ground:
         self.census.close()
 
 
-class Channel:
-    """One stream of a command: where it is read and where that goes."""
-
-    def __init__(self, stream: Stream, reader: Reader, sink: Sink) -> None:
-        self.stream = stream
-        self.reader = reader
-        self.sink = sink
-
-
 class Run:
     def __init__(
         self,
@@ -94,9 +80,6 @@ class Run:
         self._slot = Slot(ground.slots, _cost(plan), self._granted)
         self._child: Child | None = None
         self._tree: Tree | None = None
-        self._channels: list[Channel] = []
-        self._open: list[Channel] = []  # those that have not ended
-        self._listens = False  # whether the pipes wake us
         self._timers: list[Timer] = []
         self._next_look: Timer | None = None
         self._look_pause = _FIRST_LOOK
@@ -112,11 +95,8 @@ class Run:
         self._left: tuple[Survivor, ...] = ()
         self._outcome: Outcome | None = None
         self._relay = self._make_relay(listening) if listening else None
-
-    @property
-    def pid(self) -> int | None:
-        """The shell's, while it has not been collected."""
-        return self._child.pid if self._child else None
+        dry = partial(self._happen, Happening.DRY)
+        self._output = Output(plan, ground.loop, self._relay, ended=dry)
 
     # What others may do to a run; from another thread only by way of `loop.post`.
 
@@ -172,69 +152,23 @@ class Run:
 
     def _follow(self, shell: Child) -> None:
         loop, plan, census = self._ground.loop, self._plan, self._ground.census
-        self._attach(Stream.OUTPUT, shell.output)
-        if shell.errors is not None:
-            self._attach(Stream.ERRORS, shell.errors)
+        self._output.open(shell, self._ground.growth)
         census.begin(shell.pid)
         if not self._ground.ours and shell.tag is not None:
-            census.tag_early_children(shell.pid, shell.tag, self._pipes())
+            census.tag_early_children(shell.pid, shell.tag, self._output.pipes)
         if self._relay is None:
-            self._later(_HEAD_START, self._listen)
+            self._later(_HEAD_START, self._output.listen)
         else:
-            self._listen()
+            self._output.listen()
         loop.watch(shell.pidfd, self._shell_ended)
         if plan.limits.timeout is not None:
             self._arm(plan.limits.timeout, Happening.DEADLINE)
         if self._relay is not None:
             self._relay.start(Started(run=self.name, pid=shell.pid))
 
-    def _attach(self, stream: Stream, fd: int) -> None:
-        reader = Reader(fd, self._ground.growth)
-        sink = Sink(self._plan.keep, self._plan.spill)
-        self._channels.append(Channel(stream, reader, sink))
-        self._open = list(self._channels)
-
-    # Reading.
-
-    def _read(self, channel: Channel, most: int) -> None:
-        """Take what is there, at most so many pieces; the end of the stream closes it."""
-        reader, take = channel.reader, channel.sink.take
-        for _ in range(most):
-            data = reader.read()
-            if data is None:
-                return
-            if not data:
-                self._ground.loop.forget(reader.fd)
-                self._open.remove(channel)
-                reader.close()
-                return
-            take(data)
-            if self._relay is not None:
-                self._relay.chunk(channel.stream, data)
-                if self._state is State.RUNNING and self._relay.full:
-                    self._pause()
-                    return
-
-    def _listen(self) -> None:
-        """Be woken by the pipes."""
-        if self._listens:
-            return
-        self._listens = True
-        for channel in self._open:
-            self._ground.loop.watch(channel.reader.fd, partial(self._read, channel, _READS))
-
-    def _pause(self) -> None:
-        """Let the command wait for its listener, as it would for a slow pipe."""
-        self._listens = False
-        for channel in self._open:
-            self._ground.loop.forget(channel.reader.fd)
-
     def _drain(self) -> None:
-        """The shell is gone, so all that it wrote is in the pipe; others may still write."""
-        for channel in list(self._open):
-            self._read(channel, _FULL_PIPE)
-        if self._open:
-            self._listen()
+        self._output.drain()
+        if self._output.pipes:
             self._arm(self._plan.limits.drain, Happening.DRAIN_OVER)
         else:
             self._happen(Happening.DRY)
@@ -247,13 +181,10 @@ class Run:
             self._tree = Tree(
                 self._child.pid,
                 self._child.tag,
-                pipes=self._pipes(),
+                pipes=self._output.pipes,
                 adopts=self._adopts,
             )
         return self._tree
-
-    def _pipes(self) -> frozenset[int]:
-        return frozenset(channel.reader.inode for channel in self._open)
 
     def _adopts(self) -> bool:
         """Whether an orphan that came to us can only be of this run."""
@@ -263,8 +194,7 @@ class Run:
         self._the_tree().signal(self._asked_signal)
 
     def _stop_tree(self) -> None:
-        # Keep reading: a child blocked on a full pipe never gets to its handler.
-        self._listen()
+        self._output.hurry()
         self._the_tree().signal(self._stop_signal)
 
     def _stop_rest(self) -> None:
@@ -320,7 +250,7 @@ class Run:
             timer.cancel()
         self._let_go()
         self._slot.leave()
-        output, *errors = self._captured()
+        output, *errors = self._output.close()
         self._outcome = Outcome(
             run=self.name,
             ending=self._ending(),
@@ -329,7 +259,6 @@ class Run:
             seconds=self._ended - self._began,
             left_running=self._left,
         )
-        self._channels.clear()
         if self._relay is None:
             self._deliver()
         else:
@@ -340,8 +269,7 @@ class Run:
         if self._child is None:
             return
         loop, pidfd = self._ground.loop, self._child.pidfd
-        for channel in self._open:
-            loop.forget(channel.reader.fd)
+        pipes = self._output.let_go()
         alive = None
         if self._exited:
             self._status = children.collect(pidfd)
@@ -353,14 +281,8 @@ class Run:
         self._ground.shells.discard(self._child.pid)
         if self._ground.ours:
             collect_strays(self._ground.shells)
-        if self._open or alive is not None:
-            leftovers.shelve(Leftover([channel.reader for channel in self._open], alive))
-
-    def _captured(self) -> list[Capture]:
-        """What each stream said; of a command that never started: nothing."""
-        if self._channels:
-            return [channel.sink.close() for channel in self._channels]
-        return [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
+        if pipes or alive is not None:
+            leftovers.shelve(Leftover(pipes, alive))
 
     def _ending(self) -> Ending:
         match self._reason:
@@ -381,7 +303,7 @@ class Run:
             return Relay(
                 self.name,
                 listening,
-                room=lambda: loop.post(self._listen),
+                room=lambda: loop.post(self._output.listen),
                 heard=lambda: loop.post(self._heard),
             )
         except RuntimeError as error:  # no thread can be started

@@ -1,0 +1,120 @@
+"""The streams of one command, on their way from its pipes to where they are kept and heard."""
+
+from functools import partial
+from typing import Final
+
+from nacre.capture.sink import Sink
+from nacre.engine.relay import Relay
+from nacre.events import Stream
+from nacre.loop import Call, Loop
+from nacre.outcome import Capture
+from nacre.plan import Plan, Streams
+from nacre.process.child import Child
+from nacre.process.pipes import Growth, Reader
+
+# One wake-up reads at most so often before the others have their turn.
+_READS: Final = 8
+# So many reads take all that a pipe can hold; a flood that outlives its shell has no end.
+_FULL_PIPE: Final = 64
+
+
+class _Channel:
+    """One stream: where it is read and where that goes."""
+
+    def __init__(self, stream: Stream, reader: Reader, sink: Sink) -> None:
+        self.stream = stream
+        self.reader = reader
+        self.sink = sink
+
+
+class Output:
+    def __init__(self, plan: Plan, loop: Loop, relay: Relay | None, *, ended: Call) -> None:
+        """`ended` is called when the last stream has."""
+        self._plan = plan
+        self._loop = loop
+        self._relay = relay
+        self._ended = ended
+        self._channels: list[_Channel] = []
+        self._open: list[_Channel] = []  # those that have not ended
+        self._listens = False
+        self._patient = True  # the command may be made to wait for its listener
+
+    def open(self, shell: Child, growth: Growth) -> None:
+        self._add(Stream.OUTPUT, Reader(shell.output, growth))
+        if shell.errors is not None:
+            self._add(Stream.ERRORS, Reader(shell.errors, growth))
+
+    def _add(self, stream: Stream, reader: Reader) -> None:
+        channel = _Channel(stream, reader, Sink(self._plan.keep, self._plan.spill))
+        self._channels.append(channel)
+        self._open.append(channel)
+
+    @property
+    def pipes(self) -> frozenset[int]:
+        """The inodes of the pipes that have not ended."""
+        return frozenset(channel.reader.inode for channel in self._open)
+
+    def listen(self) -> None:
+        """Be woken by the pipes from now on."""
+        if not self._listens:
+            self._listens = True
+            for channel in self._open:
+                self._loop.watch(channel.reader.fd, partial(self._read, channel, _READS))
+
+    def hurry(self) -> None:
+        """Read without regard for the listener: a child blocked on a full pipe never gets to its
+        handler."""
+        self._patient = False
+        self.listen()
+
+    def drain(self) -> None:
+        """Read all that the shell has written, which is in the pipes when it is gone; others may
+        still write, and then we go on listening."""
+        self._patient = False
+        for channel in list(self._open):
+            self._read(channel, _FULL_PIPE)
+        if self._open:
+            self.listen()
+
+    def close(self) -> list[Capture]:
+        """What each stream has said; of a command that never started: nothing."""
+        captures = [channel.sink.close() for channel in self._channels]
+        self._channels.clear()
+        return captures or [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
+
+    def let_go(self) -> list[Reader]:
+        """The pipes that somebody else still holds; they are no longer ours to read."""
+        for channel in self._open:
+            self._loop.forget(channel.reader.fd)
+        left, self._open = [channel.reader for channel in self._open], []
+        return left
+
+    def _read(self, channel: _Channel, most: int) -> None:
+        """Take what is there, at most so many pieces."""
+        reader, take, relay = channel.reader, channel.sink.take, self._relay
+        for _ in range(most):
+            data = reader.read()
+            if data is None:
+                return
+            if not data:
+                self._end(channel)
+                return
+            take(data)
+            if relay is not None:
+                relay.chunk(channel.stream, data)
+                if self._patient and relay.full:
+                    self._pause()
+                    return
+
+    def _end(self, channel: _Channel) -> None:
+        self._loop.forget(channel.reader.fd)
+        channel.reader.close()
+        self._open.remove(channel)
+        if not self._open:
+            self._ended()
+
+    def _pause(self) -> None:
+        """Let the command wait for its listener, as it would for a slow pipe."""
+        self._listens = False
+        for channel in self._open:
+            self._loop.forget(channel.reader.fd)
