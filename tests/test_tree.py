@@ -163,7 +163,9 @@ os.execv('/bin/sleep', ['sleep', '{SECONDS}'])
     (left,) = sleepers()
     try:
         assert tag.read(proc.soft_locks(left.pid)) is None
-        found = tree.Tree(left.pid, None, pipes=_pipes(left.pid), adopts=lambda: False)
+        found = tree.Tree(
+            left.pid, None, pipes=_pipes(left.pid), adopts=lambda: False, spare=lambda: None
+        )
         assert [each.pid for each in found._writers(proc.everyone())] == [left.pid]
     finally:
         tree.send(left, signal.SIGKILL)

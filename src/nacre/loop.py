@@ -13,8 +13,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 Call = Callable[[], None]
+_LONGEST: Final = 3600.0  # epoll cannot wait for a month, and need not
 now = time.monotonic
 
 
@@ -32,6 +34,8 @@ class Timer:
 
 
 class Loop:
+    _closed = True  # until it is open
+
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._ready: dict[int, Call] = {}
@@ -40,12 +44,12 @@ class Loop:
         self._posted: deque[Call] = deque()
         # Reentrant: a signal handler may post while its own thread is posting.
         self._lock = threading.RLock()
-        self._closed = False
         try:
             self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except OSError:
             self._epoll.close()
             raise
+        self._closed = False
         self.watch(self._bell, self._silence)
 
     def fileno(self) -> int:
@@ -84,7 +88,7 @@ class Loop:
         """Wait until something is ready, at most `patience` seconds, and serve what is."""
         due = self.due()
         if due is not None:
-            until = max(0.0, due - now())
+            until = min(max(0.0, due - now()), _LONGEST)
             patience = until if patience is None else min(patience, until)
         watched = [(fd, self._ready.get(fd)) for fd, _ in self._epoll.poll(patience)]
         for fd, ready in watched:
@@ -104,15 +108,31 @@ class Loop:
             self._epoll.close()
             os.close(self._bell)
 
+    def __del__(self) -> None:
+        if not self._closed:
+            self.close()
+
     def _silence(self) -> None:
         os.eventfd_read(self._bell)
         while self._posted:
-            self._posted.popleft()()
+            call = self._posted.popleft()
+            try:
+                call()
+            except BaseException:  # interrupted: it will be made in the next step
+                self._posted.appendleft(call)
+                os.eventfd_write(self._bell, 1)
+                raise
 
     def _serve_timers(self) -> None:
         moment = now()
         while self._timers and self._timers[0][0] <= moment:
-            timer = heapq.heappop(self._timers)[2]
-            call, timer.call = timer.call, None
-            if call is not None:
+            entry = heapq.heappop(self._timers)
+            call, entry[2].call = entry[2].call, None
+            if call is None:
+                continue
+            try:
                 call()
+            except BaseException:  # interrupted: it will be made in the next step
+                entry[2].call = call
+                heapq.heappush(self._timers, entry)
+                raise

@@ -31,7 +31,10 @@ class Process(NamedTuple):
 
 def look(pid: int) -> Process | None:
     """The process with this pid as it is now; a zombie is still there, and says so."""
-    line = _read(f"/proc/{pid}/stat", 1024)
+    return _process(pid, _read(f"/proc/{pid}/stat", 1024))
+
+
+def _process(pid: int, line: bytes) -> Process | None:
     # The name comes second, in parentheses, and may itself hold parentheses and blanks.
     fields = line.rpartition(b")")[2].split()
     if len(fields) < 20:
@@ -43,15 +46,28 @@ def look(pid: int) -> Process | None:
 
 
 def pids() -> list[int]:
-    """Every process there is, threads not counted."""
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return []
+    """Every process there is, threads not counted. Raises OSError when we cannot look."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def everyone() -> dict[int, Process]:
-    return {pid: process for pid in pids() if (process := look(pid)) is not None}
+    """All of them as they are now. Raises OSError when we cannot look: without a descriptor to see
+    with, nobody seems to be there."""
+    found = {}
+    for pid in pids():
+        try:
+            fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        try:
+            process = _process(pid, os.read(fd, 1024))
+        except ProcessLookupError:
+            continue
+        finally:
+            os.close(fd)
+        if process is not None:
+            found[pid] = process
+    return found
 
 
 class LastPid:

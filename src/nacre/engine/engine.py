@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 from nacre.asks import Done, Signal
 from nacre.cancel import CancelToken
+from nacre.engine.relay import ListenerThread
 from nacre.engine.run import Run
 from nacre.engine.slots import Slots
 from nacre.engine.supervise import Supervisor
@@ -62,6 +63,12 @@ class Ticket:
             raise interrupts[0]
         assert self.outcome is not None
         return self.outcome
+
+    def abandon(self) -> None:
+        """Something went wrong while it was begun: end it, and drive until it has."""
+        self._cancel_here(signal.SIGTERM)
+        if self.outcome is None:
+            self.wait()
 
     def __await__(self) -> Generator[object, None, Outcome]:
         return self._awaited().__await__()
@@ -111,13 +118,13 @@ class Ticket:
 
     def settle(self, outcome: Outcome) -> None:
         """The answer is there. Nothing of the run is held on to."""
-        self.outcome = outcome
         if self._unsubscribe is not None:
             self._unsubscribe()
         run, supervisor, tell = self._run, self._supervisor, self._tell
-        self._run = self._supervisor = self._tell = None
         if run is not None and supervisor is not None:
             supervisor.ended(run)
+        self.outcome = outcome
+        self._run = self._supervisor = self._tell = None
         if tell is not None:
             tell()
 
@@ -159,7 +166,11 @@ class Engine:
         except BaseException:
             supervisor.close_if_idle()
             raise
-        ticket.start(run, cancel)
+        try:
+            ticket.start(run, cancel)
+        except BaseException:
+            ticket.abandon()
+            raise
         return ticket
 
     def signal(self, ask: Signal) -> Done:
@@ -172,12 +183,20 @@ class Engine:
         return Done(found=False)
 
     def close(self) -> None:
-        """Stop whatever is still being waited for, and wait until it is gone."""
+        """Stop whatever is still being waited for, and wait until it is gone.
+
+        In a fork of our host, there is nothing of ours to stop; in a listener, nothing to wait for,
+        since its own command waits for it.
+        """
         with self._changed:
             self._closed = True
+            if self._process != os.getpid():
+                self._forked()
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
             supervisor.post(supervisor.cancel_all)
+        if isinstance(threading.current_thread(), ListenerThread):
+            return
         for supervisor in supervisors:
             while not supervisor.closed:
                 # Whoever began these may have gone without waiting for them.
@@ -198,7 +217,7 @@ class Engine:
                 self._forked()
             ident = threading.get_ident()
             supervisor = self._supervisors.get(ident)
-            if supervisor is None:
+            if supervisor is None or supervisor.closed:
                 supervisor = self._new_supervisor()
                 self._supervisors[ident] = supervisor
             return supervisor
@@ -211,7 +230,8 @@ class Engine:
 
     def _idle(self, supervisor: Supervisor) -> None:
         with self._changed:
-            self._supervisors.pop(supervisor.thread, None)
+            if self._supervisors.get(supervisor.thread) is supervisor:
+                del self._supervisors[supervisor.thread]
             self._changed.notify_all()
 
     def _forked(self) -> None:

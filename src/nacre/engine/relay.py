@@ -15,6 +15,10 @@ from nacre.loop import now
 Call = Callable[[], object]
 
 
+class ListenerThread(threading.Thread):
+    """The thread that a listener is called on."""
+
+
 class Relay:
     def __init__(self, run: str, wish: Listening, *, room: Call, heard: Call) -> None:
         """`room` is called when a full relay has room again, `heard` when all has been heard."""
@@ -29,7 +33,7 @@ class Relay:
         self._skipped: dict[Stream, int] = {}
         self._finished: Finished | None = None
         self._next = 0.0  # when the listener wants its next chunk
-        self._thread = threading.Thread(target=self._work, name=f"nacre-listen-{run}", daemon=True)
+        self._thread = ListenerThread(target=self._work, name=f"nacre-listen-{run}", daemon=True)
         self._thread.start()
 
     @property
@@ -89,7 +93,7 @@ class Relay:
     def _call(self, event: Event) -> None:
         try:
             self._wish.listener(event)
-        except Exception:  # noqa: BLE001 - a listener's trouble is not the command's
+        except BaseException:  # noqa: BLE001 - a listener's trouble, even its exit, is its own
             return
 
     def _take(self) -> Event:

@@ -6,6 +6,7 @@ what it says; descriptors and timers of the loop are what makes things happen.
 
 import os
 import signal
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -41,6 +42,8 @@ from nacre.refusals import AnyRefusal, CalledOff, NoDescriptors, NoProcesses, Re
 # Output that fits the pipe can wait there while the command runs; most are over before this, and
 # every wake-up that they are spared is a tenth of their time.
 _HEAD_START: Final = 0.004
+# How long the listener of a cancelled command is waited for.
+_LAST_WORDS: Final = 1.0
 # How soon we look again whether a tree has ended, and how slow that becomes.
 _FIRST_LOOK: Final = 0.001
 _SLOWEST_LOOK: Final = 0.05
@@ -77,8 +80,10 @@ class Run:
         self._ground = ground
         self._answer = answer
         self._state = State.QUEUED
+        self._todo: deque[Action] = deque()
         self._slot = Slot(ground.slots, _cost(plan), self._granted)
         self._child: Child | None = None
+        self._interrupted = False  # in the middle of the spawn
         self._tree: Tree | None = None
         self._timers: list[Timer] = []
         self._next_look: Timer | None = None
@@ -106,6 +111,7 @@ class Run:
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
         """Stop it, beginning with this signal; a second time: kill it."""
+        self.work()
         if self._state is State.RUNNING:
             self._stop_signal = number
         if self._outcome is not None:
@@ -121,8 +127,18 @@ class Run:
     def _happen(self, happening: Happening) -> None:
         step = next_step(self._state, happening)
         self._state = step.to
-        for action in step.actions:
-            _DO[action](self)
+        self._todo.extend(step.actions)
+        self.work()
+
+    def work(self) -> None:
+        """Do what is to be done. An interrupt (Ctrl-C in a host) leaves the rest for later."""
+        while self._todo:
+            action = self._todo.popleft()
+            try:
+                _DO[action](self)
+            except BaseException:
+                self._todo.appendleft(action)
+                raise
 
     def _arm(self, seconds: float, happening: Happening) -> None:
         self._later(seconds, partial(self._happen, happening))
@@ -137,9 +153,15 @@ class Run:
         self._ground.loop.post(lambda: self._happen(Happening.SLOT))
 
     def _spawn(self) -> None:
+        if self._interrupted:
+            self._happen(Happening.SPAWN_FAILED)  # undone by then, and nobody wants it any more
+            return
         try:
+            self._interrupted = True
             self._child = children.spawn(self._plan, ours=self._ground.ours)
+            self._interrupted = False
         except Refused as refused:
+            self._interrupted = False
             if isinstance(refused.refusal, NoDescriptors) and self._slot.step_back():
                 self._happen(Happening.NO_ROOM)
             else:
@@ -183,6 +205,7 @@ class Run:
                 self._child.tag,
                 pipes=self._output.pipes,
                 adopts=self._adopts,
+                spare=self._ground.census.spare_descriptor,
             )
         return self._tree
 
@@ -226,11 +249,11 @@ class Run:
         self._reason = reason
 
     def _shell_ended(self) -> None:
-        assert self._child is not None
-        self._ground.loop.forget(self._child.pidfd)
         self._happen(Happening.EXIT)
 
     def _note_exit(self) -> None:
+        assert self._child is not None
+        self._ground.loop.forget(self._child.pidfd)
         self._ended = now()
         self._exited = True
 
@@ -248,10 +271,19 @@ class Run:
     def _finish(self) -> None:
         for timer in self._timers:
             timer.cancel()
-        self._let_go()
+        if self._child is not None:
+            self._let_go(self._child)
         self._slot.leave()
+        if self._outcome is None:
+            self._outcome = self._made_outcome()
+        if self._relay is None:
+            self._deliver()
+        else:
+            self._wait_for_listener(self._relay, self._outcome)
+
+    def _made_outcome(self) -> Outcome:
         output, *errors = self._output.close()
-        self._outcome = Outcome(
+        return Outcome(
             run=self.name,
             ending=self._ending(),
             output=output,
@@ -259,26 +291,20 @@ class Run:
             seconds=self._ended - self._began,
             left_running=self._left,
         )
-        if self._relay is None:
-            self._deliver()
-        else:
-            self._wait_for_listener(self._relay, self._outcome)
 
-    def _let_go(self) -> None:
+    def _let_go(self, shell: Child) -> None:
         """Collect the shell; what is still open goes on without us."""
-        if self._child is None:
-            return
-        loop, pidfd = self._ground.loop, self._child.pidfd
+        self._child = None
+        self._ground.shells.discard(shell.pid)
         pipes = self._output.let_go()
         alive = None
         if self._exited:
-            self._status = children.collect(pidfd)
-            os.close(pidfd)
+            self._status = children.collect(shell.pidfd)
+            os.close(shell.pidfd)
         else:
             self._ended = now()
-            loop.forget(pidfd)
-            alive = pidfd
-        self._ground.shells.discard(self._child.pid)
+            self._ground.loop.forget(shell.pidfd)
+            alive = shell.pidfd
         if self._ground.ours:
             collect_strays(self._ground.shells)
         if pipes or alive is not None:
@@ -311,8 +337,12 @@ class Run:
 
     def _wait_for_listener(self, relay: Relay, outcome: Outcome) -> None:
         relay.finish(Finished(run=self.name, outcome=outcome))
-        if relay.linger is not None:
-            self._later(relay.linger, self._deliver)
+        linger = relay.linger
+        if self._reason is Action.NOTE_CANCEL:
+            # Whoever cancels does not want to wait for a listener that may be stuck.
+            linger = min(linger or _LAST_WORDS, _LAST_WORDS)
+        if linger is not None:
+            self._later(linger, self._deliver)
 
     def _heard(self) -> None:
         if self._relay is not None:

@@ -5,6 +5,7 @@ steps. There is one supervisor per waiting thread (an event loop is one), made f
 command and closed after its last: an idle engine holds no descriptor.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -26,14 +27,17 @@ class Supervisor:
         self.runs: dict[str, Run] = {}
         self._idle = idle
         self._driving = threading.Lock()
+        self._interrupted = False  # somebody may have more to do
+        self._process = os.getpid()
         self._leftovers: list[leftovers.Leftover] = []
         self._host: AbstractEventLoop | None = None
         self._alarm: TimerHandle | None = None
         self.closed = False
 
     def post(self, call: Call) -> bool:
-        """From any thread: have this done by whoever drives."""
-        return self.ground.loop.post(call)
+        """From any thread: have this done by whoever drives. Not from a fork of our host: the runs
+        are its parent's."""
+        return os.getpid() == self._process and self.ground.loop.post(call)
 
     def begin(self, run: Run, *, called_off: bool) -> None:
         self._adopt_leftovers()
@@ -60,7 +64,21 @@ class Supervisor:
         """Serve everything here once, waiting for something to do at most so long."""
         with self._driving:
             if not self.closed:
-                self.ground.loop.step(patience)
+                self._step(patience)
+
+    def _step(self, patience: float | None) -> None:
+        if self._interrupted:
+            self._interrupted = False
+            for run in list(self.runs.values()):
+                run.work()
+            patience = 0.0
+        try:
+            self.ground.loop.step(patience)
+        except BaseException:
+            self._interrupted = True
+            raise
+        if self._host is not None and not self.closed:
+            self._set_alarm()
 
     @property
     def attended(self) -> bool:
@@ -73,13 +91,13 @@ class Supervisor:
         if self.closed:
             return
         self.closed = True
+        self._idle(self)
         self._detach()
         for leftover in self._leftovers:
             leftovers.unwatch(leftover, self.ground.loop)
             if not leftover.over:
                 leftovers.shelve(leftover)
         self.ground.close()
-        self._idle(self)
 
     def _adopt_leftovers(self) -> None:
         for leftover in leftovers.unshelve():
@@ -98,8 +116,6 @@ class Supervisor:
 
     def _turn(self) -> None:
         self.drive(0)
-        if not self.closed:
-            self._set_alarm()
 
     def _set_alarm(self) -> None:
         assert self._host is not None

@@ -3,23 +3,27 @@
 Pids are issued in order, so whoever appeared since the last look has one of the numbers issued
 since: for `echo` that is one number to ask about, not a walk over all of /proc. Two system
 calls tell what we need, the soft RLIMIT_LOCKS and the session. When the numbers start again
-from the bottom, everything is looked at anew.
+from the bottom, or may have, everything is looked at anew.
 """
 
 import os
 from typing import Final
 
 from nacre import proc
+from nacre.loop import now
 from nacre.process.tag import Tag, put
 
 # Past so many new numbers, listing /proc is cheaper than asking for each.
 _MANY: Final = 2048
+# In so many seconds the numbers may have gone all the way around.
+_A_WHILE: Final = 1.0
 
 
 class Census:
     def __init__(self) -> None:
         self._newest = proc.LastPid()
         self._last: int | None = None  # the newest number we have asked about
+        self._looked = 0.0
         self._untagged = proc.soft_locks(os.getpid())  # what a child of ours has before its tag
         self._locks: dict[int, list[int]] = {}  # soft limit → pids
         self._sessions: dict[int, list[int]] = {}  # session → pids that are not its leader
@@ -27,7 +31,11 @@ class Census:
     def begin(self, shell: int) -> None:
         """A shell has started: whatever it starts has a later number."""
         if self._last is None:
-            self._last = shell
+            self._last, self._looked = shell, now()
+
+    def spare_descriptor(self) -> None:
+        """Make room for somebody who must look and has no descriptor left for it."""
+        self._newest.close()
 
     def left_by(self, shell: int, tag: Tag | None) -> list[proc.Process]:
         """Living processes that a command started, the shell itself not counted.
@@ -76,12 +84,14 @@ class Census:
         return fresh
 
     def _new(self, last: int | None) -> list[int] | range:
-        if last is None or self._last is None or last < self._last:
+        late = now() - self._looked > _A_WHILE
+        self._looked = now()
+        if last is None or self._last is None or last < self._last or late:
             self._locks.clear()
             self._sessions.clear()
-            return proc.pids()
+            return _pids()
         if last - self._last > _MANY:
-            return [pid for pid in proc.pids() if self._last < pid <= last]
+            return [pid for pid in _pids() if self._last < pid <= last]
         return range(self._last + 1, last + 1)
 
     def _note(self, pid: int) -> None:
@@ -94,3 +104,10 @@ class Census:
         locks = proc.soft_locks(pid)
         if locks is not None and locks >= 0:
             self._locks.setdefault(locks, []).append(pid)
+
+
+def _pids() -> list[int]:
+    try:
+        return proc.pids()
+    except OSError:  # nothing can be seen: then nothing is said
+        return []

@@ -14,7 +14,7 @@ import signal
 import struct
 import subprocess
 from contextlib import nullcontext
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nacre.outcome import Exited, Killed
 from nacre.plan import Plan, Streams
@@ -60,7 +60,7 @@ def spawn(plan: Plan, *, ours: bool) -> Child:
 def _spawn(plan: Plan, *, ours: bool) -> Child:
     kept: list[int] = []  # by us, when all goes well
     given: list[int] = []  # to the child
-    mark = tag.new()
+    birth = _Birth(tag.new(), ours=ours)
     try:
         errors = output = _pipe(kept, given)
         if plan.streams is Streams.SEPARATE:
@@ -68,9 +68,10 @@ def _spawn(plan: Plan, *, ours: bool) -> Child:
         given.append(stdin := inputs.stdin(plan.stdin))
         script, passed = _argument(plan.command.script)
         given.extend(passed)
-        with tag.worn(mark) if ours and mark else _NOTHING:
-            shell = subprocess.Popen(
-                [plan.shell, b"-c", script],
+        with tag.worn(birth.mark) if ours and birth.mark else _NOTHING:
+            _Shell(
+                birth,
+                [plan.shell, b"-c", b"--", script],
                 stdin=stdin,
                 stdout=output.writing,
                 stderr=errors.writing,
@@ -79,17 +80,70 @@ def _spawn(plan: Plan, *, ours: bool) -> Child:
                 pass_fds=passed,
                 start_new_session=True,
             )
-        # The child is ours from here on: keep Popen from ever waiting for this pid.
-        shell.returncode = 0
-        if mark is not None and not ours:
-            tag.put(shell.pid, mark)
-        pidfd = _pidfd(shell.pid)
         kept.clear()
+    except BaseException:
+        birth.undo()
+        raise
     finally:
         for fd in kept + given:
             os.close(fd)
     separate = errors.reading if plan.streams is Streams.SEPARATE else None
-    return Child(shell.pid, pidfd, output.reading, separate, mark)
+    return Child(birth.pid, birth.pidfd, output.reading, separate, birth.mark)
+
+
+class _Birth:
+    """What must be done to a child in its first microseconds, before bash can fork."""
+
+    def __init__(self, mark: tag.Tag | None, *, ours: bool) -> None:
+        self.mark = mark
+        self._ours = ours
+        self.pid = 0
+        self.pidfd = -1
+
+    def of(self, pid: int) -> None:
+        self.pid = pid
+        if self.mark is not None and not self._ours:
+            tag.put(pid, self.mark)
+        try:
+            self.pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            # A host that collects every child was faster. Something that is readable at once, and
+            # tells as little about the end, stands in for the pidfd.
+            self.pidfd = os.eventfd(1, os.EFD_CLOEXEC)
+
+    def undo(self) -> None:
+        """The spawn failed, or was interrupted: no child of ours may live on unknown."""
+        if not self.pid:
+            return
+        try:
+            os.killpg(self.pid, signal.SIGKILL)  # not collected, so still nobody else
+            os.waitpid(self.pid, 0)
+        except OSError:  # it never became one, and Popen has collected it
+            pass
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+
+
+class _Shell(subprocess.Popen[bytes]):
+    """Popen that hands over its child the moment it is born, and never waits for it.
+
+    The moment matters: Popen goes on to close and read descriptors, which lets go of the GIL, and
+    a busy thread of the host then keeps it for longer than bash takes to start.
+    """
+
+    def __init__(self, birth: _Birth, arguments: list[bytes], **options: Any) -> None:
+        self._birth = birth
+        super().__init__(arguments, **options)
+        self.returncode = 0  # keeps Popen from ever collecting this pid
+
+    @property
+    def pid(self) -> int:
+        return self._birth.pid
+
+    @pid.setter
+    def pid(self, number: int | None) -> None:
+        if number is not None:  # as Popen has it at first
+            self._birth.of(number)
 
 
 class _Pipe(NamedTuple):
@@ -112,17 +166,6 @@ def _argument(script: bytes) -> tuple[bytes, tuple[int, ...]]:
         return script, ()
     fd = inputs.memory_file("nacre-script", script)
     return inputs.long_script_loader(fd), (fd,)
-
-
-def _pidfd(pid: int) -> int:
-    """A pidfd for a child that has just started; without one the child must not live on."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        # Not yet waited for, so this number is still our child and nobody else.
-        os.killpg(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        raise
 
 
 def _refusal(plan: Plan, error: OSError) -> AnyRefusal:
@@ -163,7 +206,7 @@ def collect(pidfd: int) -> Exited | Killed | None:
     """How the shell ended; lets the zombie go. None when it has not, or nobody can tell."""
     try:
         status = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
-    except ChildProcessError:
+    except OSError:
         # The host collects every child, or ignores SIGCHLD; the kernel may still remember.
         return _remembered(pidfd)
     if status is None:

@@ -37,18 +37,32 @@ class Tree:
         *,
         pipes: frozenset[int],
         adopts: Callable[[], bool],
+        spare: Callable[[], None],
     ) -> None:
         self._shell = shell
         self._tag = tag
         self._pipes = pipes
         self._adopts = adopts  # we are the subreaper, and this is the only command
+        self._spare = spare  # makes room for a descriptor
         self._home = os.getsid(0)
+        self._spare()
         root = proc.look(shell)
         self._since = root.started if root else 0
+        self._last = [root] if root and root.alive else []
         self._seen: set[tuple[int, int]] = set()
 
     def members(self) -> list[Process]:
-        """Who of the tree is alive now; the shell counts while it runs."""
+        """Who of the tree is alive now; the shell counts while it runs.
+
+        Without a descriptor to look with, everybody is still there whom we saw last.
+        """
+        try:
+            self._last = self._look()
+        except OSError:
+            self._spare()
+        return self._last
+
+    def _look(self) -> list[Process]:
         table = proc.everyone()
         table.pop(os.getpid(), None)
         found = self._closure(table, self._marked(table))
@@ -137,8 +151,10 @@ def send(process: Process, number: int) -> bool:
     """Signal this very process, or nobody. False when it is there but not ours to signal."""
     try:
         pidfd = os.pidfd_open(process.pid)
-    except OSError:
+    except ProcessLookupError:
         return True
+    except OSError:  # no descriptor: somebody will come back to it
+        return False
     try:
         # The pidfd pins whoever has the number now; only then is a comparison worth something.
         now = proc.look(process.pid)
