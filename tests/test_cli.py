@@ -147,6 +147,47 @@ def test_a_timeout_holds_although_nobody_reads_our_output() -> None:
         eventually(lambda: len(named(f"yes; : {SECONDS}")) == 1)  # only nacre, which still writes
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stuck_reader_does_not_keep_us_from_stopping(number: signal.Signals) -> None:
+    readable, writable = os.pipe()
+    process = subprocess.Popen([*NACRE, "run", "--timeout", "0", "--", "yes"], stdout=writable)
+    os.close(writable)
+    time.sleep(0.6)
+    process.send_signal(number)
+    assert process.wait(20) == 128 + number
+    os.close(readable)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "stdout"),
+    [
+        ("{} run 'echo hi; exit 7' 2>&-", 7, "hi\n"),
+        ("{} run 'echo hi; exit 7' >&-", 7, ""),
+        ("{} run 'echo hi; exit 7' <&- >&- 2>&-", 7, ""),
+        ("{} run 'echo hi' >/dev/full", 1, ""),
+        ("{} run --json 'echo hi' >/dev/full", 1, ""),
+        ("{} run 'echo hi; sleep 0.3 & exit 5' 2>/dev/full", 5, "hi\n"),
+        ("{} run --timeout 0.2 'sleep 5' 2>/dev/full", 124, ""),
+        ('{} call \'{{"command": "echo hi"}}\' >&-', 0, ""),
+        ('{} call \'{{"command": "echo hi"}}\' >/dev/full', 1, ""),
+        ("{} call - <&-", 2, ""),
+        ("{} schema >/dev/full", 1, ""),
+    ],
+)
+def test_closed_or_full_standard_descriptors(command: str, code: int, stdout: str) -> None:
+    words = ["bash", "-c", command.format(" ".join(NACRE))]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (said.returncode, said.stdout) == (code, stdout)
+    assert "Traceback" not in said.stderr
+
+
+def test_without_a_locale_the_environment_is_still_unchanged() -> None:
+    env = {"PATH": os.environ["PATH"], "NACRE_HOME": os.environ["NACRE_HOME"]}
+    said = nacre_("call", '{"command": "cat /proc/$$/environ; true"}', env=env)
+    given = json.loads(said.stdout)["stdout"].rstrip("\0").split("\0")
+    assert dict(each.split("=", 1) for each in given) == env
+
+
 def test_progress_on_a_terminal_while_the_command_is_silent() -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -206,6 +247,7 @@ def test_call(words: list[str], stdin: str | None, code: int, stdout: object) ->
     [
         (["[]"], "ARGUMENTS must be a JSON object"),
         (["nonsense"], "ARGUMENTS is not JSON"),
+        (["[" * 100_000], "ARGUMENTS is not JSON"),
         (["--contract", "harnes", "{}"], "did you mean 'harness'?"),
         (["--tool", "job", "{}"], "there is no tool 'job'; there is bash"),
         (["--set", "timeuot=1", "{}"], "there is no option 'timeuot'; did you mean 'timeout'?"),

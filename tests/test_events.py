@@ -3,6 +3,8 @@
 import threading
 import time
 
+import pytest
+
 import nacre
 from nacre import Chunk, Event, Exited, Finished, Full, Listening, Started, Stream, Streams
 
@@ -134,6 +136,30 @@ def test_a_raising_listener_changes_nothing() -> None:
     outcome = nacre.run("echo x; exit 3", listen=raising)
     assert outcome.ending == Exited(3)
     assert isinstance(heard[-1], Finished)
+
+
+@pytest.mark.parametrize("full", Full)
+def test_a_listener_that_exits_changes_nothing(full: Full) -> None:
+    def exiting(_: Event) -> None:
+        raise SystemExit(1)
+
+    began = time.monotonic()
+    wish = Listening(listener=exiting, full=full, buffer=1000, linger=None)
+    assert nacre.run("head -c 3000000 /dev/zero", listen=wish).output.size == 3_000_000
+    assert time.monotonic() - began < 4
+
+
+def test_a_listener_may_close_the_tool() -> None:
+    tool = nacre.Tool("harness")
+
+    def close(event: Event) -> None:
+        if isinstance(event, Chunk):
+            tool.close()
+
+    began = time.monotonic()
+    reply = tool.call({"command": "echo on; sleep 60"}, listen=close)
+    assert reply.details["error"] == "command cancelled"
+    assert time.monotonic() - began < 4
 
 
 def test_a_listener_may_run_commands_itself() -> None:

@@ -205,6 +205,14 @@ def test_an_audit_log_that_cannot_be_written_is_said(monkeypatch: pytest.MonkeyP
         assert tool.audit_problem is not None
 
 
+def test_an_audit_log_that_is_a_fifo_is_no_reason_to_hang(home: Path) -> None:
+    home.mkdir()
+    os.mkfifo(home / "audit.jsonl")
+    with nacre.Tool("harness") as tool:
+        assert tool.call({"command": "echo hi"}).details["stdout"] == "hi\n"
+        assert tool.audit_problem is not None
+
+
 def test_many_at_once_under_1024_descriptors() -> None:
     """500 at once need more than there are: they queue, and all are answered."""
     said = host("""

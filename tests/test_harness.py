@@ -74,6 +74,7 @@ def test_replies(command: str, said: dict[str, Any]) -> None:
         ("exec nosuch_x", "command not found: nosuch_x", 127),
         ("nosuch:x", "command not found: nosuch:x", 127),
         ("'no such x'", "command not found: no such x", 127),
+        ("''", "command not found: ''", 127),
         ("/", "permission denied: /", 126),
         ("/etc/passwd", "permission denied: /etc/passwd", 126),
     ],
@@ -84,6 +85,34 @@ def test_bash_could_not_run_it(command: str, error: str, code: int) -> None:
     assert said["exitCode"] == code
     assert said["stderr"].startswith("/bin/bash: ")
     assert said["stdout"] == ("before\n" if "before" in command else "")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("set -u; echo $NOT_SET_AT_ALL", 127),
+        ("echo ${NOT_SET_AT_ALL:?must be set}", 127),
+        ("wait 999999", 127),
+        ("cd /nope || exit 126", 126),
+        ("cd /nope || exit 127", 127),
+        ("kill -0 999999 || exit 127", 127),
+    ],
+)
+def test_what_bash_did_find_is_an_ordinary_reply(command: str, code: int) -> None:
+    said = bash(command)
+    assert "error" not in said
+    assert said["exitCode"] == code
+
+
+def test_not_found_inside_a_function() -> None:
+    assert bash("f() { nosuch_x; }; f")["error"] == "command not found: nosuch_x"
+
+
+@pytest.mark.parametrize("command", ["-x; echo hi", "--help; echo hi", "+e; echo hi"])
+def test_a_command_that_looks_like_an_option_is_a_command(command: str) -> None:
+    said = bash(command)
+    assert said["stdout"] == "hi\n"
+    assert said["exitCode"] == 0
 
 
 def test_a_script_whose_interpreter_is_missing(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,24 @@ def test_timeout_returns_what_was_printed_before_it() -> None:
     outcome = nacre.run("echo early; sleep 60", timeout=0.3)
     assert outcome.ending == TimedOut(after=0.3, how=Killed(signal.SIGTERM))
     assert outcome.output.head == b"early\n"
+
+
+@pytest.mark.parametrize("timeout", [3e6, 1e12, float("inf"), None])
+def test_a_timeout_of_any_length(timeout: float | None) -> None:
+    assert nacre.run("sleep 0.05", timeout=timeout).ending == Exited(0)
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_timeout_that_makes_no_sense(timeout: float) -> None:
+    ending = nacre.run("true", timeout=timeout).ending
+    assert isinstance(ending, nacre.NotStarted)
+    assert "makes no sense" in str(ending.why)
+
+
+@pytest.mark.parametrize("wish", [{"timeout": "5"}, {"grace": "5"}, {"stdin": "text"}])
+def test_wishes_of_the_wrong_type_are_an_error_before_anything_runs(wish: Any) -> None:
+    with pytest.raises(TypeError, match="must be"):
+        nacre.run("true", **wish)
 
 
 def test_a_command_may_clean_up_in_its_grace() -> None:

@@ -58,6 +58,35 @@ def test_a_blocking_call_inside_a_running_event_loop() -> None:
     assert asyncio.run(scenario()) == ("quick\n", "slow\n")
 
 
+def test_timers_armed_in_a_blocking_call_reach_the_event_loop() -> None:
+    async def scenario() -> nacre.Outcome:
+        token = nacre.CancelToken()
+        stubborn = "trap '' TERM; while :; do sleep 0.05; done"
+        task = asyncio.create_task(nacre.arun(stubborn, cancel=token, grace=0.5))
+        await asyncio.sleep(0.2)
+        threading.Timer(0.1, token.cancel).start()
+        nacre.run("sleep 0.4")
+        return await asyncio.wait_for(task, 10)
+
+    assert asyncio.run(scenario()).ending == nacre.Cancelled(nacre.Killed(9))
+
+
+def test_an_event_loop_that_was_closed_with_a_call_pending() -> None:
+    tool = nacre.Tool("harness")
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(tool.acall({"command": "sleep 96.5"}))
+    loop.run_until_complete(asyncio.sleep(0.2))
+    closer = threading.Thread(target=tool.close)
+    closer.start()
+    closer.join(10)
+    assert not closer.is_alive()
+    assert named("sleep 96.5") == []
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        loop.run_until_complete(task)
+    loop.close()
+
+
 def test_one_event_loop_after_the_other() -> None:
     with nacre.Tool("harness") as tool:
         for i in range(3):

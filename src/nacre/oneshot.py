@@ -82,14 +82,27 @@ def _plan(command: str | bytes, wishes: Wishes) -> Plan:
         cwd=_directory(wishes.get("cwd")),
         env=None if env is None else dict(_variable(*each) for each in env.items()),
     )
-    limits = Limits(timeout=wishes.get("timeout"), grace=wishes.get("grace", 2.0))
-    plan = Plan(command=where, limits=limits, spill=wishes.get("spill"), stdin=wishes.get("stdin"))
+    stdin = wishes.get("stdin")
+    if stdin is not None and not isinstance(stdin, bytes):
+        raise TypeError(f"stdin must be bytes, not {type(stdin).__name__}; encode it")
+    plan = Plan(command=where, limits=_limits(wishes), spill=wishes.get("spill"), stdin=stdin)
     return msgspec.structs.replace(
         plan,
         shell=os.fsencode(wishes.get("shell", plan.shell)),
         streams=wishes.get("streams", plan.streams),
         keep=wishes.get("keep", plan.keep),
     )
+
+
+def _limits(wishes: Wishes) -> Limits:
+    timeout, grace = wishes.get("timeout"), wishes.get("grace", 2.0)
+    for name, value in (("timeout", timeout), ("grace", grace)):
+        if value is not None and not isinstance(value, int | float):
+            raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    try:
+        return Limits(timeout=None if timeout == float("inf") else timeout, grace=grace)
+    except ValueError as error:
+        raise Refused(BadArguments(problem=str(error))) from None
 
 
 def _text(value: str | bytes, name: str) -> bytes:
@@ -111,7 +124,9 @@ def _variable(name: str | bytes, value: str | bytes) -> tuple[bytes, bytes]:
 
 def _directory(cwd: StrPath | None) -> bytes:
     try:
-        return os.getcwdb() if cwd is None else os.path.abspath(os.fsencode(cwd))
+        if cwd is None:
+            return os.getcwdb()
+        return os.path.abspath(_text(os.fspath(cwd), "cwd"))
     except OSError:
         raise Refused(BadDirectory(path=b".", problem=DirectoryProblem.MISSING)) from None
 

@@ -41,6 +41,12 @@ class Limits(Struct, frozen=True, kw_only=True):
     drain: float = 0.1  # after the exit, for whoever still holds the pipe
     surrender: float = 2.0  # after KILL, before what cannot be killed is reported
 
+    def __post_init__(self) -> None:
+        for name in ("timeout", "grace", "drain", "surrender"):
+            value = getattr(self, name)
+            if not (value is None and name == "timeout") and not value >= 0:
+                raise ValueError(f"a {name} of {value} seconds makes no sense; it is at least 0")
+
 
 class Keep(Struct, frozen=True, kw_only=True):
     """How much of a stream stays in memory, in raw bytes.
@@ -68,7 +74,7 @@ class Spill(Struct, frozen=True, kw_only=True):
     The command never suffers from it: a file that cannot be written is reported, that is all.
     """
 
-    directory: bytes | None = None  # None: the usual place for temporary files
+    directory: str | bytes | None = None  # None: the usual place for temporary files
     when: When = When.OVERFLOW
     limit: int = 4 * GIB
 

@@ -6,6 +6,7 @@ start times of one pid are not. Everything that disappears while we look is simp
 
 import os
 import resource
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 # Soft RLIMIT_LOCKS has had no effect since Linux 2.4.25, and is inherited by everything a process
@@ -80,20 +81,25 @@ class LastPid:
     """The pid that was issued last, to anybody. Kept open, since it is asked on every exit."""
 
     def __init__(self) -> None:
-        self._fd: int | None = None
+        self._fds: list[int] = []
 
     def read(self) -> int | None:
         try:
-            if self._fd is None:
-                self._fd = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
-            return int(os.pread(self._fd, 128, 0).rsplit(b" ", 1)[1])
+            if not self._fds:
+                self._fds.append(os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC))
+            return int(os.pread(self._fds[0], 128, 0).rsplit(b" ", 1)[1])
         except (OSError, IndexError, ValueError):
             return None
 
+    def reserve(self) -> None:
+        """Hold one descriptor more: closing makes room for two, which is what looking takes."""
+        if len(self._fds) == 1:
+            with suppress(OSError):
+                self._fds.append(os.dup(self._fds[0]))
+
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        while self._fds:
+            os.close(self._fds.pop())
 
 
 def soft_locks(pid: int) -> int | None:

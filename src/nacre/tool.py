@@ -52,7 +52,7 @@ class Tool:
         contract: str = contracts.DEFAULT,
         *,
         cwd: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
         tools: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
         place: Literal["auto", "here"] = "auto",

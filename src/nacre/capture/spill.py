@@ -21,7 +21,7 @@ class SpillFile:
         self._problem: str | None = None
         try:
             self._fd, self._path = _private_file(spill.directory)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             self._problem = f"the output could not be saved: {_reason(error)}"
 
     def write(self, data: bytes) -> None:
@@ -64,8 +64,8 @@ class _Short(Exception):
         self.written = written
 
 
-def _private_file(directory: bytes | None) -> tuple[int, bytes]:
-    where = os.fsencode(tempfile.gettempdir()) if directory is None else directory
+def _private_file(directory: str | bytes | None) -> tuple[int, bytes]:
+    where = os.fsencode(tempfile.gettempdir() if directory is None else directory)
     return tempfile.mkstemp(prefix=b"nacre-", suffix=b".log", dir=where)  # 0600, close-on-exec
 
 
@@ -81,5 +81,5 @@ def _write_all(fd: int, data: bytes) -> int:
     return written
 
 
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+def _reason(error: OSError | ValueError) -> str:
+    return ((error.strerror if isinstance(error, OSError) else None) or str(error)).lower()

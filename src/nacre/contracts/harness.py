@@ -144,22 +144,29 @@ def _shown(capture: Capture) -> str:
     return decode(without_cut_end(capture.head)) + _SUFFIX
 
 
-# `/bin/bash: line 1: X: command not found`, in whatever language: the frame is the same. What
-# follows X may itself have a colon in some messages.
+# bash's own words for what it could not find or execute, and only those: with `set -u` it also
+# exits with 127, and says `X: unbound variable`. Inside a function it calls itself `environment`.
 _DIAGNOSTIC: Final = re.compile(
-    re.escape(BASH) + rb": (?:\S+ \d+: )?(?:exec: )?(?P<what>.+?): "
-    rb"(?:cannot execute: |cannot execute binary file: |.*: bad interpreter: )?[^:]+"
+    rb"(?:" + re.escape(BASH) + rb"|environment): (?:line \d+: )?(?:exec: )?(?P<what>.*?): (?P<why>"
+    rb"command not found|not found|No such file or directory"
+    rb"|cannot execute: required file not found|.*: bad interpreter: No such file or directory"
+    rb"|Permission denied|Is a directory|cannot execute: .*|cannot execute binary file: .*)"
 )
+_MISSING: Final = re.compile(rb".*not found|.*No such file or directory")
 
 
 def _not_executed(code: int, errors: Capture) -> str | None:
     """bash's own word, in the last line of stderr, that it could not run something."""
     said = (errors.head + errors.tail if not errors.omitted else errors.tail).rstrip(b"\n")
     found = _DIAGNOSTIC.fullmatch(said.rpartition(b"\n")[2])
-    if found is None:
+    # A builtin that complains of a file (`cd: /nope: No such file …`) is not a missing command.
+    if found is None or b": " in found["what"]:
         return None
-    what = decode(found["what"])
-    return f"command not found: {what}" if code == 127 else f"permission denied: {what}"
+    what = decode(found["what"]) or "''"
+    if code == 127:
+        return f"command not found: {what}" if _MISSING.fullmatch(found["why"]) else None
+    missing = _MISSING.fullmatch(found["why"]) and b"interpreter" not in found["why"]
+    return None if missing else f"permission denied: {what}"
 
 
 def _signal_name(number: int) -> str:

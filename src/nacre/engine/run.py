@@ -178,6 +178,7 @@ class Run:
         census.begin(shell.pid)
         if not self._ground.ours and shell.tag is not None:
             census.tag_early_children(shell.pid, shell.tag, self._output.pipes)
+        census.reserve_descriptors()
         if self._relay is None:
             self._later(_HEAD_START, self._output.listen)
         else:
@@ -205,7 +206,7 @@ class Run:
                 self._child.tag,
                 pipes=self._output.pipes,
                 adopts=self._adopts,
-                spare=self._ground.census.spare_descriptor,
+                spare=self._ground.census.spare_descriptors,
             )
         return self._tree
 

@@ -33,7 +33,7 @@ class Census:
         if self._last is None:
             self._last, self._looked = shell, now()
 
-    def spare_descriptor(self) -> None:
+    def spare_descriptors(self) -> None:
         """Make room for somebody who must look and has no descriptor left for it."""
         self._newest.close()
 
@@ -63,6 +63,10 @@ class Census:
             early = [pid for pid in self._catch_up() if self._is_early(pid, shell, pipes)]
             if not [pid for pid in early if put(pid, tag)]:
                 return
+
+    def reserve_descriptors(self) -> None:
+        """See to it that there will be descriptors to look with, whatever the host opens."""
+        self._newest.reserve()
 
     def _is_early(self, pid: int, shell: int, pipes: frozenset[int]) -> bool:
         if pid == shell or proc.soft_locks(pid) != self._untagged:

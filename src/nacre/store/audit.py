@@ -80,4 +80,6 @@ def _encoded(line: Mapping[str, object]) -> bytes:
 
 def _open(directory: Path) -> int:
     path = private_directory(directory) / "audit.jsonl"
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # Not blocking: whatever lies there, a log is no reason to hang.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    return os.open(path, flags, 0o600)

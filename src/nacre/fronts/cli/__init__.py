@@ -2,6 +2,7 @@
 when it is used."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -28,7 +29,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def entry() -> NoReturn:
-    sys.exit(main())
+    """The program. Whatever happens to its descriptors ends in a sentence, never a traceback."""
+    _fill_standard_descriptors()
+    try:
+        code = main()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 130
+    except OSError as error:
+        _say(f"nacre: cannot write: {error.strerror or error}\n")
+        code = 1
+    os._exit(code)  # not to flush again, nor to wait for a writer that is stuck
+
+
+def _fill_standard_descriptors() -> None:
+    """Closed standard descriptors would be given to the next file that is opened."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
+def _say(text: str) -> None:
+    try:
+        os.write(2, text.encode())
+    except OSError:
+        return
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,13 +2,14 @@
 
 import argparse
 import json
+import signal
 import sys
 from typing import Any
 
 import msgspec
 
 from nacre.cancel import CancelToken
-from nacre.fronts.cli.common import UsageError, cancel_on_signals, complain, own_tool
+from nacre.fronts.cli.common import UsageError, cancel_on_signals, complain, own_tool, show
 
 
 def main(options: argparse.Namespace) -> int:
@@ -27,12 +28,12 @@ def main(options: argparse.Namespace) -> int:
         complain(str(error))
         return 2
     cancel = CancelToken()
-    cancel_on_signals(cancel)
+    cancel_on_signals(cancel, signal.SIGUSR1, signal.SIGUSR2)
     with tool:
         reply = tool.call(arguments, tool=options.tool, cancel=cancel)
         if tool.audit_problem is not None:
             complain(tool.audit_problem)
-    sys.stdout.buffer.write(msgspec.json.encode(tool.contract.printed(reply)) + b"\n")
+    show(msgspec.json.encode(tool.contract.printed(reply)).decode())
     return 0
 
 
@@ -40,7 +41,7 @@ def _arguments(given: str) -> dict[str, Any]:
     try:
         text = sys.stdin.buffer.read().decode() if given == "-" else given
         arguments = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise UsageError(f"ARGUMENTS is not JSON ({error}); give an object") from None
     if not isinstance(arguments, dict):
         raise UsageError('ARGUMENTS must be a JSON object, like {"command": "ls"}')

@@ -1,8 +1,11 @@
 """What the commands share: a tool in a process of our own, and signals that cancel."""
 
+import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nacre.cancel import CancelToken
@@ -28,14 +31,25 @@ def own_tool(
 ) -> Tool:
     """A tool whose process is ours: nothing that a stopped command started gets away."""
     engine = Engine(ours=become_subreaper())
+    env = environment_as_given()
     try:
-        return Tool(contract, cwd=cwd, tools=tools, options=options, engine=engine)
+        return Tool(contract, cwd=cwd, env=env, tools=tools, options=options, engine=engine)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-def cancel_on_signals(cancel: CancelToken) -> None:
-    for number in STOPPING:
+def environment_as_given() -> dict[bytes, bytes] | None:
+    """What we were started with. Python itself adds LC_CTYPE to it where no locale is set."""
+    try:
+        block = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return None
+    pairs = (entry.partition(b"=") for entry in block.split(b"\0") if b"=" in entry)
+    return {name: value for name, _, value in pairs if name}
+
+
+def cancel_on_signals(cancel: CancelToken, *more: signal.Signals) -> None:
+    for number in (*STOPPING, *more):
         # Whoever started us with a signal ignored (nohup, say) wants it ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda received, _: cancel.cancel(received))
@@ -46,5 +60,23 @@ def pass_on_signals(send: Callable[[int], object]) -> None:
         signal.signal(number, lambda received, _: send(received))
 
 
+def show(text: str) -> None:
+    """A line on stdout, in UTF-8 whatever the locale is."""
+    sys.stdout.flush()
+    write_all(1, f"{text}\n".encode())
+
+
 def complain(problem: str) -> None:
-    print(f"nacre: {problem}", file=sys.stderr)
+    """A line on stderr; where that cannot be written, nobody can be told."""
+    remark(f"nacre: {problem}")
+
+
+def remark(text: str) -> None:
+    with contextlib.suppress(OSError):
+        write_all(2, f"{text}\n".encode())
+
+
+def write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]

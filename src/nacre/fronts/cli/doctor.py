@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nacre import __version__, proc
+from nacre.fronts.cli.common import show
 from nacre.plan import BASH
 from nacre.process import tag
 from nacre.process.ours import become_subreaper
@@ -33,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
     for finding in findings:
         mark = "ok " if finding.remedy is None else "NO " if finding.essential else "-- "
         remedy = f"; {finding.remedy}" if finding.remedy else ""
-        print(f"{mark} {finding.about:<12} {finding.says}{remedy}")
+        show(f"{mark} {finding.about:<12} {finding.says}{remedy}")
     return 1 if any(each.remedy and each.essential for each in findings) else 0
 
 

@@ -1,7 +1,7 @@
 """`nacre run`: one command as an agent would run it, for a person to watch."""
 
 import argparse
-import os
+import contextlib
 import shlex
 import signal
 import sys
@@ -18,6 +18,9 @@ from nacre.fronts.cli.common import (
     complain,
     own_tool,
     pass_on_signals,
+    remark,
+    show,
+    write_all,
 )
 from nacre.loop import now
 from nacre.outcome import (
@@ -61,10 +64,12 @@ def main(options: argparse.Namespace) -> int:
         if tool.audit_problem is not None:
             complain(tool.audit_problem)
     if options.json:
-        print(msgspec.json.encode(as_json(outcome)).decode())
+        show(msgspec.json.encode(as_json(outcome)).decode())
     else:
         _remark(outcome)
-    return _exit_code(outcome)
+    if screen.problem is not None:
+        complain(screen.problem)
+    return _exit_code(outcome) or (1 if screen.problem else 0)
 
 
 def _script(words: list[str]) -> str:
@@ -100,6 +105,7 @@ class Screen:
 
     def __init__(self, cancel: CancelToken, *, streams: bool) -> None:
         self.run: str | None = None
+        self.problem: str | None = None  # why the output could not be shown
         self._cancel = cancel
         self._streams = streams
         self._lock = threading.Lock()
@@ -119,8 +125,10 @@ class Screen:
         self._over.set()
         if self._ticker is not None:
             self._ticker.join()
-        with self._lock:
+        # A writer that is stuck holds the lock; then there is nothing to erase.
+        if self._lock.acquire(timeout=0.1):
             self._erase()
+            self._lock.release()
 
     def hear(self, event: Event) -> None:
         match event:
@@ -135,32 +143,29 @@ class Screen:
         self._heard = now()
         self._line_open = not chunk.data.endswith(b"\n")
         try:
-            _write_all(1 if chunk.stream is Stream.OUTPUT else 2, chunk.data)
-        except OSError:
+            write_all(1 if chunk.stream is Stream.OUTPUT else 2, chunk.data)
+        except OSError as error:
             # Nobody reads us any more: the command ends as it would in a pipeline.
             self._streams = False
+            if not isinstance(error, BrokenPipeError):
+                self.problem = f"cannot write the output: {error.strerror}"
             self._cancel.cancel(signal.SIGPIPE)
 
     def _tick(self) -> None:
         while not self._over.wait(1.0):
             silent = now() - self._heard
-            with self._lock:
+            with self._lock, contextlib.suppress(OSError):
                 if silent >= _QUIET and not self._line_open:
                     self._erase()
                     self._progress = True
                     lasts = now() - self._began
-                    _write_all(2, f"[{lasts:.0f}s, still running; Ctrl-C stops it]".encode())
+                    write_all(2, f"[{lasts:.0f}s, still running; Ctrl-C stops it]".encode())
 
     def _erase(self) -> None:
         if self._progress:
             self._progress = False
-            _write_all(2, b"\r\x1b[K")
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
+            with contextlib.suppress(OSError):
+                write_all(2, b"\r\x1b[K")
 
 
 def _remark(outcome: Outcome) -> None:
@@ -173,7 +178,7 @@ def _remark(outcome: Outcome) -> None:
         case Lost():
             complain("the command ended, but its exit status was lost")
     for survivor in outcome.left_running:
-        print(f"[left running: {survivor.pid} {survivor.command}]", file=sys.stderr)
+        remark(f"[left running: {survivor.pid} {survivor.command}]")
 
 
 def _exit_code(outcome: Outcome) -> int:

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from nacre.fronts.cli.common import complain
+from nacre.fronts.cli.common import complain, show
 from nacre.tool import Tool
 
 
@@ -13,5 +13,5 @@ def main(options: argparse.Namespace) -> int:
     except ValueError as error:
         complain(str(error))
         return 2
-    print(json.dumps(tool.specs(format=options.format), indent=2))
+    show(json.dumps(tool.specs(format=options.format), indent=2))
     return 0

@@ -1,0 +1,163 @@
+"""Hosts that do unusual things around us: busy threads, forks, interrupts, their own SIGCHLD."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+def host(code: str, timeout: float = 60) -> str:
+    """Run code in a Python of its own; returns what it printed. A hang is a failure."""
+    said = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert "Traceback" not in said.stderr, said.stderr
+    return said.stdout
+
+
+@pytest.mark.parametrize("busy", [0, 2])
+def test_nothing_escapes_from_a_host_with_busy_threads(busy: int) -> None:
+    """They keep the GIL from us for longer than bash takes to start something and detach it."""
+    said = host(f"""
+        import threading, nacre
+        from nacre import proc
+        over = threading.Event()
+        def burn():
+            while not over.is_set(): pass
+        def commands(n):
+            for i in range(5):
+                script = f"(setsid sleep 4{{n}}{{i}}.25 >/dev/null 2>&1 & echo $!); sleep 30"
+                outcome = nacre.run(script, timeout=0.3, grace=0.1)
+                process = proc.look(int(outcome.output.head))
+                survived.append(process is not None and process.alive)
+        survived = []
+        burners = [threading.Thread(target=burn) for _ in range({busy})]
+        callers = [threading.Thread(target=commands, args=(n,)) for n in range(3)]
+        for thread in burners + callers: thread.start()
+        for thread in callers: thread.join()
+        over.set()
+        print(len(survived), sum(survived))
+    """)
+    assert said == "15 0\n"
+
+
+def test_a_fork_that_closes_the_tool_leaves_the_command_of_its_parent_alone() -> None:
+    said = host("""
+        import os, threading, time, nacre
+        tool = nacre.Tool("harness")
+        replies = []
+        thread = threading.Thread(
+            target=lambda: replies.append(tool.call({"command": "sleep 1; echo whole"}).text))
+        thread.start()
+        time.sleep(0.3)
+        child = os.fork()
+        if child == 0:
+            tool.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        thread.join()
+        print(replies)
+    """)
+    assert "whole" in said
+
+
+def test_an_interrupt_in_the_middle_of_an_action_neither_hangs_nor_poisons() -> None:
+    said = host("""
+        import nacre
+        from nacre.engine.output import Output
+        from nacre.engine.run import Run
+        from nacre.engine.supervise import Supervisor
+        from nacre.process import child
+        from nacre.process.census import Census
+
+        def interrupt_once(owner, name, after):
+            real = getattr(owner, name)
+            def once(*words, **options):
+                setattr(owner, name, real)
+                result = real(*words, **options) if after else None
+                raise KeyboardInterrupt
+            setattr(owner, name, once)
+
+        places = [(Census, "left_by"), (Census, "close"), (Output, "drain"), (Output, "close"),
+                  (Output, "let_go"), (Run, "_made_outcome"), (Supervisor, "close_if_idle"),
+                  (child, "spawn"), (child, "collect"), (Census, "tag_early_children")]
+        for owner, name in places:
+            for after in (False, True):
+                interrupt_once(owner, name, after)
+                try:
+                    nacre.run("sleep 0.1; true")
+                    print("not interrupted", name)
+                except KeyboardInterrupt:
+                    pass
+                assert nacre.run("exit 3").exit_code == 3, (name, after)
+        print("fine")
+    """)
+    assert said == "fine\n"
+
+
+def test_interrupts_at_any_moment() -> None:
+    said = host("""
+        import os, random, signal, nacre
+        from nacre import proc
+        dice = random.Random(7)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        nacre.run("true")
+        interrupts = 0
+        for _ in range(150):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0003, 0.004))
+                nacre.run("true")
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupts += 1
+        assert nacre.run("exit 3").exit_code == 3
+        print(interrupts > 20)
+    """)
+    assert said == "True\n"
+
+
+@pytest.mark.parametrize("way", ["signal.SIG_IGN", "collect"])
+def test_a_host_that_collects_our_children_never_makes_a_run_look_unstarted(way: str) -> None:
+    said = host(f"""
+        import collections, os, signal, threading, nacre
+        def collect(*_):
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]: pass
+            except ChildProcessError: pass
+        signal.signal(signal.SIGCHLD, {way})
+        endings = collections.Counter()
+        def commands():
+            for _ in range(40):
+                outcome = nacre.run("echo hi; exit 3")
+                endings[type(outcome.ending).__name__, outcome.output.head] += 1
+        threads = [threading.Thread(target=commands) for _ in range(3)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        print(sum(endings.values()), set(endings) <= {{("Exited", b"hi\\n"), ("Lost", b"hi\\n")}})
+    """)
+    assert said == "120 True\n"
+
+
+def test_without_a_descriptor_to_look_with_the_tree_is_not_taken_for_empty() -> None:
+    said = host("""
+        import os, resource, threading, time, nacre
+        from nacre import proc
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+        held = []
+        def hog():
+            time.sleep(0.4)
+            try:
+                while True: held.append(os.open("/dev/null", os.O_RDONLY))
+            except OSError: pass
+        threading.Thread(target=hog).start()
+        script = "setsid sleep 77.5 & setsid bash -c 'trap \\"\\" TERM; sleep 77.5' & sleep 50"
+        outcome = nacre.run(script, timeout=0.8, grace=0.3)
+        for fd in held: os.close(fd)
+        left = [p for p in proc.pids() if proc.command_line(p) == "sleep 77.5"]
+        print(type(outcome.ending).__name__, left)
+    """)
+    assert said == "TimedOut []\n"
