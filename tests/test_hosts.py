@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 
-def host(code: str, timeout: float = 60) -> str:
+def host(code: str, timeout: float = 60, *, noise: bool = False) -> str:
     """Run code in a Python of its own; returns what it printed. A hang is a failure."""
     said = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
@@ -15,8 +15,8 @@ def host(code: str, timeout: float = 60) -> str:
         text=True,
         timeout=timeout,
     )
-    assert "Traceback" not in said.stderr, said.stderr
-    return said.stdout
+    assert noise or "Traceback" not in said.stderr, said.stderr
+    return said.stdout or said.stderr
 
 
 @pytest.mark.parametrize("busy", [0, 2])
@@ -100,7 +100,8 @@ def test_an_interrupt_in_the_middle_of_an_action_neither_hangs_nor_poisons() -> 
 
 
 def test_interrupts_at_any_moment() -> None:
-    said = host("""
+    said = host(
+        """
         import os, random, signal, nacre
         from nacre import proc
         dice = random.Random(7)
@@ -116,7 +117,9 @@ def test_interrupts_at_any_moment() -> None:
                 interrupts += 1
         assert nacre.run("exit 3").exit_code == 3
         print(interrupts > 20)
-    """)
+    """,
+        noise=True,  # Python says so when it swallows an interrupt in a destructor
+    )
     assert said == "True\n"
 
 

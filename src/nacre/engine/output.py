@@ -107,9 +107,9 @@ class Output:
                     return
 
     def _end(self, channel: _Channel) -> None:
+        self._open.remove(channel)
         self._loop.forget(channel.reader.fd)
         channel.reader.close()
-        self._open.remove(channel)
         if not self._open:
             self._ended()
 
