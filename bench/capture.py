@@ -89,5 +89,5 @@ def _memory(program: Path) -> Result:
         4.0,
         "MB",
         "at most",
-        "highest resident size during the run, above the size before it; 2 MiB of it is the window",
+        "highest resident size during the run, above the size before it; 1 MiB of it is the window",
     )

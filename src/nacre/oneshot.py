@@ -27,7 +27,7 @@ class Wishes(TypedDict, total=False):
     timeout: float | None  # seconds; None: no limit
     grace: float  # seconds between TERM and KILL: 2
     streams: Streams  # MERGED
-    keep: Keep  # 2 MiB; past that the first 512 KiB and the last 1.5 MiB
+    keep: Keep  # 1 MiB; past that the first 256 KiB and the last 768 KiB
     spill: Spill | None  # no file
     shell: StrPath  # /bin/bash
 

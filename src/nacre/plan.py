@@ -92,6 +92,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     shell: bytes = BASH
     streams: Streams = Streams.MERGED
     limits: Limits = Limits()
-    keep: Keep = Keep(whole=2 * MIB, head=512 * KIB, tail=1536 * KIB)
+    keep: Keep = Keep(whole=MIB, head=256 * KIB, tail=768 * KIB)
     spill: Spill | None = None
     stdin: bytes | None = None  # None: /dev/null

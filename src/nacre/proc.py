@@ -71,12 +71,6 @@ def everyone() -> dict[int, Process]:
     return found
 
 
-def runnable() -> int:
-    """How many threads want a processor at this moment, our own counted."""
-    words = _read("/proc/loadavg", 128).split()
-    return int(words[3].partition(b"/")[0]) if len(words) > 3 else 0
-
-
 class LastPid:
     """The pid that was issued last, to anybody. Kept open, since it is asked on every exit."""
 

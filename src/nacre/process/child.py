@@ -17,7 +17,6 @@ import threading
 from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
-from nacre import proc
 from nacre.outcome import Exited, Killed
 from nacre.plan import Plan, Streams
 from nacre.process import inputs, tag
@@ -35,7 +34,6 @@ from nacre.refusals import (
 
 _NOTHING: Final = nullcontext()
 _PRLIMIT: Final = b"/usr/bin/prlimit"
-_PROCESSORS: Final = len(os.sched_getaffinity(0))
 
 
 class Child(NamedTuple):
@@ -150,13 +148,12 @@ def _tagger(birth: _Birth, shell: bytes) -> list[bytes]:
     """What runs before the shell so that it is born with its tag, where we would come too late.
 
     In a host we tag the shell right after the spawn, some 20 µs, long before bash can fork. But
-    other threads may keep the GIL from us for 5 ms, and a crowded machine its processors. There
-    prlimit(1) sets the tag and becomes the shell; it costs half a millisecond.
+    Popen lets go of the GIL, and another thread may keep it from us for 5 ms. Where there are
+    others prlimit(1) sets the tag and becomes the shell; it costs half a millisecond.
     """
-    crowded = threading.active_count() > 1 or proc.runnable() > _PROCESSORS
-    if not (birth.tag_late and birth.mark and crowded and os.access(shell, os.X_OK)):
+    if birth.mark is None or not birth.tag_late or threading.active_count() == 1:
         return []
-    if not os.access(_PRLIMIT, os.X_OK):
+    if not (os.access(_PRLIMIT, os.X_OK) and os.access(shell, os.X_OK)):
         return []
     birth.tag_late = False
     return [_PRLIMIT, b"--locks=%d:" % birth.mark.value]
