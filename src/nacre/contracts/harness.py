@@ -68,7 +68,7 @@ class Harness:
     steps = (directory,)
 
     def __init__(self, options: Options) -> None:
-        self._options = options
+        self._limits = Limits(timeout=options.timeout, grace=options.grace)
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
         del caller  # the same for everybody
@@ -81,7 +81,7 @@ class Harness:
         plan = Plan(
             command=Command(given=script, script=script, cwd=caller.cwd, env=caller.env),
             streams=Streams.SEPARATE,
-            limits=Limits(timeout=self._options.timeout, grace=self._options.grace),
+            limits=self._limits,
             keep=_KEEP,
         )
         return Admitted(ask=Run(plan=plan))

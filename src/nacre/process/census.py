@@ -11,7 +11,7 @@ from typing import Final
 
 from nacre import proc
 from nacre.loop import now
-from nacre.process.tag import Tag, put
+from nacre.process.tag import Tag, put, read
 
 # Past so many new numbers, listing /proc is cheaper than asking for each.
 _MANY: Final = 2048
@@ -25,7 +25,8 @@ class Census:
         self._last: int | None = None  # the newest number we have asked about
         self._looked = 0.0
         self._untagged = proc.soft_locks(os.getpid())  # what a child of ours has before its tag
-        self._locks: dict[int, list[int]] = {}  # soft limit → pids
+        self._tagged: dict[int, list[int]] = {}  # a tag's own number → pids
+        self._nested: dict[int, list[int]] = {}  # the outer number of a run inside ours → pids
         self._sessions: dict[int, list[int]] = {}  # session → pids that are not its leader
 
     def begin(self, shell: int) -> None:
@@ -43,12 +44,12 @@ class Census:
         Call it while the shell is not yet collected: its number still means its session.
         """
         self._catch_up()
-        if not self._sessions and not self._locks:
+        if not self._sessions and not self._tagged:
             return []  # nobody has started anything since
         pids = set(self._sessions.pop(shell, ()))
         if tag is not None:
-            for value in [value for value in self._locks if tag.covers(value)]:
-                pids.update(self._locks.pop(value))
+            pids.update(self._tagged.pop(tag.own, ()))
+            pids.update(self._nested.pop(tag.as_outer, ()))
         pids -= {shell, os.getpid()}
         found = [process for pid in sorted(pids) if (process := proc.look(pid))]
         return [each for each in found if each.alive and not proc.is_thread(each.pid)]
@@ -91,7 +92,8 @@ class Census:
         late = now() - self._looked > _A_WHILE
         self._looked = now()
         if last is None or self._last is None or last < self._last or late:
-            self._locks.clear()
+            self._tagged.clear()
+            self._nested.clear()
             self._sessions.clear()
             return _pids()
         if last - self._last > _MANY:
@@ -105,9 +107,10 @@ class Census:
             return
         if session != pid:
             self._sessions.setdefault(session, []).append(pid)
-        locks = proc.soft_locks(pid)
-        if locks is not None and locks >= 0:
-            self._locks.setdefault(locks, []).append(pid)
+        mark = read(proc.soft_locks(pid))
+        if mark is not None:
+            self._tagged.setdefault(mark.own, []).append(pid)
+            self._nested.setdefault(mark.outer, []).append(pid)
 
 
 def _pids() -> list[int]:

@@ -9,6 +9,7 @@ is there, its pid, group and session cannot become somebody else's.
 import errno
 import fcntl
 import os
+import re
 import resource
 import signal
 import struct
@@ -34,6 +35,7 @@ from nacre.refusals import (
 
 _NOTHING: Final = nullcontext()
 _PRLIMIT: Final = b"/usr/bin/prlimit"
+_DETACHES: Final = re.compile(rb"(?<![&<>|])&(?![&>])|setsid")
 
 
 class Child(NamedTuple):
@@ -73,7 +75,13 @@ def _spawn(plan: Plan, *, ours: bool) -> Child:
         with tag.worn(birth.mark) if ours and birth.mark else _NOTHING:
             _Shell(
                 birth,
-                [*_tagger(birth, plan.shell), plan.shell, b"-c", b"--", script],
+                [
+                    *_tagger(birth, plan.shell, plan.command.script),
+                    plan.shell,
+                    b"-c",
+                    b"--",
+                    script,
+                ],
                 stdin=stdin,
                 stdout=output.writing,
                 stderr=errors.writing,
@@ -144,14 +152,18 @@ class _Shell(subprocess.Popen[bytes]):
             self._birth.of(number)
 
 
-def _tagger(birth: _Birth, shell: bytes) -> list[bytes]:
+def _tagger(birth: _Birth, shell: bytes, script: bytes) -> list[bytes]:
     """What runs before the shell so that it is born with its tag, where we would come too late.
 
-    In a host we tag the shell right after the spawn, some 20 µs, long before bash can fork. But
-    Popen lets go of the GIL, and another thread may keep it from us for 5 ms. Where there are
-    others prlimit(1) sets the tag and becomes the shell; it costs half a millisecond.
+    In a host we tag the shell right after the spawn, some 20 µs, while bash takes a millisecond to
+    start. But Popen lets go of the GIL, which another thread may keep from us for 5 ms; and now
+    and then the kernel lets the child run for its whole slice first. So where there are other
+    threads, or the script puts something into the background, prlimit(1) sets the tag and becomes
+    the shell; it costs half a millisecond. Only the speed hangs on this reading of the script.
     """
-    if birth.mark is None or not birth.tag_late or threading.active_count() == 1:
+    if birth.mark is None or not birth.tag_late:
+        return []
+    if threading.active_count() == 1 and not _DETACHES.search(script):
         return []
     if not (os.access(_PRLIMIT, os.X_OK) and os.access(shell, os.X_OK)):
         return []

@@ -28,12 +28,17 @@ class Tag(NamedTuple):
     def value(self) -> int:
         return (_MARK << _OWN_BITS + _OUTER_BITS) | (self.outer << _OWN_BITS) | self.own
 
+    @property
+    def as_outer(self) -> int:
+        """How a run inside this one remembers it."""
+        return self.own % (1 << _OUTER_BITS)
+
     def covers(self, soft_locks: int | None) -> bool:
         """Whether a process with this soft limit was started by our run, or by a run inside it."""
         other = read(soft_locks)
         if other is None:
             return False
-        return other.own == self.own or other.outer == self.own % (1 << _OUTER_BITS)
+        return other.own == self.own or other.outer == self.as_outer
 
 
 def read(soft_locks: int | None) -> Tag | None:
@@ -53,7 +58,7 @@ def new() -> Tag | None:
     ours = read(soft)
     tag = Tag(
         own=int.from_bytes(os.urandom(_OWN_BITS // 8), "big"),
-        outer=ours.own % (1 << _OUTER_BITS) if ours else 0,
+        outer=ours.as_outer if ours else 0,
     )
     return tag if hard == resource.RLIM_INFINITY or tag.value <= hard else None
 
