@@ -13,7 +13,7 @@ import pytest
 import nacre
 from nacre import TimedOut, proc
 from nacre.proc import Process
-from nacre.process import tag, tree
+from nacre.process import child, tag, tree
 
 from .helpers import alive, eventually, named
 
@@ -85,7 +85,8 @@ def test_children_that_fork_while_they_are_killed() -> None:
 def test_who_escapes_before_the_tag_is_there_is_still_found(
     redirect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy machine may keep us from running between the spawn and the tag."""
+    """Without prlimit(1), a busy machine may keep us from running between the spawn and the tag."""
+    monkeypatch.setattr(child, "_PRLIMIT", b"/nonexistent")
     put = tag.put
 
     def late(pid: int, mark: tag.Tag) -> bool:
@@ -97,6 +98,7 @@ def test_who_escapes_before_the_tag_is_there_is_still_found(
     script = f"(setsid sleep {SECONDS} {redirect} &); sleep {SECONDS}"
     outcome = nacre.run(script, timeout=0.3, grace=0.3, streams=nacre.Streams.SEPARATE)
     assert isinstance(outcome.ending, TimedOut)
+    assert tag.put is put  # it was late indeed
     assert sleepers() == []
 
 
@@ -111,19 +113,19 @@ def test_our_own_group_is_never_signalled() -> None:
 
 
 def test_a_signal_goes_to_an_identity_and_not_to_a_number() -> None:
-    child = subprocess.Popen(["sleep", SECONDS])
+    sleeper = subprocess.Popen(["sleep", SECONDS])
     try:
-        process = proc.look(child.pid)
+        process = proc.look(sleeper.pid)
         assert process is not None
         somebody_before = process._replace(started=process.started - 1)
         assert tree.send(somebody_before, signal.SIGKILL)
-        assert alive(child.pid)
+        assert alive(sleeper.pid)
         assert tree.send(process, signal.SIGKILL)
-        eventually(lambda: not alive(child.pid))
-        assert child.wait() == -signal.SIGKILL
+        eventually(lambda: not alive(sleeper.pid))
+        assert sleeper.wait() == -signal.SIGKILL
     finally:
-        child.kill()
-        child.wait()
+        sleeper.kill()
+        sleeper.wait()
 
 
 def test_a_worker_that_the_host_forked_meanwhile_is_left_alone() -> None:
