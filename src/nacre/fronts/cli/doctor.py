@@ -16,7 +16,7 @@ from nacre import __version__, proc
 from nacre.fronts.cli.common import show
 from nacre.plan import BASH
 from nacre.process import tag
-from nacre.process.ours import become_subreaper
+from nacre.process.ours import become_subreaper, landlock_version
 from nacre.store.home import home
 from nacre.text import human_size
 
@@ -87,7 +87,7 @@ def _terminals() -> Finding:
 
 def _sandbox() -> Finding:
     namespaces = Path("/proc/self/ns/user").exists()
-    landlock = "landlock" in _text("/sys/kernel/security/lsm")
+    landlock = landlock_version() > 0
     bwrap = shutil.which("bwrap")
     offered = [
         name
