@@ -1,9 +1,11 @@
 """What tests need again and again."""
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from nacre import proc
 from nacre.outcome import Survivor
@@ -40,3 +42,8 @@ def named(marker: str) -> list[Process]:
         for each in proc.everyone().values()
         if each.alive and each.pid != os.getpid() and marker in proc.command_line(each.pid)
     ]
+
+
+def resident() -> int:
+    """How many bytes of memory we have."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -8,6 +8,8 @@ import pytest
 import nacre
 from nacre import Chunk, Event, Exited, Finished, Full, Listening, Started, Stream, Streams
 
+from .helpers import resident
+
 
 def data_of(events: list[Event], stream: Stream = Stream.OUTPUT) -> bytes:
     chunks = [each for each in events if isinstance(each, Chunk) and each.stream is stream]
@@ -115,6 +117,28 @@ def test_a_deadline_holds_while_the_command_waits_for_its_listener() -> None:
     release.set()
     assert isinstance(outcome.ending, nacre.TimedOut)
     assert time.monotonic() - began < 10
+
+
+def test_a_stuck_listener_of_a_stopped_flood_holds_no_more_than_its_buffer() -> None:
+    release = threading.Event()
+    wish = Listening(
+        listener=lambda _: release.wait(20), buffer=100_000, full=Full.WAIT, linger=0.1
+    )
+    before = resident()
+    nacre.run("trap '' TERM; cat /dev/zero", listen=wish, timeout=0.3, grace=0.5)
+    assert resident() - before < 20_000_000
+    release.set()
+
+
+def test_a_cancel_while_only_the_listener_is_busy_does_not_wait_for_it() -> None:
+    release = threading.Event()
+    token = nacre.CancelToken()
+    threading.Timer(0.4, token.cancel).start()
+    began = time.monotonic()
+    wish = Listening(listener=lambda _: release.wait(20), linger=None)
+    assert nacre.run("echo x", listen=wish, cancel=token).ending == Exited(0)
+    assert time.monotonic() - began < 5
+    release.set()
 
 
 def test_a_listener_that_never_returns_is_not_waited_for() -> None:

@@ -150,6 +150,15 @@ def test_a_timeout_that_makes_no_sense(timeout: float) -> None:
     assert "makes no sense" in str(ending.why)
 
 
+def test_a_misspelt_wish_is_an_error_before_anything_runs() -> None:
+    with pytest.raises(TypeError, match="no option 'timout'; did you mean 'timeout'"):
+        nacre.run("true", timout=1)  # type: ignore[call-arg]
+
+
+def test_a_refusal_has_the_streams_that_were_asked_for() -> None:
+    assert nacre.run("a\0b", streams=Streams.SEPARATE).errors == Capture()
+
+
 @pytest.mark.parametrize("wish", [{"timeout": "5"}, {"grace": "5"}, {"stdin": "text"}])
 def test_wishes_of_the_wrong_type_are_an_error_before_anything_runs(wish: Any) -> None:
     with pytest.raises(TypeError, match="must be"):

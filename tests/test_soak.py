@@ -3,20 +3,15 @@
 import asyncio
 import os
 import random
-import resource
 from pathlib import Path
 
 import nacre
 from nacre import Cancelled, CancelToken, Exited, NotStarted, TimedOut
 
-from .helpers import named
+from .helpers import named, resident
 
 SOAK = int(os.environ.get("NACRE_SOAK", "300"))
 RACES = int(os.environ.get("NACRE_RACES", "60"))
-
-
-def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def test_thousands_in_a_row_leave_nothing(tmp_path: Path) -> None:
@@ -24,20 +19,20 @@ def test_thousands_in_a_row_leave_nothing(tmp_path: Path) -> None:
     with nacre.Tool("harness", cwd=tmp_path) as tool:
         for _ in range(100):
             tool.call({"command": "echo warm; echo up >&2"})
-        before, descriptors = _resident(), len(os.listdir("/proc/self/fd"))
+        before, descriptors = resident(), len(os.listdir("/proc/self/fd"))
         for i in range(SOAK):
             assert tool.call({"command": f"echo {i}"}).details["stdout"] == f"{i}\n"
         assert len(os.listdir("/proc/self/fd")) == descriptors
-        assert _resident() - before < 2_000_000
+        assert resident() - before < 2_000_000
     assert list(tmp_path.glob("nacre*")) == []
 
 
 def test_a_flood_in_constant_memory() -> None:
     nacre.run("head -c 30000000 /dev/zero")
-    before = _resident()
+    before = resident()
     outcome = nacre.run("yes 'a line of some length, as programs write them' | head -c 400000000")
     assert outcome.output.size == 400_000_000
-    assert _resident() - before < 4_000_000
+    assert resident() - before < 4_000_000
 
 
 def test_ends_and_cancels_that_race() -> None:

@@ -123,6 +123,19 @@ def test_signalling_a_live_run() -> None:
         assert not tool.signal("r99", 10).found
 
 
+@pytest.mark.parametrize("number", [0, -1, 65, 999])
+def test_what_is_no_signal_is_an_error_and_sent_to_nobody(number: int) -> None:
+    with nacre.Tool("harness") as tool, pytest.raises(ValueError, match="is no signal"):
+        tool.signal("r1", number)
+    with pytest.raises(ValueError, match="is no signal"):
+        nacre.CancelToken().cancel(number)
+
+
+def test_a_directory_that_cannot_be_one() -> None:
+    with nacre.Tool("harness", cwd="/a\0b") as tool:
+        assert "does not exist" in tool.call({"command": "true"}).details["error"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

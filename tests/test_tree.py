@@ -67,6 +67,18 @@ def test_nothing_survives_a_timeout(kind: str, grace: float) -> None:
         bystander.wait()
 
 
+def test_a_process_whose_first_thread_has_ended_is_still_alive() -> None:
+    code = f"""
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=({SECONDS},)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+    script = f"setsid {sys.executable} -c '{code}' & sleep {SECONDS}"
+    outcome = nacre.run(script, timeout=0.8, grace=0.3)
+    assert isinstance(outcome.ending, TimedOut)
+    assert sleepers() == []
+
+
 def test_children_that_fork_while_they_are_killed() -> None:
     # Each generation starts the next and goes; TERM is ignored, so only KILL ends the chase.
     script = f"""
@@ -232,6 +244,17 @@ def test_a_host_is_not_changed_by_us() -> None:
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60
     )
     assert said.stdout == "True\n", said.stderr
+
+
+def test_in_a_process_of_ours_who_shed_its_tag_is_still_reported() -> None:
+    script = f'bash -c "ulimit -S -x unlimited; setsid sleep {SECONDS} >/dev/null 2>&1 &"'
+    said = subprocess.run(
+        [sys.executable, "-m", "nacre", "run", "--", script], capture_output=True, timeout=60
+    )
+    (left,) = sleepers()
+    tree.send(left, signal.SIGKILL)
+    assert said.stderr.startswith(b"[left running: %d " % left.pid)
+    eventually(lambda: not sleepers())
 
 
 def test_in_a_process_of_ours_not_even_who_sheds_everything_survives(tmp_path: Path) -> None:

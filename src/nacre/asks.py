@@ -5,7 +5,6 @@ An ask is what a contract makes of a model's arguments; it can cross a socket.
 
 from msgspec import Struct
 
-from nacre.outcome import Outcome
 from nacre.plan import Plan
 
 
@@ -26,7 +25,3 @@ class Done(Struct, frozen=True, kw_only=True, tag=True):
     """The ask was carried out (or, `found=False`, there is no such live run)."""
 
     found: bool = True
-
-
-Ask = Run | Signal
-Answer = Outcome | Done

@@ -10,6 +10,12 @@ from collections.abc import Callable
 Subscriber = Callable[[int], None]
 
 
+def check_signal(number: int) -> None:
+    """ValueError for what is no signal, before anybody is to send it."""
+    if not 0 < number < signals.NSIG:
+        raise ValueError(f"{number} is no signal; they are 1 to {signals.NSIG - 1}")
+
+
 class CancelToken:
     """Cancel once to stop gently (a signal, then the grace); cancel again to insist (KILL)."""
 
@@ -25,6 +31,7 @@ class CancelToken:
 
     def cancel(self, signal: int = signals.SIGTERM) -> None:
         """Stop what runs under this token, now or when it is about to start."""
+        check_signal(signal)
         with self._lock:
             self._signal = signal
             subscribers = list(self._subscribers)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TypedDict, Unpack
 
 import msgspec
@@ -46,7 +47,7 @@ def run(
     try:
         return _begin(command, listen, cancel, wishes).wait()
     except Refused as refused:
-        return _nothing_ran(refused)
+        return _nothing_ran(refused, wishes)
 
 
 async def arun(
@@ -60,7 +61,7 @@ async def arun(
     try:
         return await _begin(command, listen, cancel, wishes)
     except Refused as refused:
-        return _nothing_ran(refused)
+        return _nothing_ran(refused, wishes)
 
 
 def _begin(
@@ -73,7 +74,11 @@ def _begin(
 
 
 def _plan(command: str | bytes, wishes: Wishes) -> Plan:
-    """Raises Refused for values that no command can have."""
+    """Raises Refused for values that no command can have, TypeError for what is no wish at all."""
+    for name in wishes.keys() - Wishes.__annotations__.keys():
+        near = get_close_matches(name, Wishes.__annotations__, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise TypeError(f"nacre.run has no option {name!r}{hint}")
     script = _text(command, "command")
     env = wishes.get("env")
     where = Command(
@@ -131,5 +136,11 @@ def _directory(cwd: StrPath | None) -> bytes:
         raise Refused(BadDirectory(path=b".", problem=DirectoryProblem.MISSING)) from None
 
 
-def _nothing_ran(refused: Refused) -> Outcome:
-    return Outcome(run="r0", ending=NotStarted(refused.refusal), output=Capture())
+def _nothing_ran(refused: Refused, wishes: Wishes) -> Outcome:
+    separate = wishes.get("streams") is Streams.SEPARATE
+    return Outcome(
+        run="r0",
+        ending=NotStarted(refused.refusal),
+        output=Capture(),
+        errors=Capture() if separate else None,
+    )

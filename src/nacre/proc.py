@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 # Soft RLIMIT_LOCKS has had no effect since Linux 2.4.25, and is inherited by everything a process
 # starts, whatever session, parent or environment that has: a place to write a tag.
 RLIMIT_LOCKS: Final = 10
-PRLIMIT: Final = hasattr(resource, "prlimit")
+
+
+_PF_EXITING: Final = 0x4
 
 
 class Process(NamedTuple):
@@ -24,10 +26,7 @@ class Process(NamedTuple):
     group: int
     session: int
     started: int  # clock ticks after boot
-
-    @property
-    def alive(self) -> bool:
-        return self.state not in "ZXx"
+    alive: bool  # not a zombie, nor on its way to become one
 
 
 def look(pid: int) -> Process | None:
@@ -41,8 +40,16 @@ def _process(pid: int, line: bytes) -> Process | None:
     if len(fields) < 20:
         return None
     state, parent, group, session = fields[:4]
+    # A first thread that has ended is a zombie for as long as the others live.
+    ending = state in (b"Z", b"X", b"x") or int(fields[6]) & _PF_EXITING
     return Process(
-        pid, state.decode(), int(parent), int(group), int(session), started=int(fields[19])
+        pid,
+        state.decode(),
+        int(parent),
+        int(group),
+        int(session),
+        started=int(fields[19]),
+        alive=not ending or int(fields[17]) > 1,
     )
 
 

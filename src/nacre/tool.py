@@ -1,6 +1,6 @@
 """The one door. A tool marries a contract to an engine and answers calls.
 
-    arguments → Admitted → Decision → Ticket → Answer → Reply
+    arguments → Admitted → Decision → Ticket → Outcome → Reply
 
 The type changes at each step and never changes back. Only the tool knows contract, decision and
 ending, so it also writes the audit line.
@@ -17,7 +17,7 @@ from msgspec import Struct
 from nacre import contracts
 from nacre.asks import Done, Signal
 from nacre.caller import Caller
-from nacre.cancel import CancelToken
+from nacre.cancel import CancelToken, check_signal
 from nacre.contracts.contract import Admitted, Reply, ToolSpec
 from nacre.engine.engine import Engine, Ticket
 from nacre.events import Listener, Listening
@@ -128,6 +128,7 @@ class Tool:
 
     def signal(self, run: str, number: int) -> Done:
         """Send a signal to everything that a live run of this tool has started."""
+        check_signal(number)
         return self._engine.signal(Signal(run=run, signal=number))
 
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:

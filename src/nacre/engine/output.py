@@ -38,6 +38,7 @@ class Output:
         self._open: list[_Channel] = []  # those that have not ended
         self._listens = False
         self._patient = True  # the command may be made to wait for its listener
+        self._skips = False  # what is too much for the listener is not kept for it
 
     def open(self, shell: Child, growth: Growth) -> None:
         self._add(Stream.OUTPUT, Reader(shell.output, growth))
@@ -65,6 +66,7 @@ class Output:
         """Read without regard for the listener: a child blocked on a full pipe never gets to its
         handler."""
         self._patient = False
+        self._skips = True
         self.listen()
 
     def drain(self) -> None:
@@ -74,6 +76,7 @@ class Output:
         for channel in list(self._open):
             self._read(channel, _FULL_PIPE)
         if self._open:
+            self._skips = True
             self.listen()
 
     def close(self) -> list[Capture]:
@@ -101,7 +104,7 @@ class Output:
                 return
             take(data)
             if relay is not None:
-                relay.chunk(channel.stream, data)
+                relay.chunk(channel.stream, data, may_skip=self._skips)
                 if self._patient and relay.full:
                     self._pause()
                     return

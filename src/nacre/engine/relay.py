@@ -50,14 +50,15 @@ class Relay:
             self._started = event
             self._changed.notify()
 
-    def chunk(self, stream: Stream, data: bytes) -> None:
+    def chunk(self, stream: Stream, data: bytes, *, may_skip: bool) -> None:
+        """`may_skip`: the command can no longer be made to wait for a listener that wishes so."""
         with self._changed:
             if self._chunks and self._chunks[-1][0] is stream:
                 self._chunks[-1][1].extend(data)
             else:
                 self._chunks.append((stream, bytearray(data)))
             self._held += len(data)
-            if self._wish.full is Full.SKIP:
+            if may_skip or self._wish.full is Full.SKIP:
                 self._skip()
             self._changed.notify()
 

@@ -40,7 +40,7 @@ from nacre.process.tree import Tree, collect_strays
 from nacre.refusals import AnyRefusal, CalledOff, NoDescriptors, NoProcesses, Refused
 
 # Output that fits the pipe can wait there while the command runs; most are over before this, and
-# every wake-up that they are spared is a tenth of their time.
+# every wake-up that they are spared is a few percent of their time.
 _HEAD_START: Final = 0.004
 # How long the listener of a cancelled command is waited for.
 _LAST_WORDS: Final = 1.0
@@ -83,7 +83,7 @@ class Run:
         self._todo: deque[Action] = deque()
         self._slot = Slot(ground.slots, _cost(plan), self._granted)
         self._child: Child | None = None
-        self._interrupted = False  # in the middle of the spawn
+        self._spawning = False  # or interrupted while it was
         self._tree: Tree | None = None
         self._timers: list[Timer] = []
         self._next_look: Timer | None = None
@@ -97,6 +97,7 @@ class Run:
         self._exited = False
         self._status: Exited | Killed | None = None
         self._killing = False
+        self._unwanted = False  # somebody has cancelled, be it too late to matter
         self._left: tuple[Survivor, ...] = ()
         self._outcome: Outcome | None = None
         self._relay = self._make_relay(listening) if listening else None
@@ -114,6 +115,7 @@ class Run:
         self.work()
         if self._state is State.RUNNING:
             self._stop_signal = number
+        self._unwanted = True
         if self._outcome is not None:
             self._deliver()  # only its listener is still busy, and shall not be waited for
         self._happen(Happening.CANCEL)
@@ -153,15 +155,15 @@ class Run:
         self._ground.loop.post(lambda: self._happen(Happening.SLOT))
 
     def _spawn(self) -> None:
-        if self._interrupted:
+        if self._spawning:
             self._happen(Happening.SPAWN_FAILED)  # undone by then, and nobody wants it any more
             return
         try:
-            self._interrupted = True
+            self._spawning = True
             self._child = children.spawn(self._plan, ours=self._ground.ours)
-            self._interrupted = False
+            self._spawning = False
         except Refused as refused:
-            self._interrupted = False
+            self._spawning = False
             if isinstance(refused.refusal, NoDescriptors) and self._slot.step_back():
                 self._happen(Happening.NO_ROOM)
             else:
@@ -260,7 +262,7 @@ class Run:
 
     def _look_who_is_left(self) -> None:
         assert self._child is not None
-        if self._reason is None:
+        if self._reason is None and not self._ground.ours:
             left = self._ground.census.left_by(self._child.pid, self._child.tag)
         else:
             left = self._the_tree().members()
@@ -339,9 +341,9 @@ class Run:
     def _wait_for_listener(self, relay: Relay, outcome: Outcome) -> None:
         relay.finish(Finished(run=self.name, outcome=outcome))
         linger = relay.linger
-        if self._reason is Action.NOTE_CANCEL:
+        if self._unwanted:
             # Whoever cancels does not want to wait for a listener that may be stuck.
-            linger = min(linger or _LAST_WORDS, _LAST_WORDS)
+            linger = _LAST_WORDS if linger is None else min(linger, _LAST_WORDS)
         if linger is not None:
             self._later(linger, self._deliver)
 

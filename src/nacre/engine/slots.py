@@ -6,11 +6,12 @@ at once). Shared by all threads of an engine.
 
 import enum
 import os
-import resource
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final
+
+from nacre.process.child import descriptor_limit
 
 # For whatever else the process opens meanwhile, and for what one spawn needs in passing.
 _RESERVE: Final = 64
@@ -105,7 +106,7 @@ class Slots:
         return self._used + slot.cost <= self._capacity
 
     def _measured(self) -> int:
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        limit = descriptor_limit()
         try:
             others = len(os.listdir("/proc/self/fd")) - self._used
         except OSError:

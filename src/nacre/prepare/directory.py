@@ -19,9 +19,9 @@ def directory(plan: Plan, caller: Caller) -> Plan | BadDirectory:
 
 
 def _problem(path: bytes) -> DirectoryProblem | None:
-    if os.access(path + b"/.", os.X_OK):
-        return None
     try:
+        if os.access(path + b"/.", os.X_OK):
+            return None
         mode = os.stat(path).st_mode
     except PermissionError:
         return DirectoryProblem.FORBIDDEN

@@ -62,8 +62,10 @@ class Census:
         """
         while True:
             early = [pid for pid in self._catch_up() if self._is_early(pid, shell, pipes)]
-            if not [pid for pid in early if put(pid, tag)]:
+            tagged = [pid for pid in early if put(pid, tag)]
+            if not tagged:
                 return
+            self._tagged.setdefault(tag.own, []).extend(tagged)
 
     def reserve_descriptors(self) -> None:
         """See to it that there will be descriptors to look with, whatever the host opens."""

@@ -159,7 +159,7 @@ def _tagger(birth: _Birth, shell: bytes, script: bytes) -> list[bytes]:
     start. But Popen lets go of the GIL, which another thread may keep from us for 5 ms; and now
     and then the kernel lets the child run for its whole slice first. So where there are other
     threads, or the script puts something into the background, prlimit(1) sets the tag and becomes
-    the shell; it costs half a millisecond. Only the speed hangs on this reading of the script.
+    the shell; it costs half a millisecond. A script that is misread only takes the other way.
     """
     if birth.mark is None or not birth.tag_late:
         return []

@@ -52,8 +52,6 @@ def read(soft_locks: int | None) -> Tag | None:
 
 def new() -> Tag | None:
     """A tag for a new run; None where the hard limit leaves no room for one."""
-    if not proc.PRLIMIT:
-        return None
     soft, hard = resource.getrlimit(proc.RLIMIT_LOCKS)
     ours = read(soft)
     tag = Tag(

@@ -70,18 +70,18 @@ class Tree:
         self._seen.update((each.pid, each.started) for each in alive)
         return alive
 
-    def signal(self, number: int) -> list[Process]:
-        """Signal every member once; returns those that we are not allowed to signal."""
+    def signal(self, number: int) -> None:
+        """Signal every member once, as far as we are allowed to."""
         members = self.members()
         self._signal_group(number)
-        alone = [each for each in members if each.group != self._shell]
-        forbidden = [each for each in alone if not send(each, number)]
+        for each in members:
+            if each.group != self._shell:
+                send(each, number)
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             # A stopped process acts on a signal only once it goes on.
             for each in members:
                 if each.state in "Tt":
                     send(each, signal.SIGCONT)
-        return forbidden
 
     def kill(self) -> list[Process]:
         """Kill every member, and those that they fork meanwhile; returns who is left."""
@@ -101,7 +101,7 @@ class Tree:
     def _signal_group(self, number: int) -> None:
         try:
             os.killpg(self._shell, number)
-        except OSError:  # nobody there, or nobody of ours: those get it one by one
+        except OSError:  # nobody is there, or nobody whom we may signal
             return
 
     def _marked(self, table: Table) -> list[Process]:
@@ -162,7 +162,7 @@ def send(process: Process, number: int) -> bool:
             signal.pidfd_send_signal(pidfd, number)
     except ProcessLookupError:
         return True
-    except PermissionError:
+    except OSError:  # not ours to signal, or no signal at all
         return False
     finally:
         os.close(pidfd)

@@ -24,6 +24,7 @@ class Audit:
         self._directory = directory
         self._fd: int | None = None
         self._lock = threading.Lock()
+        self._closed = False
         self.problem: str | None = None  # why the last line was not written
 
     def begin(self, line: Mapping[str, object]) -> "Line":
@@ -35,6 +36,8 @@ class Audit:
         with self._lock:
             try:
                 os.write(self._file(), data)
+                if self._closed:  # a call that outlived its tool: its line, and no open file
+                    self._close()
             except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows our home
                 self.problem = f"the audit log could not be written: {error}"
             else:
@@ -42,6 +45,7 @@ class Audit:
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             self._close()
 
     def __del__(self) -> None:

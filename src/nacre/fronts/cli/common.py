@@ -57,7 +57,8 @@ def cancel_on_signals(cancel: CancelToken, *more: signal.Signals) -> None:
 
 def pass_on_signals(send: Callable[[int], object]) -> None:
     for number in PASSED_ON:
-        signal.signal(number, lambda received, _: send(received))
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda received, _: send(received))
 
 
 def show(text: str) -> None:

@@ -75,7 +75,11 @@ def _escapees() -> Finding:
         return Finding("escapees", "the limit on file locks leaves no room for run tags", remedy)
     if not become_subreaper():
         return Finding("escapees", "cannot be the subreaper", "allow prctl in the container")
-    return Finding("escapees", "run tags and subreaper work: nothing outlives a stopped command")
+    says = "run tags and subreaper work"
+    if not os.access("/usr/bin/prlimit", os.X_OK):
+        remedy = "install util-linux: hosts with threads need prlimit to tag in time"
+        return Finding("escapees", says, remedy, essential=False)
+    return Finding("escapees", f"{says}: what a stopped command started ends with it")
 
 
 def _terminals() -> Finding:
