@@ -14,6 +14,7 @@ import nacre
 from nacre import TimedOut, proc
 from nacre.proc import Process
 from nacre.process import child, tag, tree
+from nacre.process.census import Census
 
 from .helpers import alive, eventually, named
 
@@ -281,3 +282,23 @@ def test_in_a_process_of_ours_not_even_who_sheds_everything_survives(tmp_path: P
     assert said.returncode == 124
     assert time.monotonic() - began < 10
     assert sleepers() == []
+
+
+def test_numbers_that_went_all_the_way_around_hide_nobody() -> None:
+    """Pids are looked at from the last one on, unless so much time has passed that this lies."""
+    mark = tag.new()
+    assert mark is not None
+    sleeper = subprocess.Popen(["sleep", SECONDS], start_new_session=True)
+    newest = proc.LastPid()
+    try:
+        assert tag.put(sleeper.pid, mark)
+        for late, expected in ((0.0, []), (2.0, [sleeper.pid])):
+            census = Census()
+            census.begin(newest.read() or 0)  # younger than the sleeper, as after a turn
+            census._looked -= late
+            assert [each.pid for each in census.left_by(1, mark)] == expected
+            census.close()
+    finally:
+        newest.close()
+        sleeper.kill()
+        sleeper.wait()
