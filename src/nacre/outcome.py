@@ -104,9 +104,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int | None:
         """As a shell would show it: 128+n for a signal; None when nothing ran or nobody knows."""
-        match self.ending:
-            case Exited(code):
-                return code
+        ending = self.ending
+        if isinstance(ending, Exited):
+            return ending.code
+        match ending:
             case Killed(signal) | TimedOut(how=Killed(signal)) | Cancelled(how=Killed(signal)):
                 return 128 + signal
             case TimedOut(how=Exited(code)) | Cancelled(how=Exited(code)):

@@ -7,47 +7,61 @@ from nacre.plan import Keep, Spill, When
 
 
 class Sink:
+    _file: SpillFile | None = None
+    # Counted as it comes once memory does not hold everything; before that, at the end.
+    _counting = False
+    _newlines = 0
+    _short_lines = False
+    _last = b"\n"
+
     def __init__(self, keep: Keep, spill: Spill | None) -> None:
         self._whole = keep.whole
         self._window = Window(keep)
         self._spill = spill
-        self._file: SpillFile | None = None
-        self._newlines = 0
-        self._short_lines = False
-        self._last = b"\n"
         if spill is not None and spill.when is When.ALWAYS:
             self._file = SpillFile(spill)
+            self._counting = True
 
     def take(self, data: bytes) -> None:
-        self._count(data)
-        if self._file is None and self._spill is not None and self._overflows_with(data):
-            self._file = SpillFile(self._spill)
-            self._file.write(self._window.everything())
-        if self._file is not None:
-            self._file.write(data)
-        self._window.take(data)
+        window = self._window
+        if not self._counting and window.size + len(data) > self._whole:
+            self._overflow(window.everything())
+        if self._counting:
+            self._count(data)
+            if self._file is not None:
+                self._file.write(data)
+        window.take(data)
 
     def close(self) -> Capture:
+        size, file = self._window.size, self._file
+        if not size and file is None:
+            return Capture()
         head, tail = self._window.parts()
+        if not self._counting:
+            self._count(head)
         return Capture(
             head=head,
             tail=tail,
-            size=self._window.size,
+            size=size,
             newlines=self._newlines,
             unterminated=self._last != b"\n",
-            saved=self._file.close() if self._file is not None else None,
+            saved=None if file is None else file.close(),
         )
 
-    def _overflows_with(self, data: bytes) -> bool:
-        return self._window.size + len(data) > self._whole
+    def _overflow(self, before: bytes) -> None:
+        self._counting = True
+        self._count(before)
+        if self._spill is not None:
+            self._file = SpillFile(self._spill)
+            self._file.write(before)
 
     def _count(self, data: bytes) -> None:
         # CPython removes newlines at memchr speed, which counts long lines twice as fast as
         # bytes.count and short ones three times slower: go by the lines just seen.
-        if self._short_lines:
+        if self._short_lines or len(data) < 1024:
             newlines = data.count(b"\n")
         else:
             newlines = len(data) - len(data.replace(b"\n", b""))
         self._newlines += newlines
         self._short_lines = newlines * 20 > len(data)
-        self._last = data[-1:]
+        self._last = data[-1:] or self._last

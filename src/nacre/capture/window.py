@@ -14,38 +14,36 @@ _SMALL: Final = 64 * 1024
 
 
 class Window:
+    size = 0
+    _head: bytes | None = None  # cut off once there is more than `whole`
+    _held = 0  # bytes in _chunks
+
     def __init__(self, keep: Keep) -> None:
         self._keep = keep
-        self._chunks: deque[bytes | bytearray] = deque()  # all of it, or what the tail is cut from
-        self._held = 0  # bytes in _chunks
-        self._head: bytes | None = None  # cut off once there is more than `whole`
-        self.size = 0
-
-    @property
-    def overflowed(self) -> bool:
-        """Whether bytes may be missing from what is kept."""
-        return self._head is not None
+        self._all = bytearray()  # until there is more than `whole`
+        self._chunks: deque[bytes | bytearray] = deque()  # then: what the tail is cut from
 
     def take(self, data: bytes) -> None:
         self.size += len(data)
-        self._append(data)
         if self._head is None:
-            if self.size <= self._keep.whole:
-                return
-            self._cut_head()
+            self._all += data
+            if self.size > self._keep.whole:
+                self._cut_head()
+            return
+        self._append(data)
         # Whole chunks only: the exact cut is made once, at the end.
         while self._chunks and self._held - len(self._chunks[0]) >= self._keep.tail:
             self._held -= len(self._chunks.popleft())
 
     def everything(self) -> bytes:
         """All bytes so far; only before the overflow."""
-        assert not self.overflowed
-        return b"".join(self._chunks)
+        assert self._head is None
+        return bytes(self._all)
 
     def parts(self) -> tuple[bytes, bytes]:
         """Head and tail; all of it in the head when nothing is missing. Ends the window."""
         if self._head is None:
-            return b"".join(self._chunks), b""
+            return bytes(self._all), b""
         self._drop(self._held - self._keep.tail)
         return self._head, b"".join(self._chunks)
 
@@ -58,11 +56,12 @@ class Window:
             self._chunks.append(bytearray(data) if len(data) < _SMALL else data)
 
     def _cut_head(self) -> None:
-        head = bytearray()
-        for chunk in self._chunks:
-            head += chunk[: self._keep.head - len(head)]
-        self._head = bytes(head)
-        self._drop(len(head))
+        rest = self._all
+        self._head = bytes(memoryview(rest)[: self._keep.head])
+        del rest[: self._keep.head]
+        self._chunks.append(rest)
+        self._held = len(rest)
+        self._all = bytearray()
 
     def _drop(self, count: int) -> None:
         """Forget the oldest bytes. One chunk at a time: nothing is ever held twice."""

@@ -114,16 +114,23 @@ def _ran(outcome: Outcome) -> dict[str, Any]:
         "stdout": _shown(outcome.output),
         "stderr": _shown(outcome.errors or Capture()),
     }
+    ending = outcome.ending
+    if isinstance(ending, Exited):
+        said["exitCode"] = ending.code
+        return said
     if (code := outcome.exit_code) is not None:
         said["exitCode"] = code
-    match outcome.ending:
+    match ending:
         case Killed(number) | TimedOut(how=Killed(number)) | Cancelled(how=Killed(number)):
             said["signal"] = _signal_name(number)
     return said
 
 
 def _error(outcome: Outcome) -> str | None:
-    match outcome.ending:
+    ending = outcome.ending
+    if isinstance(ending, Exited):
+        return _not_executed(ending.code, outcome.errors or Capture())
+    match ending:
         case TimedOut(after=after):
             return f"command timed out after {after:g} second{'' if after == 1 else 's'}"
         case Cancelled() | NotStarted(why=CalledOff()):
@@ -132,14 +139,12 @@ def _error(outcome: Outcome) -> str | None:
             return str(why)
         case Lost():
             return "the command ended, but another part of this program collected its exit status"
-        case Exited(code=126 | 127 as code):
-            return _not_executed(code, outcome.errors or Capture())
         case _:
             return None
 
 
 def _shown(capture: Capture) -> str:
-    if not capture.omitted and not capture.tail:
+    if capture.size == len(capture.head):
         return decode(capture.head)
     return decode(without_cut_end(capture.head)) + _SUFFIX
 
@@ -157,6 +162,8 @@ _MISSING: Final = re.compile(rb".*not found|.*No such file or directory")
 
 def _not_executed(code: int, errors: Capture) -> str | None:
     """bash's own word, in the last line of stderr, that it could not run something."""
+    if code not in (126, 127):
+        return None
     said = (errors.head + errors.tail if not errors.omitted else errors.tail).rstrip(b"\n")
     found = _DIAGNOSTIC.fullmatch(said.rpartition(b"\n")[2])
     # A builtin that complains of a file (`cd: /nope: No such file …`) is not a missing command.
