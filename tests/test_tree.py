@@ -102,10 +102,10 @@ def test_who_escapes_before_the_tag_is_there_is_still_found(
     monkeypatch.setattr(child, "_PRLIMIT", b"/nonexistent")
     put = tag.put
 
-    def late(pid: int, mark: tag.Tag) -> bool:
+    def late(pid: int, mark: tag.Tag, hard: int | None = None) -> bool:
         monkeypatch.setattr(tag, "put", put)
         eventually(lambda: len(sleepers()) >= 2)
-        return put(pid, mark)
+        return put(pid, mark, hard)
 
     monkeypatch.setattr(tag, "put", late)
     script = f"(setsid sleep {SECONDS} {redirect} &); sleep {SECONDS}"

@@ -96,7 +96,12 @@ class Loop:
             # its number: what the kernel said was about the one watched before.
             if ready is not None and self._ready.get(fd) is ready:
                 ready()
-        self._serve_timers()
+        if self._timers:
+            self._serve_timers()
+
+    def rest(self) -> None:
+        """Nobody waits for a timer any more."""
+        self._timers.clear()
 
     def close(self) -> None:
         with self._lock:

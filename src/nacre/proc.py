@@ -87,20 +87,24 @@ class LastPid:
     def read(self) -> int | None:
         try:
             if not self._fds:
-                self._fds.append(os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC))
+                self._open()
             return int(os.pread(self._fds[0], 128, 0).rsplit(b" ", 1)[1])
         except (OSError, IndexError, ValueError):
             return None
 
-    def reserve(self) -> None:
-        """Hold one descriptor more: closing makes room for two, which is what looking takes."""
-        if len(self._fds) == 1:
-            with suppress(OSError):
-                self._fds.append(os.dup(self._fds[0]))
-
     def close(self) -> None:
         while self._fds:
             os.close(self._fds.pop())
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        """Hold one descriptor more than it takes: closing makes room for two, which is what looking
+        around takes, whatever our host has opened meanwhile."""
+        self._fds.append(os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC))
+        with suppress(OSError):
+            self._fds.append(os.dup(self._fds[0]))
 
 
 def soft_locks(pid: int) -> int | None:

@@ -68,7 +68,7 @@ class Tool:
             None if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
         )
         self._tools = tuple(tools)
-        self._engine = engine or Engine()
+        self._engine = engine or Engine(keeps=True)
         self._audit = Audit()
 
     def call(

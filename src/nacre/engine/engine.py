@@ -1,8 +1,9 @@
 """The engine: plans in, tickets out.
 
-An engine holds nothing while nothing runs. `begin` starts a plan on the supervisor of the calling
-thread; its `Ticket` is waited for by that thread, or awaited in the event loop that runs on it.
-Cancelling and closing may come from anywhere.
+`begin` starts a plan on the supervisor of the calling thread; its `Ticket` is waited for by that
+thread, or awaited in the event loop that runs on it. Cancelling and closing may come from
+anywhere. While nothing runs, an engine holds no descriptor; one that somebody will close may keep
+a loop (four of them) for the next command.
 """
 
 import itertools
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet, ref
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 from nacre.asks import Done, Signal
 from nacre.cancel import CancelToken
 from nacre.engine.relay import ListenerThread
-from nacre.engine.run import Run
+from nacre.engine.run import Ground, Run
 from nacre.engine.slots import Slots
 from nacre.engine.supervise import Supervisor
 from nacre.events import Listener, Listening
@@ -138,16 +140,21 @@ class Engine:
     """Runs plans for any number of threads and event loops.
 
     `ours`: this process is nacre's own and has made itself the subreaper, see `process.ours`.
+    `keeps`: a loop is kept for the next command, until the engine is closed or forgotten.
     """
 
-    def __init__(self, *, ours: bool = False) -> None:
+    _resting: Supervisor | None = None
+
+    def __init__(self, *, ours: bool = False, keeps: bool = False) -> None:
         self._ours = ours
+        self._keeps = keeps
         self._slots = Slots()
         self._numbers = itertools.count(1)
         self._supervisors: dict[int, Supervisor] = {}
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._closed = False
-        self._process = os.getpid()
+        _engines.add(self)
 
     def begin(
         self,
@@ -164,7 +171,7 @@ class Engine:
         try:
             run = Run(name, plan, supervisor.ground, listening=listening, answer=ticket.settle)
         except BaseException:
-            supervisor.close_if_idle()
+            supervisor.rest_if_idle()
             raise
         try:
             ticket.start(run, cancel)
@@ -175,7 +182,7 @@ class Engine:
 
     def signal(self, ask: Signal) -> Done:
         """Send a signal to everything that a live run has started, from any thread."""
-        with self._changed:
+        with self._lock:
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
             if (run := supervisor.runs.get(ask.run)) is not None:
@@ -185,13 +192,11 @@ class Engine:
     def close(self) -> None:
         """Stop whatever is still being waited for, and wait until it is gone.
 
-        In a fork of our host, there is nothing of ours to stop; in a listener, nothing to wait for,
-        since its own command waits for it.
+        In a listener there is nothing to wait for, since its own command waits for it.
         """
-        with self._changed:
+        with self._lock:
             self._closed = True
-            if self._process != os.getpid():
-                self._forked()
+            self._retire()
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
             supervisor.post(supervisor.cancel_all)
@@ -210,32 +215,59 @@ class Engine:
             self._changed.wait(_MOMENT)
 
     def _supervisor(self) -> Supervisor:
-        with self._changed:
+        with self._lock:
             if self._closed:
                 raise Refused(Closed())
-            if self._process != os.getpid():
-                self._forked()
             ident = threading.get_ident()
             supervisor = self._supervisors.get(ident)
-            if supervisor is None or supervisor.closed:
-                supervisor = self._new_supervisor()
-                self._supervisors[ident] = supervisor
+            if supervisor is None:
+                supervisor = self._supervisors[ident] = Supervisor(self._ground(), ref(self))
+            elif supervisor is self._resting:
+                self._resting = None
             return supervisor
 
-    def _new_supervisor(self) -> Supervisor:
+    def _ground(self) -> Ground:
         try:
-            return Supervisor(self._slots, ours=self._ours, idle=self._idle)
+            return Ground(self._slots, ours=self._ours)
         except OSError as error:
             raise Refused(NoDescriptors(limit=descriptor_limit())) from error
 
-    def _idle(self, supervisor: Supervisor) -> None:
-        with self._changed:
-            if self._supervisors.get(supervisor.thread) is supervisor:
-                del self._supervisors[supervisor.thread]
-            self._changed.notify_all()
+    def idle(self, supervisor: Supervisor) -> None:
+        """One may rest: the one that ran last is the likeliest to run next."""
+        with self._lock:
+            if self._resting is not supervisor:
+                self._retire()
+                self._resting = supervisor
+            if self._closed or not self._keeps:
+                self._retire()
+                self._changed.notify_all()
 
-    def _forked(self) -> None:
-        """Our host forked: the runs are the parent's, and so are their loops."""
-        self._process = os.getpid()
-        self._supervisors.clear()
+    def _retire(self) -> None:
+        supervisor, self._resting = self._resting, None
+        if supervisor is not None:
+            del self._supervisors[supervisor.thread]
+            supervisor.close()
+
+    def __del__(self) -> None:
+        self._retire()
+
+    def forked(self) -> None:
+        """We are a fork of our host: the runs are the parent's, and so are their loops."""
+        self._lock = threading.RLock()  # somebody may have held the old one, and is not here
+        self._changed = threading.Condition(self._lock)
+        self._retire()
+        for supervisor in self._supervisors.values():
+            supervisor.closed = True
+        self._supervisors = {}
         self._slots = Slots()
+
+
+_engines: WeakSet[Engine] = WeakSet()
+
+
+def _forked() -> None:
+    for engine in list(_engines):
+        engine.forked()
+
+
+os.register_at_fork(after_in_child=_forked)

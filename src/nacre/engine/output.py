@@ -21,6 +21,8 @@ _FULL_PIPE: Final = 64
 class _Channel:
     """One stream: where it is read and where that goes."""
 
+    __slots__ = ("reader", "sink", "stream")
+
     def __init__(self, stream: Stream, reader: Reader, sink: Sink) -> None:
         self.stream = stream
         self.reader = reader
@@ -28,29 +30,33 @@ class _Channel:
 
 
 class Output:
+    _listens = False
+    _patient = True  # the command may be made to wait for its listener
+    _skips = False  # what is too much for the listener is not kept for it
+
     def __init__(self, plan: Plan, loop: Loop, relay: Relay | None, *, ended: Call) -> None:
-        """`ended` is called when the last stream has."""
+        """`ended` is called when we listen and the last stream has ended."""
         self._plan = plan
         self._loop = loop
         self._relay = relay
         self._ended = ended
-        self._channels: list[_Channel] = []
+        self._channels: tuple[_Channel, ...] = ()
         self._open: list[_Channel] = []  # those that have not ended
-        self._listens = False
-        self._patient = True  # the command may be made to wait for its listener
-        self._skips = False  # what is too much for the listener is not kept for it
 
     def open(self, shell: Child, growth: Growth) -> None:
-        self._add(Stream.OUTPUT, Reader(shell.output, growth))
-        if shell.errors is not None:
-            self._add(Stream.ERRORS, Reader(shell.errors, growth))
-
-    def _add(self, stream: Stream, reader: Reader) -> None:
-        channel = _Channel(stream, reader, Sink(self._plan.keep, self._plan.spill))
-        self._channels.append(channel)
-        self._open.append(channel)
+        keep, spill = self._plan.keep, self._plan.spill
+        output = _Channel(Stream.OUTPUT, Reader(shell.output, growth), Sink(keep, spill))
+        if shell.errors is None:
+            self._channels = (output,)
+        else:
+            reader = Reader(shell.errors, growth)
+            self._channels = (output, _Channel(Stream.ERRORS, reader, Sink(keep, spill)))
+        self._open = list(self._channels)
 
     @property
+    def ended(self) -> bool:
+        return not self._open
+
     def pipes(self) -> frozenset[int]:
         """The inodes of the pipes that have not ended."""
         return frozenset(channel.reader.inode for channel in self._open)
@@ -60,7 +66,7 @@ class Output:
         if not self._listens:
             self._listens = True
             for channel in self._open:
-                self._loop.watch(channel.reader.fd, partial(self._read, channel, _READS))
+                self._loop.watch(channel.reader.fd, partial(self._hear, channel))
 
     def hurry(self) -> None:
         """Read without regard for the listener: a child blocked on a full pipe never gets to its
@@ -73,7 +79,7 @@ class Output:
         """Read all that the shell has written, which is in the pipes when it is gone; others may
         still write, and then we go on listening."""
         self._patient = False
-        for channel in list(self._open):
+        for channel in self._open[:]:
             self._read(channel, _FULL_PIPE)
         if self._open:
             self._skips = True
@@ -81,26 +87,32 @@ class Output:
 
     def close(self) -> list[Capture]:
         """What each stream has said; of a command that never started: nothing."""
-        captures = [channel.sink.close() for channel in self._channels]
-        self._channels.clear()
-        return captures or [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
+        channels, self._channels = self._channels, ()
+        if not channels:
+            return [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
+        return [channel.sink.close() for channel in channels]
 
     def let_go(self) -> list[Reader]:
         """The pipes that somebody else still holds; they are no longer ours to read."""
-        for channel in self._open:
-            self._loop.forget(channel.reader.fd)
-        left, self._open = [channel.reader for channel in self._open], []
+        left = [channel.reader for channel in self._open]
+        for reader in left:
+            self._loop.forget(reader.fd)
+        self._open = []
         return left
+
+    def _hear(self, channel: _Channel) -> None:
+        self._read(channel, _READS)
+        if not self._open:
+            self._ended()
 
     def _read(self, channel: _Channel, most: int) -> None:
         """Take what is there, at most so many pieces."""
-        reader, take, relay = channel.reader, channel.sink.take, self._relay
+        read, take, relay = channel.reader.read, channel.sink.take, self._relay
         for _ in range(most):
-            data = reader.read()
-            if data is None:
-                return
+            data = read()
             if not data:
-                self._end(channel)
+                if data is not None:
+                    self._end(channel)
                 return
             take(data)
             if relay is not None:
@@ -111,10 +123,9 @@ class Output:
 
     def _end(self, channel: _Channel) -> None:
         self._open.remove(channel)
-        self._loop.forget(channel.reader.fd)
+        if self._listens:
+            self._loop.forget(channel.reader.fd)
         channel.reader.close()
-        if not self._open:
-            self._ended()
 
     def _pause(self) -> None:
         """Let the command wait for its listener, as it would for a slow pipe."""

@@ -36,11 +36,12 @@ from nacre.process import child as children
 from nacre.process.census import Census
 from nacre.process.child import Child
 from nacre.process.pipes import Growth
+from nacre.process.tag import Tags
 from nacre.process.tree import Tree, collect_strays
 from nacre.refusals import AnyRefusal, CalledOff, NoDescriptors, NoProcesses, Refused
 
-# Output that fits the pipe can wait there while the command runs; most are over before this, and
-# every wake-up that they are spared is a few percent of their time.
+# Most commands are over before this, and are left alone until they are: output that fits the pipe
+# can wait there, and every wake-up that they are spared is a few percent of their time.
 _HEAD_START: Final = 0.004
 # How long the listener of a cancelled command is waited for.
 _LAST_WORDS: Final = 1.0
@@ -54,11 +55,17 @@ class Ground:
 
     def __init__(self, slots: Slots, *, ours: bool) -> None:
         self.loop = Loop()
+        self.tags = Tags()
         self.census = Census()
         self.growth = Growth()
         self.slots = slots
         self.ours = ours  # this process is nacre's own, the subreaper, and has one loop
         self.shells: set[int] = set()  # not yet collected
+
+    def rest(self) -> None:
+        """Nobody stands here now."""
+        self.loop.rest()
+        self.census.rest()
 
     def close(self) -> None:
         self.loop.close()
@@ -66,6 +73,26 @@ class Ground:
 
 
 class Run:
+    _state = State.QUEUED
+    _child: Child | None = None
+    _spawning = False  # or interrupted while it was
+    _tree: Tree | None = None
+    _next_look: Timer | None = None
+    _look_pause = _FIRST_LOOK
+    _stop_signal: int = signal.SIGTERM
+    _asked_signal = 0
+    # What the outcome is made of.
+    _why: AnyRefusal = CalledOff()
+    _reason: Action | None = None
+    _began = 0.0
+    _ended = 0.0
+    _exited = False
+    _status: Exited | Killed | None = None
+    _killing = False
+    _unwanted = False  # somebody has cancelled, be it too late to matter
+    _left: tuple[Survivor, ...] = ()
+    _outcome: Outcome | None = None
+
     def __init__(
         self,
         name: str,
@@ -79,35 +106,16 @@ class Run:
         self._plan = plan
         self._ground = ground
         self._answer = answer
-        self._state = State.QUEUED
         self._todo: deque[Action] = deque()
-        self._slot = Slot(ground.slots, _cost(plan), self._granted)
-        self._child: Child | None = None
-        self._spawning = False  # or interrupted while it was
-        self._tree: Tree | None = None
         self._timers: list[Timer] = []
-        self._next_look: Timer | None = None
-        self._look_pause = _FIRST_LOOK
-        self._began = self._ended = now()
-        self._stop_signal: int = signal.SIGTERM
-        self._asked_signal: int = 0
-        # What the outcome is made of.
-        self._why: AnyRefusal = CalledOff()
-        self._reason: Action | None = None
-        self._exited = False
-        self._status: Exited | Killed | None = None
-        self._killing = False
-        self._unwanted = False  # somebody has cancelled, be it too late to matter
-        self._left: tuple[Survivor, ...] = ()
-        self._outcome: Outcome | None = None
-        self._relay = self._make_relay(listening) if listening else None
-        dry = partial(self._happen, Happening.DRY)
-        self._output = Output(plan, ground.loop, self._relay, ended=dry)
+        self._slot = Slot(_cost(plan), self._granted)
+        self._relay = None if listening is None else self._make_relay(listening)
+        self._output = Output(plan, ground.loop, self._relay, ended=self._dry)
 
     # What others may do to a run; from another thread only by way of `loop.post`.
 
     def begin(self) -> None:
-        if self._slot.enter():
+        if self._ground.slots.enter(self._slot):
             self._happen(Happening.SLOT)
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
@@ -127,19 +135,19 @@ class Run:
     # The table.
 
     def _happen(self, happening: Happening) -> None:
-        step = next_step(self._state, happening)
-        self._state = step.to
-        self._todo.extend(step.actions)
+        self._state, actions = next_step(self._state, happening)
+        self._todo.extend(actions)
         self.work()
 
     def work(self) -> None:
         """Do what is to be done. An interrupt (Ctrl-C in a host) leaves the rest for later."""
-        while self._todo:
-            action = self._todo.popleft()
+        todo = self._todo
+        while todo:
+            action = todo.popleft()
             try:
                 _DO[action](self)
             except BaseException:
-                self._todo.appendleft(action)
+                todo.appendleft(action)
                 raise
 
     def _arm(self, seconds: float, happening: Happening) -> None:
@@ -148,6 +156,10 @@ class Run:
     def _later(self, seconds: float, call: Call) -> Timer:
         self._timers.append(timer := self._ground.loop.after(seconds, call))
         return timer
+
+    def _cancel_timers(self) -> None:
+        while self._timers:
+            self._timers.pop().cancel()
 
     # Starting.
 
@@ -158,45 +170,54 @@ class Run:
         if self._spawning:
             self._happen(Happening.SPAWN_FAILED)  # undone by then, and nobody wants it any more
             return
+        ground = self._ground
         try:
             self._spawning = True
-            self._child = children.spawn(self._plan, ours=self._ground.ours)
+            self._child = shell = children.spawn(self._plan, ground.tags, ours=ground.ours)
             self._spawning = False
         except Refused as refused:
             self._spawning = False
-            if isinstance(refused.refusal, NoDescriptors) and self._slot.step_back():
+            if isinstance(refused.refusal, NoDescriptors) and ground.slots.step_back(self._slot):
                 self._happen(Happening.NO_ROOM)
             else:
                 self._why = refused.refusal
                 self._happen(Happening.SPAWN_FAILED)
             return
         self._began = now()
-        self._ground.shells.add(self._child.pid)
-        self._follow(self._child)
+        ground.shells.add(shell.pid)
+        self._follow(shell)
 
     def _follow(self, shell: Child) -> None:
-        loop, plan, census = self._ground.loop, self._plan, self._ground.census
-        self._output.open(shell, self._ground.growth)
-        census.begin(shell.pid)
-        if not self._ground.ours and shell.tag is not None:
-            census.tag_early_children(shell.pid, shell.tag, self._output.pipes)
-        census.reserve_descriptors()
-        if self._relay is None:
-            self._later(_HEAD_START, self._output.listen)
-        else:
-            self._output.listen()
-        loop.watch(shell.pidfd, self._shell_ended)
-        if plan.limits.timeout is not None:
-            self._arm(plan.limits.timeout, Happening.DEADLINE)
+        ground, output, timeout = self._ground, self._output, self._plan.limits.timeout
+        output.open(shell, ground.growth)
+        ground.census.begin(shell.pid)
+        if not ground.ours and shell.tag is not None:
+            ground.census.tag_early_children(shell.pid, shell.tag, output.pipes)
+        ground.loop.watch(shell.pidfd, self._shell_ended)
         if self._relay is not None:
             self._relay.start(Started(run=self.name, pid=shell.pid))
+            self._attend()
+        elif timeout is not None and timeout <= _HEAD_START:
+            self._attend()
+        else:
+            self._later(_HEAD_START, self._attend)
+
+    def _attend(self) -> None:
+        """Hear what it says and mind its time: it is not one of those that are over at once."""
+        self._output.listen()
+        timeout = self._plan.limits.timeout
+        if timeout is not None:
+            self._arm(self._began + timeout - now(), Happening.DEADLINE)
 
     def _drain(self) -> None:
         self._output.drain()
-        if self._output.pipes:
-            self._arm(self._plan.limits.drain, Happening.DRAIN_OVER)
+        if self._output.ended:
+            self._dry()
         else:
-            self._happen(Happening.DRY)
+            self._arm(self._plan.limits.drain, Happening.DRAIN_OVER)
+
+    def _dry(self) -> None:
+        self._happen(Happening.DRY)
 
     # Stopping.
 
@@ -206,7 +227,7 @@ class Run:
             self._tree = Tree(
                 self._child.pid,
                 self._child.tag,
-                pipes=self._output.pipes,
+                pipes=self._output.pipes(),
                 adopts=self._adopts,
                 spare=self._ground.census.spare_descriptors,
             )
@@ -266,17 +287,17 @@ class Run:
             left = self._ground.census.left_by(self._child.pid, self._child.tag)
         else:
             left = self._the_tree().members()
-        self._left = tuple(
-            Survivor(pid=each.pid, started=each.started, command=proc.command_line(each.pid))
-            for each in left
-        )
+        if left:
+            self._left = tuple(
+                Survivor(pid=each.pid, started=each.started, command=proc.command_line(each.pid))
+                for each in left
+            )
 
     def _finish(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
+        self._cancel_timers()
         if self._child is not None:
             self._let_go(self._child)
-        self._slot.leave()
+        self._ground.slots.leave(self._slot)
         if self._outcome is None:
             self._outcome = self._made_outcome()
         if self._relay is None:
@@ -285,12 +306,12 @@ class Run:
             self._wait_for_listener(self._relay, self._outcome)
 
     def _made_outcome(self) -> Outcome:
-        output, *errors = self._output.close()
+        captures = self._output.close()
         return Outcome(
             run=self.name,
             ending=self._ending(),
-            output=output,
-            errors=errors[0] if errors else None,
+            output=captures[0],
+            errors=captures[1] if len(captures) == 2 else None,
             seconds=self._ended - self._began,
             left_running=self._left,
         )
@@ -354,8 +375,7 @@ class Run:
 
     def _deliver(self) -> None:
         """Answer, once."""
-        for timer in self._timers:
-            timer.cancel()
+        self._cancel_timers()
         outcome, self._outcome = self._outcome, None
         if outcome is not None:
             self._answer(outcome)

@@ -28,22 +28,11 @@ class _Where(enum.Enum):
 class Slot:
     """One command's place, of `cost` descriptors."""
 
-    def __init__(self, slots: "Slots", cost: int, granted: Callable[[], object]) -> None:
+    where = _Where.OUT
+
+    def __init__(self, cost: int, granted: Callable[[], object]) -> None:
         self.cost = cost
         self.granted = granted
-        self.where = _Where.OUT
-        self._slots = slots
-
-    def enter(self) -> bool:
-        """Take the place now, or stand in line: then `granted` is called, by whoever leaves."""
-        return self._slots.enter(self)
-
-    def step_back(self) -> bool:
-        """There was no room after all: stand first in line. False when nobody else will leave."""
-        return self._slots.step_back(self)
-
-    def leave(self) -> None:
-        self._slots.leave(self)
 
 
 class Slots:
@@ -54,15 +43,18 @@ class Slots:
         self._line: deque[Slot] = deque()
 
     def enter(self, slot: Slot) -> bool:
+        """Take the place now, or stand in line: then `granted` is called, by whoever leaves."""
         with self._lock:
             if not self._line and self._fits(slot):
-                self._admit(slot)
+                slot.where = _Where.IN
+                self._used += slot.cost
                 return True
             slot.where = _Where.IN_LINE
             self._line.append(slot)
             return False
 
     def step_back(self, slot: Slot) -> bool:
+        """There was no room after all: stand first in line. False when nobody else will leave."""
         with self._lock:
             self._remove(slot)
             if self._used <= 0:
@@ -76,16 +68,17 @@ class Slots:
     def leave(self, slot: Slot) -> None:
         with self._lock:
             self._remove(slot)
-            admitted = []
-            while self._line and self._fits(self._line[0]):
-                self._admit(first := self._line.popleft())
-                admitted.append(first)
+            admitted = self._next_ones() if self._line else ()
         for each in admitted:
             each.granted()
 
-    def _admit(self, slot: Slot) -> None:
-        slot.where = _Where.IN
-        self._used += slot.cost
+    def _next_ones(self) -> list[Slot]:
+        admitted = []
+        while self._line and self._fits(self._line[0]):
+            admitted.append(first := self._line.popleft())
+            first.where = _Where.IN
+            self._used += first.cost
+        return admitted
 
     def _remove(self, slot: Slot) -> None:
         if slot.where is _Where.IN:

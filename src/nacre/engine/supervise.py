@@ -2,42 +2,44 @@
 
 A thread that waits calls `drive`; an asyncio event loop watches our descriptor and makes the same
 steps. There is one supervisor per waiting thread (an event loop is one), made for its first
-command and closed after its last: an idle engine holds no descriptor.
+command; after its last it rests, or is closed.
 """
 
-import os
 import signal
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from nacre.engine import leftovers
 from nacre.engine.run import Ground, Run
-from nacre.engine.slots import Slots
 from nacre.loop import Call, now
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
 
 
+class Keeper(Protocol):
+    def idle(self, supervisor: "Supervisor") -> None: ...
+
+
 class Supervisor:
-    def __init__(self, slots: Slots, *, ours: bool, idle: Callable[["Supervisor"], None]) -> None:
-        self.ground = Ground(slots, ours=ours)
+    closed = False
+    _interrupted = False  # somebody may have more to do
+    _host: "AbstractEventLoop | None" = None
+    _alarm: "TimerHandle | None" = None
+
+    def __init__(self, ground: Ground, keeper: Callable[[], Keeper | None]) -> None:
+        """`keeper` says who is told that we rest; nobody, when it has been forgotten meanwhile."""
+        self.ground = ground
         self.thread = threading.get_ident()
         self.runs: dict[str, Run] = {}
-        self._idle = idle
+        self._keeper = keeper
         self._driving = threading.Lock()
-        self._interrupted = False  # somebody may have more to do
-        self._process = os.getpid()
         self._leftovers: list[leftovers.Leftover] = []
-        self._host: AbstractEventLoop | None = None
-        self._alarm: TimerHandle | None = None
-        self.closed = False
 
     def post(self, call: Call) -> bool:
-        """From any thread: have this done by whoever drives. Not from a fork of our host: the runs
-        are its parent's."""
-        return os.getpid() == self._process and self.ground.loop.post(call)
+        """From any thread: have this done by whoever drives. False when nobody will."""
+        return not self.closed and self.ground.loop.post(call)
 
     def begin(self, run: Run, *, called_off: bool) -> None:
         self._adopt_leftovers()
@@ -48,13 +50,24 @@ class Supervisor:
             run.begin()
 
     def ended(self, run: Run) -> None:
-        """A run has given its answer. The last one takes the light out."""
+        """A run has given its answer."""
         self.runs.pop(run.name, None)
-        self.close_if_idle()
+        self.rest_if_idle()
 
-    def close_if_idle(self) -> None:
-        if not self.runs:
+    def rest_if_idle(self) -> None:
+        """After the last run: leave nothing with us that others could see to."""
+        if self.runs or self.closed:
+            return
+        if self._host is not None:
+            self._detach()
+        if self._leftovers:
+            self._shelve_leftovers()
+        self.ground.rest()
+        keeper = self._keeper()
+        if keeper is None:
             self.close()
+        else:
+            keeper.idle(self)
 
     def cancel_all(self, number: int = signal.SIGTERM) -> None:
         for run in list(self.runs.values()):
@@ -88,21 +101,21 @@ class Supervisor:
         return self._driving.locked() or (self._host is not None and self._host.is_running())
 
     def close(self) -> None:
-        if self.closed:
-            return
+        """Only at rest."""
         self.closed = True
-        self._idle(self)
-        self._detach()
-        for leftover in self._leftovers:
-            leftovers.unwatch(leftover, self.ground.loop)
-            if not leftover.over:
-                leftovers.shelve(leftover)
         self.ground.close()
 
     def _adopt_leftovers(self) -> None:
         for leftover in leftovers.unshelve():
             leftovers.watch(leftover, self.ground.loop)
             self._leftovers.append(leftover)
+
+    def _shelve_leftovers(self) -> None:
+        while self._leftovers:
+            leftovers.unwatch(self._leftovers[-1], self.ground.loop)
+            if not self._leftovers[-1].over:
+                leftovers.shelve(self._leftovers[-1])
+            self._leftovers.pop()
 
     # Driven by an event loop.
 

@@ -7,6 +7,7 @@ from the bottom, or may have, everything is looked at anew.
 """
 
 import os
+from collections.abc import Callable
 from typing import Final
 
 from nacre import proc
@@ -34,6 +35,11 @@ class Census:
         if self._last is None:
             self._last, self._looked = shell, now()
 
+    def rest(self) -> None:
+        """Nobody is running: what we knew will be of no use to the next one."""
+        self._last = None
+        self._forget()
+
     def spare_descriptors(self) -> None:
         """Make room for somebody who must look and has no descriptor left for it."""
         self._newest.close()
@@ -54,53 +60,54 @@ class Census:
         found = [process for pid in sorted(pids) if (process := proc.look(pid))]
         return [each for each in found if each.alive and not proc.is_thread(each.pid)]
 
-    def tag_early_children(self, shell: int, tag: Tag, pipes: frozenset[int]) -> None:
+    def tag_early_children(self, shell: int, tag: Tag, pipes: Callable[[], frozenset[int]]) -> None:
         """Tag what a shell has started before the shell itself could be tagged.
 
         Seldom anybody, but a busy machine can keep us from running for longer than bash takes to
         fork. They are in the shell's session, or have left it and still hold our pipe.
         """
-        while True:
-            early = [pid for pid in self._catch_up() if self._is_early(pid, shell, pipes)]
+        while fresh := self._catch_up():
+            early = [pid for pid in fresh if self._is_early(pid, shell, pipes)]
             tagged = [pid for pid in early if put(pid, tag)]
             if not tagged:
                 return
             self._tagged.setdefault(tag.own, []).extend(tagged)
 
-    def reserve_descriptors(self) -> None:
-        """See to it that there will be descriptors to look with, whatever the host opens."""
-        self._newest.reserve()
-
-    def _is_early(self, pid: int, shell: int, pipes: frozenset[int]) -> bool:
+    def _is_early(self, pid: int, shell: int, pipes: Callable[[], frozenset[int]]) -> bool:
         if pid == shell or proc.soft_locks(pid) != self._untagged:
             return False
         if pid in self._sessions.get(shell, ()):
             return True
-        return not proc.descends(pid, os.getpid()) and proc.writes_to(pid, pipes)
+        return not proc.descends(pid, os.getpid()) and proc.writes_to(pid, pipes())
 
     def close(self) -> None:
         self._newest.close()
 
     def _catch_up(self) -> list[int] | range:
         """Note whoever has appeared since the last time."""
-        last = self._newest.read()
-        fresh = self._new(last)
+        last, moment = self._newest.read(), now()
+        late = moment - self._looked > _A_WHILE
+        self._looked = moment
+        if last is not None and last == self._last and not late:
+            return []
+        fresh = self._new(last, late=late)
         for pid in fresh:
             self._note(pid)
         self._last = last
         return fresh
 
-    def _new(self, last: int | None) -> list[int] | range:
-        late = now() - self._looked > _A_WHILE
-        self._looked = now()
+    def _new(self, last: int | None, *, late: bool) -> list[int] | range:
         if last is None or self._last is None or last < self._last or late:
-            self._tagged.clear()
-            self._nested.clear()
-            self._sessions.clear()
+            self._forget()
             return _pids()
         if last - self._last > _MANY:
             return [pid for pid in _pids() if self._last < pid <= last]
         return range(self._last + 1, last + 1)
+
+    def _forget(self) -> None:
+        self._tagged.clear()
+        self._nested.clear()
+        self._sessions.clear()
 
     def _note(self, pid: int) -> None:
         try:

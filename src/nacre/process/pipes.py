@@ -26,13 +26,17 @@ class Growth:
 class Reader:
     """The reading end of one pipe."""
 
+    _size = USUAL
+    _grown = False
+    _streak = 0  # of full reads, or, below zero, of small ones after a flood
+
     def __init__(self, fd: int, growth: Growth) -> None:
         self.fd = fd
-        self.inode = os.fstat(fd).st_ino
         self._growth = growth
-        self._size = USUAL
-        self._streak = 0
-        self._grown = False
+
+    @property
+    def inode(self) -> int:
+        return os.fstat(self.fd).st_ino
 
     def read(self) -> bytes | None:
         """What is there: None for nothing now, b"" for never again."""
@@ -41,14 +45,21 @@ class Reader:
         except BlockingIOError:
             return None
         if len(data) >= USUAL:
-            self._streak = max(1, self._streak + 1)
-            if self._streak == _FLOOD:
-                self._grow()
-        else:
-            self._streak = min(-1, self._streak - 1)
-            if self._streak == -_CALM:
-                self._shrink()
+            self._full()
+        elif self._streak:
+            self._calm()
         return data
+
+    def _full(self) -> None:
+        self._streak = max(1, self._streak + 1)
+        if self._streak == _FLOOD:
+            self._grow()
+
+    def _calm(self) -> None:
+        self._streak = min(-1, self._streak - 1)
+        if self._streak == -_CALM:
+            self._streak = 0
+            self._shrink()
 
     def close(self) -> None:
         self._give_back()

@@ -11,7 +11,9 @@ import resource
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from nacre import proc
 
@@ -20,7 +22,7 @@ _OUTER_BITS: Final = 24
 _MARK: Final = 0x4E  # says "this is one of ours"; the largest tag still fits a signed 64-bit number
 
 
-class Tag(NamedTuple):
+class Tag(Struct, frozen=True):
     own: int
     outer: int
 
@@ -52,19 +54,34 @@ def read(soft_locks: int | None) -> Tag | None:
 
 def new() -> Tag | None:
     """A tag for a new run; None where the hard limit leaves no room for one."""
-    soft, hard = resource.getrlimit(proc.RLIMIT_LOCKS)
-    ours = read(soft)
-    tag = Tag(
-        own=int.from_bytes(os.urandom(_OWN_BITS // 8), "big"),
-        outer=ours.as_outer if ours else 0,
-    )
-    return tag if hard == resource.RLIM_INFINITY or tag.value <= hard else None
+    return Tags().new()
 
 
-def put(pid: int, tag: Tag) -> bool:
-    """Tag a process that runs already. False when it is gone or not ours to change."""
+class Tags:
+    """Makes the tags of one process: numbers in a row, from a random one on."""
+
+    def __init__(self) -> None:
+        soft, self.hard = resource.getrlimit(proc.RLIMIT_LOCKS)
+        ours = read(soft)
+        self._outer = ours.as_outer if ours else 0
+        self._next = int.from_bytes(os.urandom(_OWN_BITS // 8), "big")
+        largest = Tag(own=(1 << _OWN_BITS) - 1, outer=self._outer)
+        self._possible = self.hard == resource.RLIM_INFINITY or largest.value <= self.hard
+
+    def new(self) -> Tag | None:
+        """A tag for a new run; None where the hard limit leaves no room for one."""
+        if not self._possible:
+            return None
+        self._next = (self._next + 1) % (1 << _OWN_BITS)
+        return Tag(self._next, self._outer)
+
+
+def put(pid: int, tag: Tag, hard: int | None = None) -> bool:
+    """Tag a process that runs already; `hard` is its hard limit, if that is known. False when it
+    is gone or not ours to change."""
     try:
-        hard = resource.prlimit(pid, proc.RLIMIT_LOCKS)[1]
+        if hard is None:
+            hard = resource.prlimit(pid, proc.RLIMIT_LOCKS)[1]
         resource.prlimit(pid, proc.RLIMIT_LOCKS, (tag.value, hard))
     except (OSError, ValueError):
         return False
