@@ -83,7 +83,7 @@ def test_an_interrupt_in_the_middle_of_an_action_neither_hangs_nor_poisons() -> 
             setattr(owner, name, once)
 
         places = [(Census, "left_by"), (Census, "close"), (Output, "drain"), (Output, "close"),
-                  (Output, "let_go"), (Run, "_made_outcome"), (Supervisor, "rest_if_idle"),
+                  (Run, "_let_go"), (Run, "_made_outcome"), (Supervisor, "rest_if_idle"),
                   (child, "spawn"), (child, "collect"), (Census, "tag_early_children")]
         for owner, name in places:
             for after in (False, True):

@@ -57,8 +57,14 @@ class Loop:
 
     def watch(self, fd: int, ready: Call) -> None:
         """Call `ready` whenever `fd` can be read, until it is forgotten."""
-        self._epoll.register(fd, select.EPOLLIN)
         self._ready[fd] = ready
+        try:
+            self._epoll.register(fd, select.EPOLLIN)
+        except FileExistsError:  # done again after an interrupt
+            return
+        except OSError:
+            del self._ready[fd]
+            raise
 
     def forget(self, fd: int) -> None:
         if self._ready.pop(fd, None) is not None:

@@ -38,7 +38,12 @@ class Sink:
             return Capture()
         head, tail = self._window.parts()
         if not self._counting:
-            self._count(head)
+            return Capture(
+                head=head,
+                size=size,
+                newlines=head.count(b"\n"),
+                unterminated=not head.endswith(b"\n"),
+            )
         return Capture(
             head=head,
             tail=tail,
@@ -58,7 +63,7 @@ class Sink:
     def _count(self, data: bytes) -> None:
         # CPython removes newlines at memchr speed, which counts long lines twice as fast as
         # bytes.count and short ones three times slower: go by the lines just seen.
-        if self._short_lines or len(data) < 1024:
+        if self._short_lines:
             newlines = data.count(b"\n")
         else:
             newlines = len(data) - len(data.replace(b"\n", b""))

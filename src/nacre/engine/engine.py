@@ -164,12 +164,13 @@ class Engine:
         cancel: CancelToken | None = None,
     ) -> Ticket:
         """Start a plan, or put it in line. Raises Refused when nothing can be started at all."""
-        listening = Listening(listener=listen) if callable(listen) else listen
+        if listen is not None and not isinstance(listen, Listening):
+            listen = Listening(listener=listen)
         name = f"r{next(self._numbers)}"
         supervisor = self._supervisor()
         ticket = Ticket(supervisor)
         try:
-            run = Run(name, plan, supervisor.ground, listening=listening, answer=ticket.settle)
+            run = Run(name, plan, supervisor.ground, listening=listen, answer=ticket.settle)
         except BaseException:
             supervisor.rest_if_idle()
             raise
@@ -235,9 +236,9 @@ class Engine:
     def idle(self, supervisor: Supervisor) -> None:
         """One may rest: the one that ran last is the likeliest to run next."""
         with self._lock:
-            if self._resting is not supervisor:
+            if self._resting is not None and self._resting is not supervisor:
                 self._retire()
-                self._resting = supervisor
+            self._resting = supervisor
             if self._closed or not self._keeps:
                 self._retire()
                 self._changed.notify_all()

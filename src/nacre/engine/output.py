@@ -8,7 +8,7 @@ from nacre.engine.relay import Relay
 from nacre.events import Stream
 from nacre.loop import Call, Loop
 from nacre.outcome import Capture
-from nacre.plan import Plan, Streams
+from nacre.plan import Plan
 from nacre.process.child import Child
 from nacre.process.pipes import Growth, Reader
 
@@ -16,6 +16,10 @@ from nacre.process.pipes import Growth, Reader
 _READS: Final = 8
 # So many reads take all that a pipe can hold; a flood that outlives its shell has no end.
 _FULL_PIPE: Final = 64
+
+
+def _nobody() -> None:
+    """There is nobody to be told."""
 
 
 class _Channel:
@@ -34,24 +38,27 @@ class Output:
     _patient = True  # the command may be made to wait for its listener
     _skips = False  # what is too much for the listener is not kept for it
 
-    def __init__(self, plan: Plan, loop: Loop, relay: Relay | None, *, ended: Call) -> None:
-        """`ended` is called when we listen and the last stream has ended."""
-        self._plan = plan
+    def __init__(
+        self,
+        shell: Child,
+        plan: Plan,
+        loop: Loop,
+        growth: Growth,
+        relay: Relay | None,
+        *,
+        dry: Call,
+    ) -> None:
+        """`dry` is called when we listen and the last stream has ended."""
         self._loop = loop
         self._relay = relay
-        self._ended = ended
-        self._channels: tuple[_Channel, ...] = ()
-        self._open: list[_Channel] = []  # those that have not ended
-
-    def open(self, shell: Child, growth: Growth) -> None:
-        keep, spill = self._plan.keep, self._plan.spill
-        output = _Channel(Stream.OUTPUT, Reader(shell.output, growth), Sink(keep, spill))
-        if shell.errors is None:
-            self._channels = (output,)
-        else:
-            reader = Reader(shell.errors, growth)
-            self._channels = (output, _Channel(Stream.ERRORS, reader, Sink(keep, spill)))
-        self._open = list(self._channels)
+        self._dry = dry
+        output = Reader(shell.output, growth)
+        channels = [_Channel(Stream.OUTPUT, output, Sink(plan.keep, plan.spill))]
+        if shell.errors is not None:
+            errors = Reader(shell.errors, growth)
+            channels.append(_Channel(Stream.ERRORS, errors, Sink(plan.keep, plan.spill)))
+        self._channels = channels
+        self._open = channels[:]  # those that have not ended
 
     @property
     def ended(self) -> bool:
@@ -86,11 +93,9 @@ class Output:
             self.listen()
 
     def close(self) -> list[Capture]:
-        """What each stream has said; of a command that never started: nothing."""
-        channels, self._channels = self._channels, ()
-        if not channels:
-            return [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
-        return [channel.sink.close() for channel in channels]
+        """What each stream has said. Whoever made us is free of us then."""
+        self._dry = _nobody
+        return [channel.sink.close() for channel in self._channels]
 
     def let_go(self) -> list[Reader]:
         """The pipes that somebody else still holds; they are no longer ours to read."""
@@ -103,7 +108,7 @@ class Output:
     def _hear(self, channel: _Channel) -> None:
         self._read(channel, _READS)
         if not self._open:
-            self._ended()
+            self._dry()
 
     def _read(self, channel: _Channel, most: int) -> None:
         """Take what is there, at most so many pieces."""

@@ -17,11 +17,12 @@ from nacre.engine.leftovers import Leftover
 from nacre.engine.lifecycle import Action, Happening, State, next_step
 from nacre.engine.output import Output
 from nacre.engine.relay import Relay
-from nacre.engine.slots import Slot, Slots
+from nacre.engine.slots import Slots, Where
 from nacre.events import Finished, Listening, Started
 from nacre.loop import Call, Loop, Timer, now
 from nacre.outcome import (
     Cancelled,
+    Capture,
     Ending,
     Exited,
     Killed,
@@ -73,8 +74,10 @@ class Ground:
 
 
 class Run:
+    where = Where.OUT
     _state = State.QUEUED
     _child: Child | None = None
+    _output: Output  # from the spawn on
     _spawning = False  # or interrupted while it was
     _tree: Tree | None = None
     _next_look: Timer | None = None
@@ -108,14 +111,15 @@ class Run:
         self._answer = answer
         self._todo: deque[Action] = deque()
         self._timers: list[Timer] = []
-        self._slot = Slot(_cost(plan), self._granted)
         self._relay = None if listening is None else self._make_relay(listening)
-        self._output = Output(plan, ground.loop, self._relay, ended=self._dry)
+        # The descriptors that it takes while it runs.
+        streams = 2 if plan.streams is Streams.SEPARATE else 1
+        self.cost = 1 + (streams if plan.spill is None else 2 * streams)
 
     # What others may do to a run; from another thread only by way of `loop.post`.
 
     def begin(self) -> None:
-        if self._ground.slots.enter(self._slot):
+        if self._ground.slots.enter(self):
             self._happen(Happening.SLOT)
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
@@ -163,10 +167,13 @@ class Run:
 
     # Starting.
 
-    def _granted(self) -> None:
+    def granted(self) -> None:
         self._ground.loop.post(lambda: self._happen(Happening.SLOT))
 
     def _spawn(self) -> None:
+        if self._child is not None:
+            self._follow(self._child)  # we were interrupted while we began to
+            return
         if self._spawning:
             self._happen(Happening.SPAWN_FAILED)  # undone by then, and nobody wants it any more
             return
@@ -177,7 +184,7 @@ class Run:
             self._spawning = False
         except Refused as refused:
             self._spawning = False
-            if isinstance(refused.refusal, NoDescriptors) and ground.slots.step_back(self._slot):
+            if isinstance(refused.refusal, NoDescriptors) and ground.slots.step_back(self):
                 self._happen(Happening.NO_ROOM)
             else:
                 self._why = refused.refusal
@@ -188,8 +195,10 @@ class Run:
         self._follow(shell)
 
     def _follow(self, shell: Child) -> None:
-        ground, output, timeout = self._ground, self._output, self._plan.limits.timeout
-        output.open(shell, ground.growth)
+        ground, plan, timeout = self._ground, self._plan, self._plan.limits.timeout
+        self._output = output = Output(
+            shell, plan, ground.loop, ground.growth, self._relay, dry=self._dry
+        )
         ground.census.begin(shell.pid)
         if not ground.ours and shell.tag is not None:
             ground.census.tag_early_children(shell.pid, shell.tag, output.pipes)
@@ -297,7 +306,7 @@ class Run:
         self._cancel_timers()
         if self._child is not None:
             self._let_go(self._child)
-        self._ground.slots.leave(self._slot)
+        self._ground.slots.leave(self)
         if self._outcome is None:
             self._outcome = self._made_outcome()
         if self._relay is None:
@@ -306,7 +315,10 @@ class Run:
             self._wait_for_listener(self._relay, self._outcome)
 
     def _made_outcome(self) -> Outcome:
-        captures = self._output.close()
+        if self._reason is Action.NOTE_NOT_STARTED:
+            captures = [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
+        else:
+            captures = self._output.close()
         return Outcome(
             run=self.name,
             ending=self._ending(),
@@ -320,7 +332,7 @@ class Run:
         """Collect the shell; what is still open goes on without us."""
         self._child = None
         self._ground.shells.discard(shell.pid)
-        pipes = self._output.let_go()
+        pipes = [] if self._output.ended else self._output.let_go()
         alive = None
         if self._exited:
             self._status = children.collect(shell.pidfd)
@@ -379,12 +391,6 @@ class Run:
         outcome, self._outcome = self._outcome, None
         if outcome is not None:
             self._answer(outcome)
-
-
-def _cost(plan: Plan) -> int:
-    """How many descriptors a plan takes while it runs."""
-    streams = 2 if plan.streams is Streams.SEPARATE else 1
-    return 1 + streams * (1 if plan.spill is None else 2)
 
 
 _DO: Final[dict[Action, Callable[[Run], None]]] = {

@@ -8,8 +8,7 @@ import enum
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from nacre.process.child import descriptor_limit
 
@@ -19,20 +18,21 @@ _RESERVE: Final = 64
 _FREE: Final = 96
 
 
-class _Where(enum.Enum):
+class Where(enum.Enum):
     OUT = "out"
     IN_LINE = "in line"
     IN = "in"
 
 
-class Slot:
-    """One command's place, of `cost` descriptors."""
+class Guest(Protocol):
+    """Who takes a place."""
 
-    where = _Where.OUT
+    cost: int  # descriptors
+    where: Where  # for us to change
 
-    def __init__(self, cost: int, granted: Callable[[], object]) -> None:
-        self.cost = cost
-        self.granted = granted
+    def granted(self) -> None:
+        """Called by whoever leaves, on any thread: the place is yours."""
+        ...
 
 
 class Slots:
@@ -40,63 +40,63 @@ class Slots:
         self._lock = threading.Lock()
         self._used = 0
         self._capacity: int | None = None
-        self._line: deque[Slot] = deque()
+        self._line: deque[Guest] = deque()
 
-    def enter(self, slot: Slot) -> bool:
-        """Take the place now, or stand in line: then `granted` is called, by whoever leaves."""
+    def enter(self, guest: Guest) -> bool:
+        """Take a place now, or stand in line until it is granted."""
         with self._lock:
-            if not self._line and self._fits(slot):
-                slot.where = _Where.IN
-                self._used += slot.cost
+            if not self._line and self._fits(guest.cost):
+                guest.where = Where.IN
+                self._used += guest.cost
                 return True
-            slot.where = _Where.IN_LINE
-            self._line.append(slot)
+            guest.where = Where.IN_LINE
+            self._line.append(guest)
             return False
 
-    def step_back(self, slot: Slot) -> bool:
+    def step_back(self, guest: Guest) -> bool:
         """There was no room after all: stand first in line. False when nobody else will leave."""
         with self._lock:
-            self._remove(slot)
+            self._remove(guest)
             if self._used <= 0:
                 return False
             # The guess was too high: what is used now is what there is.
             self._capacity = self._used
-            slot.where = _Where.IN_LINE
-            self._line.appendleft(slot)
+            guest.where = Where.IN_LINE
+            self._line.appendleft(guest)
             return True
 
-    def leave(self, slot: Slot) -> None:
+    def leave(self, guest: Guest) -> None:
         with self._lock:
-            self._remove(slot)
+            self._remove(guest)
             admitted = self._next_ones() if self._line else ()
         for each in admitted:
             each.granted()
 
-    def _next_ones(self) -> list[Slot]:
+    def _next_ones(self) -> list[Guest]:
         admitted = []
-        while self._line and self._fits(self._line[0]):
+        while self._line and self._fits(self._line[0].cost):
             admitted.append(first := self._line.popleft())
-            first.where = _Where.IN
+            first.where = Where.IN
             self._used += first.cost
         return admitted
 
-    def _remove(self, slot: Slot) -> None:
-        if slot.where is _Where.IN:
-            self._used -= slot.cost
-        elif slot.where is _Where.IN_LINE:
-            self._line.remove(slot)
-        slot.where = _Where.OUT
+    def _remove(self, guest: Guest) -> None:
+        if guest.where is Where.IN:
+            self._used -= guest.cost
+        elif guest.where is Where.IN_LINE:
+            self._line.remove(guest)
+        guest.where = Where.OUT
         if self._used <= 0:
             self._capacity = None
 
-    def _fits(self, slot: Slot) -> bool:
+    def _fits(self, cost: int) -> bool:
         if self._used <= 0:
             return True
         if self._capacity is None:
-            if self._used + slot.cost <= _FREE:
+            if self._used + cost <= _FREE:
                 return True
             self._capacity = self._measured()
-        return self._used + slot.cost <= self._capacity
+        return self._used + cost <= self._capacity
 
     def _measured(self) -> int:
         limit = descriptor_limit()

@@ -38,7 +38,8 @@ class Census:
     def rest(self) -> None:
         """Nobody is running: what we knew will be of no use to the next one."""
         self._last = None
-        self._forget()
+        if self._sessions or self._tagged:
+            self._forget()
 
     def spare_descriptors(self) -> None:
         """Make room for somebody who must look and has no descriptor left for it."""

@@ -6,6 +6,7 @@ also remembers the run that our own process belongs to, so that nacre inside nac
 part of the outer run.
 """
 
+import itertools
 import os
 import resource
 import threading
@@ -64,7 +65,7 @@ class Tags:
         soft, self.hard = resource.getrlimit(proc.RLIMIT_LOCKS)
         ours = read(soft)
         self._outer = ours.as_outer if ours else 0
-        self._next = int.from_bytes(os.urandom(_OWN_BITS // 8), "big")
+        self._numbers = itertools.count(int.from_bytes(os.urandom(_OWN_BITS // 8), "big"))
         largest = Tag(own=(1 << _OWN_BITS) - 1, outer=self._outer)
         self._possible = self.hard == resource.RLIM_INFINITY or largest.value <= self.hard
 
@@ -72,8 +73,7 @@ class Tags:
         """A tag for a new run; None where the hard limit leaves no room for one."""
         if not self._possible:
             return None
-        self._next = (self._next + 1) % (1 << _OWN_BITS)
-        return Tag(self._next, self._outer)
+        return Tag(next(self._numbers) % (1 << _OWN_BITS), self._outer)
 
 
 def put(pid: int, tag: Tag, hard: int | None = None) -> bool:
