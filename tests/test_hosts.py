@@ -84,7 +84,7 @@ def test_an_interrupt_in_the_middle_of_an_action_neither_hangs_nor_poisons() -> 
 
         places = [(Census, "left_by"), (Census, "close"), (Output, "drain"), (Output, "close"),
                   (Run, "_let_go"), (Run, "_made_outcome"), (Supervisor, "rest_if_idle"),
-                  (child, "spawn"), (child, "collect"), (Census, "tag_early_children")]
+                  (child.Spawner, "spawn"), (child, "collect"), (Census, "tag_early_children")]
         for owner, name in places:
             for after in (False, True):
                 interrupt_once(owner, name, after)

@@ -294,7 +294,9 @@ def test_numbers_that_went_all_the_way_around_hide_nobody() -> None:
         assert tag.put(sleeper.pid, mark)
         for late, expected in ((0.0, []), (2.0, [sleeper.pid])):
             census = Census()
-            census.begin(newest.read() or 0)  # younger than the sleeper, as after a turn
+            census.begin(
+                newest.read() or 0, alone=True
+            )  # younger than the sleeper, as after a turn
             census._looked -= late
             assert [each.pid for each in census.left_by(1, mark)] == expected
             census.close()

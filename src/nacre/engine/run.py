@@ -35,9 +35,8 @@ from nacre.outcome import (
 from nacre.plan import Plan, Streams
 from nacre.process import child as children
 from nacre.process.census import Census
-from nacre.process.child import Child
+from nacre.process.child import Child, Spawner
 from nacre.process.pipes import Growth
-from nacre.process.tag import Tags
 from nacre.process.tree import Tree, collect_strays
 from nacre.refusals import AnyRefusal, CalledOff, NoDescriptors, NoProcesses, Refused
 
@@ -55,21 +54,17 @@ class Ground:
     """What the runs of one loop stand on."""
 
     def __init__(self, slots: Slots, *, ours: bool) -> None:
+        self.spawner = Spawner(ours=ours)
         self.loop = Loop()
-        self.tags = Tags()
         self.census = Census()
         self.growth = Growth()
         self.slots = slots
         self.ours = ours  # this process is nacre's own, the subreaper, and has one loop
         self.shells: set[int] = set()  # not yet collected
 
-    def rest(self) -> None:
-        """Nobody stands here now."""
-        self.loop.rest()
-        self.census.rest()
-
     def close(self) -> None:
         self.loop.close()
+        self.spawner.close()
         self.census.close()
 
 
@@ -180,7 +175,7 @@ class Run:
         ground = self._ground
         try:
             self._spawning = True
-            self._child = shell = children.spawn(self._plan, ground.tags, ours=ground.ours)
+            self._child = shell = ground.spawner.spawn(self._plan)
             self._spawning = False
         except Refused as refused:
             self._spawning = False
@@ -199,7 +194,7 @@ class Run:
         self._output = output = Output(
             shell, plan, ground.loop, ground.growth, self._relay, dry=self._dry
         )
-        ground.census.begin(shell.pid)
+        ground.census.begin(shell.pid, alone=len(ground.shells) == 1)
         if not ground.ours and shell.tag is not None:
             ground.census.tag_early_children(shell.pid, shell.tag, output.pipes)
         ground.loop.watch(shell.pidfd, self._shell_ended)
@@ -303,7 +298,8 @@ class Run:
             )
 
     def _finish(self) -> None:
-        self._cancel_timers()
+        if self._timers:
+            self._cancel_timers()
         if self._child is not None:
             self._let_go(self._child)
         self._ground.slots.leave(self)
@@ -387,7 +383,8 @@ class Run:
 
     def _deliver(self) -> None:
         """Answer, once."""
-        self._cancel_timers()
+        if self._timers:
+            self._cancel_timers()
         outcome, self._outcome = self._outcome, None
         if outcome is not None:
             self._answer(outcome)

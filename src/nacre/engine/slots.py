@@ -68,7 +68,9 @@ class Slots:
     def leave(self, guest: Guest) -> None:
         with self._lock:
             self._remove(guest)
-            admitted = self._next_ones() if self._line else ()
+            if not self._line:
+                return
+            admitted = self._next_ones()
         for each in admitted:
             each.granted()
 

@@ -62,7 +62,7 @@ class Supervisor:
             self._detach()
         if self._leftovers:
             self._shelve_leftovers()
-        self.ground.rest()
+        self.ground.loop.rest()
         keeper = self._keeper()
         if keeper is None:
             self.close()

@@ -30,16 +30,13 @@ class Census:
         self._nested: dict[int, list[int]] = {}  # the outer number of a run inside ours → pids
         self._sessions: dict[int, list[int]] = {}  # session → pids that are not its leader
 
-    def begin(self, shell: int) -> None:
-        """A shell has started: whatever it starts has a later number."""
-        if self._last is None:
+    def begin(self, shell: int, *, alone: bool) -> None:
+        """A shell has started: whatever it starts has a later number. `alone`: no other runs, so
+        what we know of before is of no use."""
+        if alone or self._last is None:
             self._last, self._looked = shell, now()
-
-    def rest(self) -> None:
-        """Nobody is running: what we knew will be of no use to the next one."""
-        self._last = None
-        if self._sessions or self._tagged:
-            self._forget()
+            if self._sessions or self._tagged:
+                self._forget()
 
     def spare_descriptors(self) -> None:
         """Make room for somebody who must look and has no descriptor left for it."""

@@ -46,76 +46,92 @@ class Child(Struct, frozen=True):
     tag: tag.Tag | None
 
 
-def spawn(plan: Plan, tags: tag.Tags, *, ours: bool) -> Child:
-    """Start the plan's shell. Raises Refused, leaving nothing behind.
+class Spawner:
+    """Starts shells; what all of them need is made once.
 
     `ours`: this process belongs to nacre, so the tag can be worn during the spawn.
     """
-    try:
-        return _spawn(plan, tags, ours=ours)
-    except OSError as error:
-        raise Refused(_refusal(plan, error)) from error
-    except ValueError as error:  # a NUL byte, an impossible variable name
-        raise Refused(CannotSpawn(reason=str(error))) from error
 
+    _nothing = -1  # nothing to read: /dev/null
 
-def _spawn(plan: Plan, tags: tag.Tags, *, ours: bool) -> Child:
-    command, mark = plan.command, tags.new()
-    tagger = [] if ours or mark is None else _tagger(mark, plan.shell, command.script)
-    birth = Birth(None if ours or tagger else mark, tags.hard)
-    kept: list[int] = []  # by us, when all goes well
-    given: list[int] = []  # to the child
-    try:
-        output = errors = _pipe(kept, given)
-        if plan.streams is Streams.SEPARATE:
-            errors = _pipe(kept, given)
-        given.append(stdin := inputs.stdin(plan.stdin))
-        script, passed = _argument(command.script)
-        given.extend(passed)
-        order = Order(
-            words=[*tagger, plan.shell, b"-c", b"--", script],
-            cwd=command.cwd,
-            env=command.env,
-            stdin=stdin,
-            output=output,
-            errors=errors,
-            passed=passed,
-        )
-        if ours and mark is not None:
-            with tag.worn(mark):
+    def __init__(self, *, ours: bool) -> None:
+        self._ours = ours
+        self._tags = tag.Tags()
+        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def spawn(self, plan: Plan) -> Child:
+        """Start the plan's shell. Raises Refused, leaving nothing behind."""
+        try:
+            return self._spawn(plan)
+        except OSError as error:
+            raise Refused(_refusal(plan, error)) from error
+        except ValueError as error:  # a NUL byte, an impossible variable name
+            raise Refused(CannotSpawn(reason=str(error))) from error
+
+    def close(self) -> None:
+        if self._nothing >= 0:
+            os.close(self._nothing)
+            self._nothing = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _spawn(self, plan: Plan) -> Child:
+        command, stdin, mark = plan.command, self._nothing, self._tags.new()
+        script = command.script
+        words = [plan.shell, b"-c", b"--", script]
+        late = mark  # what the child is not born with
+        if self._ours:
+            late = None
+        elif mark is not None and _comes_too_late(script) and _can_be_tagged(plan.shell):
+            late, words = None, [_PRLIMIT, b"--locks=%d:" % mark.value, *words]
+        birth = Birth(late, self._tags.hard)
+        kept: list[int] = []  # by us, when all goes well
+        given: list[int] = []  # to the child
+        passed: tuple[int, ...] = ()
+        try:
+            output = errors = _pipe(kept, given)
+            if plan.streams is Streams.SEPARATE:
+                errors = _pipe(kept, given)
+            if plan.stdin is not None:
+                given.append(stdin := inputs.memory_file("nacre-stdin", plan.stdin))
+            if len(script) > inputs.LONGEST_ARGUMENT:
+                given.append(fd := inputs.memory_file("nacre-script", script))
+                words[-1], passed = inputs.long_script_loader(fd), (fd,)
+            order = Order(words, command.cwd, command.env, stdin, output, errors, passed)
+            if self._ours and mark is not None:
+                with tag.worn(mark):
+                    launch(order, birth)
+            else:
                 launch(order, birth)
-        else:
-            launch(order, birth)
-    except BaseException:
-        birth.undo()
-        given += kept
-        raise
-    finally:
-        for fd in given:
-            os.close(fd)
-    return Child(
-        pid=birth.pids[0],
-        pidfd=birth.pidfd,
-        output=kept[0],
-        errors=kept[1] if len(kept) == 2 else None,
-        tag=mark,
-    )
+        except BaseException:
+            birth.undo()
+            given += kept
+            raise
+        finally:
+            for fd in given:
+                os.close(fd)
+        separate = kept[1] if len(kept) == 2 else None
+        return Child(birth.pids[0], birth.pidfd, kept[0], separate, mark)
 
 
-def _tagger(mark: tag.Tag, shell: bytes, script: bytes) -> list[bytes]:
-    """What runs before the shell so that it is born with its tag, where we would come too late.
+def _comes_too_late(script: bytes) -> bool:
+    """Whether something could escape before we have tagged the shell.
 
-    In a host we tag the shell right after the spawn, some 20 µs, while bash takes a millisecond to
-    start. But a spawn lets go of the GIL, which another thread may keep from us for 5 ms; and now
-    and then the kernel lets the child run for its whole slice first. So where there are other
-    threads, or the script puts something into the background, prlimit(1) sets the tag and becomes
-    the shell; it costs half a millisecond. A script that is misread only takes the other way.
+    In a host we do so right after the spawn, some 20 µs, while bash takes a millisecond to start.
+    But a spawn lets go of the GIL, which another thread may keep from us for 5 ms; and now and then
+    the kernel lets the child run for its whole slice first. So where there are other threads, or
+    the script puts something into the background, prlimit(1) sets the tag and becomes the shell;
+    it costs half a millisecond. A script that is misread only takes the other way.
     """
-    if threading.active_count() == 1 and not _DETACHES.search(script):
-        return []
-    if not (os.access(_PRLIMIT, os.X_OK) and os.access(shell, os.X_OK)):
-        return []
-    return [_PRLIMIT, b"--locks=%d:" % mark.value]
+    if threading.active_count() > 1:
+        return True
+    return (b"&" in script or b"setsid" in script) and _DETACHES.search(script) is not None
+
+
+def _can_be_tagged(shell: bytes) -> bool:
+    """Whether prlimit(1) is there; it could not tell us that the shell is not."""
+    return os.access(_PRLIMIT, os.X_OK) and os.access(shell, os.X_OK)
 
 
 def _pipe(kept: list[int], given: list[int]) -> int:
@@ -125,14 +141,6 @@ def _pipe(kept: list[int], given: list[int]) -> int:
     given.append(writing)
     os.set_blocking(reading, False)
     return writing
-
-
-def _argument(script: bytes) -> tuple[bytes, tuple[int, ...]]:
-    """The script as an argument, with the descriptors that it needs."""
-    if len(script) <= inputs.LONGEST_ARGUMENT:
-        return script, ()
-    fd = inputs.memory_file("nacre-script", script)
-    return inputs.long_script_loader(fd), (fd,)
 
 
 def _refusal(plan: Plan, error: OSError) -> AnyRefusal:

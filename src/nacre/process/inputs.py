@@ -12,13 +12,6 @@ LONGEST_ARGUMENT: Final = 128 * 1024 - 1
 _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
-def stdin(given: bytes | None) -> int:
-    """A descriptor for the child's stdin: the given bytes, or nothing at all."""
-    if given is None:
-        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    return memory_file("nacre-stdin", given)
-
-
 def memory_file(name: str, content: bytes) -> int:
     """A sealed file in memory, read from its start."""
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

@@ -62,7 +62,8 @@ class Reader:
             self._shrink()
 
     def close(self) -> None:
-        self._give_back()
+        if self._grown:
+            self._give_back()
         os.close(self.fd)
 
     def _grow(self) -> None:
@@ -77,9 +78,8 @@ class Reader:
             self._give_back()
 
     def _give_back(self) -> None:
-        if self._grown:
-            self._growth.left += 1
-            self._grown = False
+        self._growth.left += 1
+        self._grown = False
 
     def _resize(self, size: int) -> bool:
         try:
