@@ -44,10 +44,16 @@ def run(
 
     Never raises for what the command or the machine did: that is in `Outcome.ending`.
     """
+    ticket = None
     try:
-        return _begin(command, listen, cancel, wishes).wait()
+        ticket = _begin(command, listen, cancel, wishes)
+        return ticket.wait()
     except Refused as refused:
         return _nothing_ran(refused, wishes)
+    except BaseException:  # perhaps before the wait had begun
+        if ticket is not None:
+            ticket.abandon()
+        raise
 
 
 async def arun(

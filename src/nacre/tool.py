@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 import msgspec
-from msgspec import Struct
 
 from nacre import contracts
 from nacre.asks import Done, Signal
@@ -32,12 +31,20 @@ Format = Literal["anthropic", "openai", "mcp"]
 Listen = Listener | Listening | None
 
 
-class _Call(Struct, frozen=True, kw_only=True):
-    """A call under way."""
+class _Call:
+    """A call under way; what it has so far."""
 
+    ticket: Ticket | None = None
     admitted: Admitted
-    ticket: Ticket
     line: Line
+
+    def wait(self) -> Outcome:
+        assert self.ticket is not None
+        return self.ticket.wait()
+
+    def abandon(self) -> None:
+        if self.ticket is not None:
+            self.ticket.abandon()
 
 
 class Tool:
@@ -80,11 +87,15 @@ class Tool:
         cancel: CancelToken | None = None,
     ) -> Reply:
         """Answer one tool call. Never raises for anything the model could have caused."""
+        call = _Call()
         try:
-            call = self._begin(tool, arguments, listen, cancel)
-            answer = call.ticket.wait()
+            self._begin(call, tool, arguments, listen, cancel)
+            answer = call.wait()
         except Refused as refused:
             return self._refused(tool, arguments, refused.refusal)
+        except BaseException:  # perhaps before the wait had begun
+            call.abandon()
+            raise
         return self._spoken(call, answer)
 
     async def acall(
@@ -97,9 +108,10 @@ class Tool:
     ) -> Reply:
         """The same for asyncio. Cancelling the task stops the command, and is raised again when all
         that it had started is gone."""
+        call = _Call()
         try:
-            call = self._begin(tool, arguments, listen, cancel)
-            answer = await call.ticket
+            ticket = self._begin(call, tool, arguments, listen, cancel)
+            answer = await ticket
         except Refused as refused:
             return self._refused(tool, arguments, refused.refusal)
         return self._spoken(call, answer)
@@ -117,11 +129,15 @@ class Tool:
 
         `timeout` overrides the contract's limit; infinity is no limit.
         """
+        call = _Call()
         try:
-            call = self._begin(tool, arguments, listen, cancel, timeout=timeout)
-            outcome = call.ticket.wait()
+            self._begin(call, tool, arguments, listen, cancel, timeout=timeout)
+            outcome = call.wait()
         except Refused as refused:
             self._refused(tool, arguments, refused.refusal)
+            raise
+        except BaseException:
+            call.abandon()
             raise
         _log(call.line, outcome)
         return outcome
@@ -158,22 +174,23 @@ class Tool:
 
     def _begin(
         self,
+        call: _Call,
         tool: str,
         arguments: object,
         listen: Listen,
         cancel: CancelToken | None,
         timeout: float | None = None,
-    ) -> _Call:
+    ) -> Ticket:
         caller = self._caller()
-        admitted = self.contract.admit(tool, arguments, caller)
+        call.admitted = admitted = self.contract.admit(tool, arguments, caller)
         decision = decide(admitted.ask.plan, self.contract.steps, caller)
         if decision.refusal is not None:
             raise Refused(decision.refusal)
         plan = decision.plan if timeout is None else _limited(decision.plan, timeout)
-        ticket = self._engine.begin(plan, listen=listen, cancel=cancel)
+        call.ticket = ticket = self._engine.begin(plan, listen=listen, cancel=cancel)
         # The command runs already: what we do here costs no time.
-        line = self._line(tool, decode(plan.command.given), plan.command.cwd)
-        return _Call(admitted=admitted, ticket=ticket, line=line)
+        call.line = self._line(tool, decode(plan.command.given), plan.command.cwd)
+        return ticket
 
     def _caller(self) -> Caller:
         return Caller(cwd=self._cwd or _here(), env=self._env, tools=self._tools)

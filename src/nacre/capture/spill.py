@@ -5,7 +5,6 @@ is told in one sentence at the end.
 """
 
 import os
-import tempfile
 
 from nacre.outcome import Saved
 from nacre.plan import Spill
@@ -65,6 +64,8 @@ class _Short(Exception):
 
 
 def _private_file(directory: str | bytes | None) -> tuple[int, bytes]:
+    import tempfile  # only who spills pays for it
+
     where = os.fsencode(tempfile.gettempdir() if directory is None else directory)
     return tempfile.mkstemp(prefix=b"nacre-", suffix=b".log", dir=where)  # 0600, close-on-exec
 

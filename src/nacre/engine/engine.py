@@ -38,6 +38,8 @@ _PATIENCE: Final = 8
 class Ticket:
     """One answer to come. Waited for where it was begun; cancelled from anywhere."""
 
+    _given_up = False
+
     def __init__(self, supervisor: Supervisor | None = None) -> None:
         self.outcome: Outcome | None = None
         self._supervisor = supervisor
@@ -59,6 +61,7 @@ class Ticket:
             except BaseException as error:
                 interrupts.append(error)
                 if len(interrupts) > _PATIENCE:
+                    self._given_up = True
                     raise
                 self._cancel_here(signal.SIGTERM)
         if interrupts:
@@ -67,9 +70,9 @@ class Ticket:
         return self.outcome
 
     def abandon(self) -> None:
-        """Something went wrong while it was begun: end it, and drive until it has."""
+        """Whoever should wait has been interrupted: end it, and drive until it has."""
         self._cancel_here(signal.SIGTERM)
-        if self.outcome is None:
+        if self._run is not None and not self._given_up:
             self.wait()
 
     def __await__(self) -> Generator[object, None, Outcome]:
@@ -171,13 +174,10 @@ class Engine:
         ticket = Ticket(supervisor)
         try:
             run = Run(name, plan, supervisor.ground, listening=listen, answer=ticket.settle)
-        except BaseException:
-            supervisor.rest_if_idle()
-            raise
-        try:
             ticket.start(run, cancel)
         except BaseException:
             ticket.abandon()
+            supervisor.rest_if_idle()
             raise
         return ticket
 

@@ -34,6 +34,7 @@ from nacre.outcome import (
 )
 from nacre.plan import Plan, Streams
 from nacre.process import child as children
+from nacre.process.birth import Birth
 from nacre.process.census import Census
 from nacre.process.child import Child, Spawner
 from nacre.process.pipes import Growth
@@ -73,12 +74,13 @@ class Run:
     _state = State.QUEUED
     _child: Child | None = None
     _output: Output  # from the spawn on
-    _spawning = False  # or interrupted while it was
+    _birth: Birth | None = None  # the child's; undone, should we be interrupted before we have it
     _tree: Tree | None = None
     _next_look: Timer | None = None
     _look_pause = _FIRST_LOOK
     _stop_signal: int = signal.SIGTERM
     _asked_signal = 0
+    _working = False
     # What the outcome is made of.
     _why: AnyRefusal = CalledOff()
     _reason: Action | None = None
@@ -139,15 +141,18 @@ class Run:
         self.work()
 
     def work(self) -> None:
-        """Do what is to be done. An interrupt (Ctrl-C in a host) leaves the rest for later."""
+        """Do what is to be done. An interrupt (Ctrl-C in a host) leaves the rest for later, and
+        what was being done is then done again."""
+        if self._working:
+            return  # an action has made something happen: its own actions come after it
+        self._working = True
         todo = self._todo
-        while todo:
-            action = todo.popleft()
-            try:
-                _DO[action](self)
-            except BaseException:
-                todo.appendleft(action)
-                raise
+        try:
+            while todo:
+                _DO[todo[0]](self)
+                todo.popleft()
+        finally:
+            self._working = False
 
     def _arm(self, seconds: float, happening: Happening) -> None:
         self._later(seconds, partial(self._happen, happening))
@@ -169,16 +174,16 @@ class Run:
         if self._child is not None:
             self._follow(self._child)  # we were interrupted while we began to
             return
-        if self._spawning:
-            self._happen(Happening.SPAWN_FAILED)  # undone by then, and nobody wants it any more
+        if self._birth is not None:  # interrupted, and nobody wants it any more
+            self._birth.undo()
+            self._happen(Happening.SPAWN_FAILED)
             return
         ground = self._ground
         try:
-            self._spawning = True
-            self._child = shell = ground.spawner.spawn(self._plan)
-            self._spawning = False
+            self._birth = birth = Birth()
+            self._child = shell = ground.spawner.spawn(self._plan, birth)
         except Refused as refused:
-            self._spawning = False
+            self._birth = None
             if isinstance(refused.refusal, NoDescriptors) and ground.slots.step_back(self):
                 self._happen(Happening.NO_ROOM)
             else:

@@ -19,7 +19,8 @@ from msgspec import Struct
 from nacre.outcome import Exited, Killed
 from nacre.plan import Plan, Streams
 from nacre.process import inputs, tag
-from nacre.process.launch import Birth, Order, launch
+from nacre.process.birth import Birth, Order
+from nacre.process.launch import launch
 from nacre.refusals import (
     AnyRefusal,
     BadDirectory,
@@ -59,14 +60,18 @@ class Spawner:
         self._tags = tag.Tags()
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
-    def spawn(self, plan: Plan) -> Child:
-        """Start the plan's shell. Raises Refused, leaving nothing behind."""
+    def spawn(self, plan: Plan, birth: Birth) -> Child:
+        """Start the plan's shell. Raises Refused, leaving nothing behind; whoever is interrupted
+        before he has the child undoes the birth."""
         try:
-            return self._spawn(plan)
-        except OSError as error:
-            raise Refused(_refusal(plan, error)) from error
-        except ValueError as error:  # a NUL byte, an impossible variable name
-            raise Refused(CannotSpawn(reason=str(error))) from error
+            return self._spawn(plan, birth)
+        except BaseException as error:
+            birth.undo()
+            if isinstance(error, OSError):
+                raise Refused(_refusal(plan, error)) from error
+            if isinstance(error, ValueError):  # a NUL byte, an impossible variable name
+                raise Refused(CannotSpawn(reason=str(error))) from error
+            raise
 
     def close(self) -> None:
         if self._nothing >= 0:
@@ -76,43 +81,33 @@ class Spawner:
     def __del__(self) -> None:
         self.close()
 
-    def _spawn(self, plan: Plan) -> Child:
-        command, stdin, mark = plan.command, self._nothing, self._tags.new()
-        script = command.script
-        words = [plan.shell, b"-c", b"--", script]
-        late = mark  # what the child is not born with
-        if self._ours:
-            late = None
-        elif mark is not None and _comes_too_late(script) and _can_be_tagged(plan.shell):
-            late, words = None, [_PRLIMIT, b"--locks=%d:" % mark.value, *words]
-        birth = Birth(late, self._tags.hard)
-        kept: list[int] = []  # by us, when all goes well
-        given: list[int] = []  # to the child
+    def _spawn(self, plan: Plan, birth: Birth) -> Child:
+        command, script, stdin = plan.command, plan.command.script, self._nothing
         passed: tuple[int, ...] = ()
-        try:
-            output = errors = _pipe(kept, given)
-            if plan.streams is Streams.SEPARATE:
-                errors = _pipe(kept, given)
-            if plan.stdin is not None:
-                given.append(stdin := inputs.memory_file("nacre-stdin", plan.stdin))
-            if len(script) > inputs.LONGEST_ARGUMENT:
-                given.append(fd := inputs.memory_file("nacre-script", script))
-                words[-1], passed = inputs.long_script_loader(fd), (fd,)
-            order = Order(words, command.cwd, command.env, stdin, output, errors, passed)
-            if self._ours and mark is not None:
-                with tag.worn(mark):
-                    launch(order, birth)
+        words = [plan.shell, b"-c", b"--", script]
+        output = errors = _pipe(birth)
+        if plan.streams is Streams.SEPARATE:
+            errors = _pipe(birth)
+        if plan.stdin is not None:
+            birth.given.append(stdin := inputs.memory_file("nacre-stdin", plan.stdin))
+        if len(script) > inputs.LONGEST_ARGUMENT:
+            birth.given.append(fd := inputs.memory_file("nacre-script", script))
+            words[-1], passed = inputs.long_script_loader(fd), (fd,)
+        mark, birth.hard = self._tags.new(), self._tags.hard
+        if mark is not None and not self._ours:
+            if _comes_too_late(script) and _can_be_tagged(plan.shell):
+                words = [_PRLIMIT, b"--locks=%d:" % mark.value, *words]
             else:
+                birth.late = mark
+        order = Order(words, command.cwd, command.env, stdin, output, errors, passed)
+        if mark is not None and self._ours:
+            with tag.worn(mark):
                 launch(order, birth)
-        except BaseException:
-            birth.undo()
-            given += kept
-            raise
-        finally:
-            for fd in given:
-                os.close(fd)
-        separate = kept[1] if len(kept) == 2 else None
-        return Child(birth.pids[0], birth.pidfd, kept[0], separate, mark)
+        else:
+            launch(order, birth)
+        birth.give()
+        separate = birth.kept[1] if len(birth.kept) == 2 else None
+        return Child(birth.pids[0], birth.pidfd, birth.kept[0], separate, mark)
 
 
 def _comes_too_late(script: bytes) -> bool:
@@ -134,11 +129,11 @@ def _can_be_tagged(shell: bytes) -> bool:
     return os.access(_PRLIMIT, os.X_OK) and os.access(shell, os.X_OK)
 
 
-def _pipe(kept: list[int], given: list[int]) -> int:
+def _pipe(birth: Birth) -> int:
     """The writing end of a pipe, for the child; the reading end we keep."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
-    kept.append(reading)
-    given.append(writing)
+    birth.kept.append(reading)
+    birth.given.append(writing)
     os.set_blocking(reading, False)
     return writing
 

@@ -8,17 +8,12 @@ and whenever it reports trouble, it is Popen that starts the process, or says wh
 
 import fcntl
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import starmap
 from typing import Final
 
-from msgspec import Struct
-
-from nacre.process import tag
+from nacre.process.birth import Birth, Order
 
 _KNOWN: Final = ((3, 11), (3, 12), (3, 13))
 _fork_exec: Callable[..., int] | None = None
@@ -26,69 +21,14 @@ if sys.implementation.name == "cpython" and sys.version_info[:2] in _KNOWN:
     from _posixsubprocess import fork_exec as _fork_exec
 
 
-class Order(Struct, frozen=True):
-    """What shall be started, in a session of its own."""
-
-    words: list[bytes]  # the first is the program
-    cwd: bytes
-    env: dict[bytes, bytes] | None  # None: what this process has
-    stdin: int
-    output: int
-    errors: int
-    passed: tuple[int, ...]  # what else the child keeps open
-
-
-class Birth:
-    """What must be done to a child in its first microseconds, before bash can fork."""
-
-    pidfd = -1
-
-    def __init__(self, mark: tag.Tag | None, hard: int) -> None:
-        """`mark`: a tag that the child is not born with; `hard`: the hard limit that it is."""
-        self._mark = mark
-        self._hard = hard
-        self.pids: list[int] = []  # one, when all goes well
-
-    def happened(self) -> None:
-        pid = self.pids[0]
-        if self._mark is not None:
-            tag.put(pid, self._mark, self._hard)
-        try:
-            self.pidfd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            # A host that collects every child was faster. Something that is readable at once, and
-            # tells as little about the end, stands in for the pidfd.
-            self.pidfd = os.eventfd(1, os.EFD_CLOEXEC)
-
-    def undo(self) -> None:
-        """The spawn failed, or was interrupted: no child of ours may live on unknown."""
-        while self.pids:
-            _end(self.pids[0])
-            self.pids.pop()
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
-            self.pidfd = -1
-
-
-def _end(pid: int) -> None:
-    """Kill a child and collect it, unless Popen has done so."""
-    try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return  # the number may be somebody else's by now
-    for kill in (os.killpg, os.kill):  # it may have a group already
-        with suppress(OSError):
-            kill(pid, signal.SIGKILL)
-    with suppress(OSError):
-        os.waitpid(pid, 0)
-
-
 def launch(order: Order, birth: Birth) -> None:
     """Start it, and see to it the moment that it is born. Raises OSError as Popen does; whoever
     gets that, or is interrupted, undoes the birth."""
     if not _directly(order, birth):
-        birth.undo()
-        _Popen(order, birth)
+        birth.retry()
+        from nacre.process.popen import start  # seldom: not worth its import
+
+        start(order, birth)
 
 
 def _directly(order: Order, birth: Birth) -> bool:
@@ -121,31 +61,3 @@ def _directly(order: Order, birth: Birth) -> bool:
         trouble = os.read(reading, 1) if birth.pids else b""
         os.close(reading)
     return not trouble
-
-
-class _Popen(subprocess.Popen[bytes]):
-    """Popen that tells of its child the moment it is born, and never waits for it."""
-
-    def __init__(self, order: Order, birth: Birth) -> None:
-        self._birth = birth
-        super().__init__(
-            order.words,
-            stdin=order.stdin,
-            stdout=order.output,
-            stderr=order.errors,
-            cwd=order.cwd,
-            env=order.env,
-            pass_fds=order.passed,
-            start_new_session=True,
-        )
-        self.returncode = 0  # keeps Popen from ever collecting this pid
-
-    @property
-    def pid(self) -> int:
-        return self._birth.pids[0] if self._birth.pids else 0
-
-    @pid.setter
-    def pid(self, number: int | None) -> None:
-        if number is not None:  # as Popen has it at first
-            self._birth.pids.append(number)
-            self._birth.happened()

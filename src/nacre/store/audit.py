@@ -5,12 +5,10 @@ so many processes may share the file. A log that cannot be written is no reason 
 command: the trouble is kept for whoever asks.
 """
 
-import json
 import os
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 
@@ -20,7 +18,7 @@ from nacre.store.home import home, private_directory
 class Audit:
     """The log of one tool, opened at its first line and kept open."""
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: str | None = None) -> None:
         self._directory = directory
         self._fd: int | None = None
         self._lock = threading.Lock()
@@ -38,7 +36,7 @@ class Audit:
                 os.write(self._file(), data)
                 if self._closed:  # a call that outlived its tool: its line, and no open file
                     self._close()
-            except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows our home
+            except OSError as error:
                 self.problem = f"the audit log could not be written: {error}"
             else:
                 self.problem = None
@@ -52,16 +50,30 @@ class Audit:
         self._close()
 
     def _file(self) -> int:
-        if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
-            self._close()  # somebody removed the file: begin a new one
+        if self._fd is not None and not self._is_there(self._fd):
+            self._fd = None
         if self._fd is None:
             self._fd = _open(self._directory or home())
+            self._identity = os.fstat(self._fd)
         return self._fd
 
+    def _is_there(self, fd: int) -> bool:
+        """Whether this is still our file, and still has a name."""
+        try:
+            status = os.fstat(fd)
+        except OSError:
+            return False
+        if not os.path.samestat(status, self._identity):
+            return False  # our host closed everything, and the number is somebody else's now
+        if status.st_nlink == 0:
+            os.close(fd)  # somebody removed the file: begin a new one
+            return False
+        return True
+
     def _close(self) -> None:
-        if self._fd is not None:
+        if self._fd is not None and self._is_there(self._fd):
             os.close(self._fd)
-            self._fd = None
+        self._fd = None
 
 
 class Line:
@@ -79,11 +91,13 @@ def _encoded(line: Mapping[str, object]) -> bytes:
     try:
         return msgspec.json.encode(line)
     except UnicodeEncodeError:  # half a surrogate pair in a command that was refused
+        import json
+
         return json.dumps(line).encode()
 
 
-def _open(directory: Path) -> int:
-    path = private_directory(directory) / "audit.jsonl"
+def _open(directory: str) -> int:
+    path = f"{private_directory(directory)}/audit.jsonl"
     # Not blocking: whatever lies there, a log is no reason to hang.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     return os.open(path, flags, 0o600)

@@ -2,18 +2,21 @@
 `~/.local/state/nacre`. Directories are 0700, files 0600."""
 
 import os
-from pathlib import Path
 
 
-def home() -> Path:
+def home() -> str:
+    """Raises OSError when nobody can tell."""
     if chosen := os.environ.get("NACRE_HOME"):
-        return Path(chosen)
+        return chosen
     if state := os.environ.get("XDG_STATE_HOME"):
-        return Path(state) / "nacre"
-    return Path("~/.local/state/nacre").expanduser()
+        return f"{state}/nacre"
+    place = os.path.expanduser("~/.local/state/nacre")
+    if place.startswith("~"):
+        raise OSError("this user has no home directory; set NACRE_HOME")
+    return place
 
 
-def private_directory(path: Path) -> Path:
+def private_directory(path: str) -> str:
     """Make the directory, for its owner only; one that is there already is left as it is."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.makedirs(path, mode=0o700, exist_ok=True)
     return path

@@ -131,7 +131,11 @@ def _pipes() -> Finding:
 
 
 def _state() -> Finding:
-    return _writable("state", home(), "set NACRE_HOME to a directory that can be written")
+    remedy = "set NACRE_HOME to a directory that can be written"
+    try:
+        return _writable("state", Path(home()), remedy)
+    except OSError as error:
+        return Finding("state", str(error), remedy)
 
 
 def _temporary() -> Finding:

@@ -1,0 +1,84 @@
+"""A process that shall be started, and its first microseconds."""
+
+import os
+import signal
+from contextlib import suppress
+
+from msgspec import Struct
+
+from nacre.process import tag
+
+
+class Order(Struct, frozen=True):
+    """What shall be started, in a session of its own."""
+
+    words: list[bytes]  # the first is the program
+    cwd: bytes
+    env: dict[bytes, bytes] | None  # None: what this process has
+    stdin: int
+    output: int
+    errors: int
+    passed: tuple[int, ...]  # what else the child keeps open
+
+
+class Birth:
+    """A child on its way into the world, and all that must not be lost or left if it fails.
+
+    Whoever is interrupted undoes it: a pid or a descriptor is written down here by the very call
+    that makes it, or before anything can come between.
+    """
+
+    late: tag.Tag | None = None  # a tag that the child is not born with
+    hard = 0  # the hard limit that it is born with
+    pidfd = -1
+
+    def __init__(self) -> None:
+        self.pids: list[int] = []  # one, when all goes well
+        self.kept: list[int] = []  # descriptors that stay with us
+        self.given: list[int] = []  # and those that only the child keeps
+
+    def happened(self) -> None:
+        """See to the child in its first microseconds, before bash can fork."""
+        pid = self.pids[0]
+        if self.late is not None:
+            tag.put(pid, self.late, self.hard)
+        try:
+            self.pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            # A host that collects every child was faster. Something that is readable at once, and
+            # tells as little about the end, stands in for the pidfd.
+            self.pidfd = os.eventfd(1, os.EFD_CLOEXEC)
+
+    def give(self) -> None:
+        """The child has its descriptors."""
+        while self.given:
+            os.close(self.given.pop())
+
+    def retry(self) -> None:
+        """No child has come of it; another one may."""
+        while self.pids:
+            _end(self.pids[-1])
+            self.pids.pop()
+        if self.pidfd >= 0:
+            fd, self.pidfd = self.pidfd, -1
+            os.close(fd)
+
+    def undo(self) -> None:
+        """No child of ours may live on unknown, and nothing stay open for it."""
+        self.retry()
+        self.give()
+        while self.kept:
+            os.close(self.kept.pop())
+
+
+def _end(pid: int) -> None:
+    """Kill a child and collect it, unless Popen has done so."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return  # the number may be somebody else's by now
+    for kill in (os.killpg, os.kill):  # it may have a group already
+        with suppress(OSError):
+            kill(pid, signal.SIGKILL)
+    with suppress(OSError):
+        os.waitpid(pid, 0)
