@@ -24,16 +24,25 @@ keeps = st.integers(0, 60).flatmap(
 def taken(keep: Keep, chunks: list[bytes], spill: Spill | None = None) -> Capture:
     sink = Sink(keep, spill)
     for chunk in chunks:
-        sink.take(chunk)
+        borrowed = bytearray(chunk)
+        sink.take(borrowed)
+        borrowed[:] = bytes(len(borrowed))  # as a reader does, which uses the same memory again
     return sink.close()
 
 
-@given(keeps, st.lists(st.binary(min_size=1, max_size=30), max_size=12))
-def test_what_is_kept_depends_on_the_bytes_not_on_the_chunks(
-    keep: Keep, chunks: list[bytes]
+spills = st.none() | st.builds(
+    Spill, when=st.sampled_from(When), limit=st.integers(0, 200), directory=st.none()
+)
+
+
+@given(keeps, st.lists(st.binary(min_size=1, max_size=30), max_size=12), spills)
+def test_what_is_kept_depends_on_the_bytes_not_on_the_chunks_nor_the_file(
+    keep: Keep, chunks: list[bytes], spill: Spill | None
 ) -> None:
     everything = b"".join(chunks)
-    capture = taken(keep, chunks)
+    capture = taken(keep, chunks, spill)
+    if capture.saved is not None and capture.saved.path is not None:
+        os.unlink(capture.saved.path)
     if len(everything) <= keep.whole:
         assert (capture.head, capture.tail, capture.omitted) == (everything, b"", 0)
     else:
@@ -147,3 +156,13 @@ def test_a_full_disk_ends_the_file_and_not_the_stream(
 def test_sizes_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="makes no sense"):
         Keep(**({"whole": 10, "head": 5, "tail": 5} | wrong))
+
+
+def test_a_tail_that_cannot_be_read_back_is_left_out_and_counted(tmp_path: Path) -> None:
+    """Somebody cuts the file while the command writes to it."""
+    sink = Sink(KEEP, Spill(directory=os.fsencode(tmp_path), when=When.ALWAYS))
+    sink.take(b"0123456789")
+    (path,) = tmp_path.glob("nacre-*.log")
+    path.write_bytes(b"")
+    capture = sink.close()
+    assert (capture.head, capture.tail, capture.omitted) == (b"0123", b"", 6)

@@ -1,4 +1,10 @@
-"""One stream's bytes on their way into memory and onto disk, counted exactly."""
+"""One stream's bytes on their way into memory and onto disk, counted exactly.
+
+Up to `whole`, memory has everything. Past that it has the head, and the tail is in the file, from
+which it is read back at the end; only without one (or once it has ended) does memory keep a
+tail of its own. A flood is so read into the same few hundred kilobytes again and again, which
+stay in the processor's cache.
+"""
 
 from nacre.capture.spill import SpillFile
 from nacre.capture.window import Window
@@ -8,59 +14,71 @@ from nacre.plan import Keep, Spill, When
 
 class Sink:
     _file: SpillFile | None = None
-    # Counted as it comes once memory does not hold everything; before that, at the end.
-    _counting = False
+    _size = 0
+    _overflowed = False
+    # Counted as it comes once memory does not have everything; before that, at the end.
     _newlines = 0
     _short_lines = False
-    _last = b"\n"
+    _last: bytes | bytearray = b"\n"
 
     def __init__(self, keep: Keep, spill: Spill | None) -> None:
-        self._whole = keep.whole
-        self._window = Window(keep)
+        self._keep = keep
         self._spill = spill
+        self._window = Window(keep)
         if spill is not None and spill.when is When.ALWAYS:
             self._file = SpillFile(spill)
-            self._counting = True
 
-    def take(self, data: bytes) -> None:
-        window = self._window
-        if not self._counting and window.size + len(data) > self._whole:
-            self._overflow(window.everything())
-        if self._counting:
-            self._count(data)
-            if self._file is not None:
-                self._file.write(data)
-        window.take(data)
+    def take(self, data: bytes | bytearray) -> None:
+        """Have these bytes; the caller may use their place again."""
+        self._size += len(data)
+        if self._size > self._keep.whole:
+            if self._overflowed:
+                self._pass_on(data)
+            else:
+                self._overflow(data)
+            return
+        if self._file is not None:
+            self._file.write(data)
+        self._window.take(data)
 
     def close(self) -> Capture:
-        size, file = self._window.size, self._file
-        if not size and file is None:
+        if not self._size and self._file is None:
             return Capture()
         head, tail = self._window.parts()
-        if not self._counting:
-            return Capture(
-                head=head,
-                size=size,
-                newlines=head.count(b"\n"),
-                unterminated=not head.endswith(b"\n"),
-            )
+        if not self._overflowed:
+            self._count(head)
+        elif self._file is not None:
+            missing = min(self._keep.tail, self._size - len(head)) - len(tail)
+            tail = self._file.last(missing) + tail
         return Capture(
             head=head,
             tail=tail,
-            size=size,
+            size=self._size,
             newlines=self._newlines,
             unterminated=self._last != b"\n",
-            saved=None if file is None else file.close(),
+            saved=None if self._file is None else self._file.close(),
         )
 
-    def _overflow(self, before: bytes) -> None:
-        self._counting = True
-        self._count(before)
-        if self._spill is not None:
+    def _overflow(self, data: bytes | bytearray) -> None:
+        """These are too many for memory."""
+        self._overflowed = True
+        before = self._window.everything()
+        self._newlines = before.count(b"\n")  # takes no memory, which is at its highest here
+        if self._spill is not None and self._file is None:
             self._file = SpillFile(self._spill)
             self._file.write(before)
+        self._count(data)
+        self._window.take(data)
+        if self._file is not None and self._file.write(data) == len(data):
+            self._window.drop_tail()
 
-    def _count(self, data: bytes) -> None:
+    def _pass_on(self, data: bytes | bytearray) -> None:
+        self._count(data)
+        written = 0 if self._file is None else self._file.write(data)
+        if written < len(data):
+            self._window.take(data[written:])
+
+    def _count(self, data: bytes | bytearray) -> None:
         # CPython removes newlines at memchr speed, which counts long lines twice as fast as
         # bytes.count and short ones three times slower: go by the lines just seen.
         if self._short_lines:

@@ -23,21 +23,40 @@ class SpillFile:
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             self._problem = f"the output could not be saved: {_reason(error)}"
 
-    def write(self, data: bytes) -> None:
-        if self._fd is None:
-            return
+    def write(self, data: bytes | bytearray) -> int:
+        """Append; returns how many bytes are in the file, all of them unless it has ended."""
+        if self._problem is not None or self._fd is None:
+            return 0
         room = self._limit - self._size
+        rest, problem = memoryview(data)[:room], ""
         try:
-            self._size += _write_all(self._fd, data if len(data) <= room else data[:room])
-        except _Short as short:
-            self._size += short.written
-            self._end(f"the output could not be saved past {self._size} bytes: {short}")
-            return
-        if len(data) > room:
-            self._end(f"the output is saved up to the disk limit of {human_size(self._limit)}")
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError as error:
+            problem = _reason(error)
+        written = min(len(data), room) - len(rest)
+        self._size += written
+        if rest:
+            self._problem = f"the output could not be saved past {self._size} bytes: {problem}"
+        elif len(data) > room:
+            size = human_size(self._limit)
+            self._problem = f"the output is saved up to the disk limit of {size}"
+        return written
+
+    def last(self, count: int) -> bytes:
+        """So many bytes from its end; none when they cannot be read."""
+        if self._fd is None or count <= 0:
+            return b""
+        try:
+            data = os.pread(self._fd, count, max(0, self._size - count))
+        except OSError:
+            return b""
+        return data if len(data) == count else b""
 
     def close(self) -> Saved:
-        self._close()
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
         return Saved(
             path=self._path,
             size=self._size,
@@ -45,41 +64,12 @@ class SpillFile:
             problem=self._problem,
         )
 
-    def _end(self, problem: str) -> None:
-        self._problem = problem
-        self._close()
-
-    def _close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
-
-class _Short(Exception):
-    """A write that did not take everything."""
-
-    def __init__(self, written: int, error: OSError) -> None:
-        super().__init__(_reason(error))
-        self.written = written
-
 
 def _private_file(directory: str | bytes | None) -> tuple[int, bytes]:
     import tempfile  # only who spills pays for it
 
     where = os.fsencode(tempfile.gettempdir() if directory is None else directory)
     return tempfile.mkstemp(prefix=b"nacre-", suffix=b".log", dir=where)  # 0600, close-on-exec
-
-
-def _write_all(fd: int, data: bytes) -> int:
-    written = 0
-    rest: bytes | memoryview = data
-    while written < len(data):
-        try:
-            written += os.write(fd, rest)
-        except OSError as error:
-            raise _Short(written, error) from error
-        rest = memoryview(data)[written:]
-    return written
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -23,7 +23,7 @@ class Window:
         self._all = bytearray()  # until there is more than `whole`
         self._chunks: deque[bytes | bytearray] = deque()  # then: what the tail is cut from
 
-    def take(self, data: bytes) -> None:
+    def take(self, data: bytes | bytearray) -> None:
         self.size += len(data)
         if self._head is None:
             self._all += data
@@ -35,10 +35,10 @@ class Window:
         while self._chunks and self._held - len(self._chunks[0]) >= self._keep.tail:
             self._held -= len(self._chunks.popleft())
 
-    def everything(self) -> bytes:
-        """All bytes so far; only before the overflow."""
+    def everything(self) -> bytearray:
+        """All bytes so far, to be looked at; only before the overflow."""
         assert self._head is None
-        return bytes(self._all)
+        return self._all
 
     def parts(self) -> tuple[bytes, bytes]:
         """Head and tail; all of it in the head when nothing is missing. Ends the window."""
@@ -47,13 +47,18 @@ class Window:
         self._drop(self._held - self._keep.tail)
         return self._head, b"".join(self._chunks)
 
-    def _append(self, data: bytes) -> None:
+    def drop_tail(self) -> None:
+        """Somebody else has what came after the head."""
+        self._chunks.clear()
+        self._held = 0
+
+    def _append(self, data: bytes | bytearray) -> None:
         self._held += len(data)
         last = self._chunks[-1] if self._chunks else None
         if isinstance(last, bytearray) and len(last) + len(data) <= _SMALL:
             last += data
         else:
-            self._chunks.append(bytearray(data) if len(data) < _SMALL else data)
+            self._chunks.append(bytearray(data) if len(data) < _SMALL else bytes(data))
 
     def _cut_head(self) -> None:
         rest = self._all

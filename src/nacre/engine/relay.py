@@ -50,7 +50,7 @@ class Relay:
             self._started = event
             self._changed.notify()
 
-    def chunk(self, stream: Stream, data: bytes, *, may_skip: bool) -> None:
+    def chunk(self, stream: Stream, data: bytes | bytearray, *, may_skip: bool) -> None:
         """`may_skip`: the command can no longer be made to wait for a listener that wishes so."""
         with self._changed:
             if self._chunks and self._chunks[-1][0] is stream:

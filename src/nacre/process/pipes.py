@@ -26,7 +26,7 @@ class Growth:
 class Reader:
     """The reading end of one pipe."""
 
-    _size = USUAL
+    _buffer: bytearray | None = None  # while it floods: the same memory again and again
     _grown = False
     _streak = 0  # of full reads, or, below zero, of small ones after a flood
 
@@ -38,10 +38,10 @@ class Reader:
     def inode(self) -> int:
         return os.fstat(self.fd).st_ino
 
-    def read(self) -> bytes | None:
-        """What is there: None for nothing now, b"" for never again."""
+    def read(self) -> bytes | bytearray | None:
+        """What is there, until the next read: None for nothing now, b"" for never again."""
         try:
-            data = os.read(self.fd, self._size)
+            data = os.read(self.fd, USUAL) if self._buffer is None else self._refill(self._buffer)
         except BlockingIOError:
             return None
         if len(data) >= USUAL:
@@ -49,6 +49,10 @@ class Reader:
         elif self._streak:
             self._calm()
         return data
+
+    def _refill(self, buffer: bytearray) -> bytes | bytearray:
+        count = os.readv(self.fd, (buffer,))
+        return buffer if count == len(buffer) else buffer[:count]
 
     def _full(self) -> None:
         self._streak = max(1, self._streak + 1)
@@ -67,13 +71,13 @@ class Reader:
         os.close(self.fd)
 
     def _grow(self) -> None:
-        self._size = BIG_READ
+        self._buffer = bytearray(BIG_READ)
         if self._growth.left and not self._grown and self._resize(GROWN):
             self._growth.left -= 1
             self._grown = True
 
     def _shrink(self) -> None:
-        self._size = USUAL
+        self._buffer = None
         if self._grown and self._resize(USUAL):
             self._give_back()
 
