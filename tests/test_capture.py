@@ -73,7 +73,7 @@ def test_a_spilled_file_holds_the_stream_up_to_its_limit(
 
 
 def test_many_tiny_chunks_become_few_objects() -> None:
-    window = Window(Keep(whole=10**6, head=10**5, tail=10**5))
+    window = Window(Keep(whole=10**6, head=10**5, tail=10**5), bytearray(10**6))
     for _ in range(500_000):
         window.take(b"x")
     assert len(window._chunks) < 20

@@ -6,77 +6,92 @@ tail of its own. A flood is so read into the same few hundred kilobytes again an
 stay in the processor's cache.
 """
 
+from typing import Final
+
 from nacre.capture.spill import SpillFile
 from nacre.capture.window import Window
 from nacre.outcome import Capture
 from nacre.plan import Keep, Spill, When
 
+_PIECE: Final = 128 * 1024
+
 
 class Sink:
+    _window: Window | None = None  # once memory does not have everything
     _file: SpillFile | None = None
     _size = 0
-    _overflowed = False
-    # Counted as it comes once memory does not have everything; before that, at the end.
     _newlines = 0
     _short_lines = False
-    _last: bytes | bytearray = b"\n"
+    _last: bytes | bytearray = b""
 
     def __init__(self, keep: Keep, spill: Spill | None) -> None:
         self._keep = keep
         self._spill = spill
-        self._window = Window(keep)
+        self._all = bytearray()
         if spill is not None and spill.when is When.ALWAYS:
             self._file = SpillFile(spill)
 
     def take(self, data: bytes | bytearray) -> None:
         """Have these bytes; the caller may use their place again."""
-        self._size += len(data)
-        if self._size > self._keep.whole:
-            if self._overflowed:
-                self._pass_on(data)
-            else:
-                self._overflow(data)
+        if self._window is not None:
+            self._pass_on(self._window, data)
             return
+        self._all += data
         if self._file is not None:
             self._file.write(data)
-        self._window.take(data)
+        if len(self._all) > self._keep.whole:
+            self._overflow(self._all)
 
     def close(self) -> Capture:
-        if not self._size and self._file is None:
+        saved = None
+        if self._window is not None:
+            return self._ends(self._window)
+        if self._file is not None:
+            saved = self._file.close()
+        elif not self._all:
             return Capture()
-        head, tail = self._window.parts()
-        if not self._overflowed:
-            self._count(head)
-        elif self._file is not None:
+        return Capture(
+            head=bytes(self._all),
+            size=len(self._all),
+            newlines=self._all.count(b"\n"),
+            unterminated=bool(self._all) and not self._all.endswith(b"\n"),
+            saved=saved,
+        )
+
+    def _overflow(self, everything: bytearray) -> None:
+        """This is too much for memory."""
+        self._size = len(everything)
+        self._newlines = everything.count(b"\n")
+        self._last = everything[-1:]
+        if self._file is None and self._spill is not None:
+            self._file = SpillFile(self._spill)
+            for start in range(0, len(everything), _PIECE):  # each a copy, and a small one
+                self._file.write(everything[start : start + _PIECE])
+        self._window = Window(self._keep, everything)
+        if self._file is not None and not self._file.ended:
+            self._window.drop_tail()
+
+    def _pass_on(self, window: Window, data: bytes | bytearray) -> None:
+        self._size += len(data)
+        self._count(data)
+        written = 0 if self._file is None else self._file.write(data)
+        if written < len(data):
+            window.take(data[written:])
+
+    def _ends(self, window: Window) -> Capture:
+        head, tail, saved = window.head, window.tail(), None
+        if self._file is not None:
             missing = min(self._keep.tail, self._size - len(head)) - len(tail)
             tail = self._file.last(missing) + tail
+            saved = self._file.close()
         return Capture(
             head=head,
             tail=tail,
             size=self._size,
             newlines=self._newlines,
             unterminated=self._last != b"\n",
-            saved=None if self._file is None else self._file.close(),
+            saved=saved,
         )
-
-    def _overflow(self, data: bytes | bytearray) -> None:
-        """These are too many for memory."""
-        self._overflowed = True
-        before = self._window.everything()
-        self._newlines = before.count(b"\n")  # takes no memory, which is at its highest here
-        if self._spill is not None and self._file is None:
-            self._file = SpillFile(self._spill)
-            self._file.write(before)
-        self._count(data)
-        self._window.take(data)
-        if self._file is not None and self._file.write(data) == len(data):
-            self._window.drop_tail()
-
-    def _pass_on(self, data: bytes | bytearray) -> None:
-        self._count(data)
-        written = 0 if self._file is None else self._file.write(data)
-        if written < len(data):
-            self._window.take(data[written:])
 
     def _count(self, data: bytes | bytearray) -> None:
         # CPython removes newlines at memchr speed, which counts long lines twice as fast as
@@ -87,4 +102,4 @@ class Sink:
             newlines = len(data) - len(data.replace(b"\n", b""))
         self._newlines += newlines
         self._short_lines = newlines * 20 > len(data)
-        self._last = data[-1:] or self._last
+        self._last = data[-1:]

@@ -43,6 +43,11 @@ class SpillFile:
             self._problem = f"the output is saved up to the disk limit of {size}"
         return written
 
+    @property
+    def ended(self) -> bool:
+        """Whether it takes no more."""
+        return self._problem is not None
+
     def last(self, count: int) -> bytes:
         """So many bytes from its end; none when they cannot be read."""
         if self._fd is None or count <= 0:

@@ -1,6 +1,5 @@
-"""Keep the first and last bytes of a stream of any length, in bounded memory.
+"""The first and last bytes of a stream that is too long to be kept whole, in bounded memory.
 
-Everything is kept up to `whole`; past that, the first `head` and the last `tail`.
 Pure: no files, no decoding. Bytes become text once, at the end, in `text`.
 """
 
@@ -14,59 +13,34 @@ _SMALL: Final = 64 * 1024
 
 
 class Window:
-    size = 0
-    _head: bytes | None = None  # cut off once there is more than `whole`
-    _held = 0  # bytes in _chunks
-
-    def __init__(self, keep: Keep) -> None:
-        self._keep = keep
-        self._all = bytearray()  # until there is more than `whole`
-        self._chunks: deque[bytes | bytearray] = deque()  # then: what the tail is cut from
+    def __init__(self, keep: Keep, beginning: bytearray) -> None:
+        """`beginning` is what there is so far, at least the head; it is ours from now on."""
+        self._tail = keep.tail
+        self.head = bytes(memoryview(beginning)[: keep.head])
+        del beginning[: keep.head]
+        self._chunks: deque[bytes | bytearray] = deque([beginning])  # the tail is cut from these
+        self._held = len(beginning)
 
     def take(self, data: bytes | bytearray) -> None:
-        self.size += len(data)
-        if self._head is None:
-            self._all += data
-            if self.size > self._keep.whole:
-                self._cut_head()
-            return
-        self._append(data)
-        # Whole chunks only: the exact cut is made once, at the end.
-        while self._chunks and self._held - len(self._chunks[0]) >= self._keep.tail:
-            self._held -= len(self._chunks.popleft())
-
-    def everything(self) -> bytearray:
-        """All bytes so far, to be looked at; only before the overflow."""
-        assert self._head is None
-        return self._all
-
-    def parts(self) -> tuple[bytes, bytes]:
-        """Head and tail; all of it in the head when nothing is missing. Ends the window."""
-        if self._head is None:
-            return bytes(self._all), b""
-        self._drop(self._held - self._keep.tail)
-        return self._head, b"".join(self._chunks)
-
-    def drop_tail(self) -> None:
-        """Somebody else has what came after the head."""
-        self._chunks.clear()
-        self._held = 0
-
-    def _append(self, data: bytes | bytearray) -> None:
         self._held += len(data)
         last = self._chunks[-1] if self._chunks else None
         if isinstance(last, bytearray) and len(last) + len(data) <= _SMALL:
             last += data
         else:
             self._chunks.append(bytearray(data) if len(data) < _SMALL else bytes(data))
+        # Whole chunks only: the exact cut is made once, at the end.
+        while self._chunks and self._held - len(self._chunks[0]) >= self._tail:
+            self._held -= len(self._chunks.popleft())
 
-    def _cut_head(self) -> None:
-        rest = self._all
-        self._head = bytes(memoryview(rest)[: self._keep.head])
-        del rest[: self._keep.head]
-        self._chunks.append(rest)
-        self._held = len(rest)
-        self._all = bytearray()
+    def drop_tail(self) -> None:
+        """Somebody else has what came after the head."""
+        self._chunks.clear()
+        self._held = 0
+
+    def tail(self) -> bytes:
+        """As much of it as we have. Ends the window."""
+        self._drop(self._held - self._tail)
+        return b"".join(self._chunks)
 
     def _drop(self, count: int) -> None:
         """Forget the oldest bytes. One chunk at a time: nothing is ever held twice."""
