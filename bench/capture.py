@@ -14,20 +14,23 @@ from bench.result import Result
 
 GIB = 1 << 30
 # Virtual machines give memory that was freed back to their host, and pay for touching it again.
-# When they do so is a matter of luck, and halves a rate or does not. So everybody starts after
-# it; and once more without the wait, where only the best of each, whom it has spared, count.
+# When they do so is a matter of luck, and may halve a rate. So everybody waits for it first, and
+# medians are compared; and once more without the wait, where the best round of each is.
 SETTLE = 3.0
+Pick = Callable[[Iterable[float]], float]
 
 
 def measure(program: Path) -> Iterator[Result]:
     name = "counts, head, tail, spill"
-    yield _rate(program, f"capture 1 GiB: {name}", 1, rounds=5, settle=SETTLE)
-    yield _rate(program, f"capture 4 GiB: {name}", 4, rounds=3, settle=SETTLE)
-    yield _rate(program, "capture 1 GiB: the best of each", 1, rounds=8, settle=0)
+    yield _rate(program, f"capture 1 GiB: {name}", 1, rounds=5, pick=median, settle=SETTLE)
+    yield _rate(program, f"capture 4 GiB: {name}", 4, rounds=3, pick=median, settle=SETTLE)
+    yield _rate(program, "capture 1 GiB: the best of each", 1, rounds=8, pick=min)
     yield _memory(program)
 
 
-def _rate(program: Path, name: str, gib: int, *, rounds: int, settle: float) -> Result:
+def _rate(
+    program: Path, name: str, gib: int, *, rounds: int, pick: Pick, settle: float = 0.0
+) -> Result:
     size, pairs = gib * GIB, []
     with tempfile.TemporaryDirectory(prefix="nacre-bench-") as directory:
         for _ in range(rounds):
@@ -36,8 +39,7 @@ def _rate(program: Path, name: str, gib: int, *, rounds: int, settle: float) -> 
             _settle(settle)
             ours = _ours(program, directory, size)
             pairs.append((in_c, ours))
-    usual: Callable[[Iterable[float]], float] = median if settle else min
-    in_c, ours = usual(pair[0] for pair in pairs), usual(pair[1] for pair in pairs)
+    in_c, ours = pick(pair[0] for pair in pairs), pick(pair[1] for pair in pairs)
     return Result(
         name,
         in_c / ours,

@@ -108,8 +108,8 @@ def test_every_module_says_what_it_is_for() -> None:
 def test_a_tool_loads_nothing_that_it_does_not_need() -> None:
     code = (
         "import sys, nacre; tool = nacre.Tool('harness'); tool.call({'command': 'true'});"
-        "print([m for m in ('asyncio', 'argparse', 'ctypes', 'logging', 'mcp', 'textual') "
-        "if m in sys.modules])"
+        "print([m for m in ('asyncio', 'argparse', 'ctypes', 'json', 'logging', 'mcp', 'pathlib',"
+        "'subprocess', 'tempfile', 'textual') if m in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert said.stdout == "[]\n"

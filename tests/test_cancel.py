@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,3 +191,25 @@ def test_closing_an_engine_ends_runs_that_nobody_waits_for() -> None:
     assert len(named(SECONDS)) == 2
     engine.close()
     assert named(SECONDS) == []
+
+
+def test_closing_a_tool_at_any_moment_of_a_call_ends_the_call() -> None:
+    """Also between its beginning and the first look of whoever waits for it."""
+    dice = random.Random(3)
+    for _ in range(60):
+        tool = nacre.Tool("harness")
+        replies: list[dict[str, Any]] = []
+
+        def call(tool: nacre.Tool = tool, replies: list[dict[str, Any]] = replies) -> None:
+            replies.append(tool.call({"command": "sleep 20"}).details)
+
+        threads = [threading.Thread(target=call) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(dice.uniform(0, 0.006))
+        tool.close()
+        for thread in threads:
+            thread.join(10)
+        said = {reply["error"] for reply in replies}
+        assert len(replies) == 3
+        assert said <= {"command cancelled", "this tool is closed; make a new one"}

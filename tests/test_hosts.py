@@ -7,10 +7,10 @@ import textwrap
 import pytest
 
 
-def host(code: str, timeout: float = 60, *, noise: bool = False) -> str:
+def host(code: str, *arguments: str, timeout: float = 60, noise: bool = False) -> str:
     """Run code in a Python of its own; returns what it printed. A hang is a failure."""
     said = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -65,9 +65,15 @@ def test_a_fork_that_closes_the_tool_leaves_the_command_of_its_parent_alone() ->
     assert "whole" in said
 
 
-def test_an_interrupt_in_the_middle_of_an_action_neither_hangs_nor_poisons() -> None:
-    said = host("""
-        import nacre
+@pytest.mark.parametrize("listen", [(), ("listen",)])
+def test_an_interrupt_in_the_middle_of_an_action_neither_hangs_nor_poisons(
+    listen: tuple[str, ...],
+) -> None:
+    said = host(
+        """
+        import sys, nacre
+        from nacre.capture.sink import Sink
+        from nacre.engine.engine import Engine, Ticket
         from nacre.engine.output import Output
         from nacre.engine.run import Run
         from nacre.engine.supervise import Supervisor
@@ -84,18 +90,25 @@ def test_an_interrupt_in_the_middle_of_an_action_neither_hangs_nor_poisons() -> 
 
         places = [(Census, "left_by"), (Census, "close"), (Output, "drain"), (Output, "close"),
                   (Run, "_let_go"), (Run, "_made_outcome"), (Supervisor, "rest_if_idle"),
-                  (child.Spawner, "spawn"), (child, "collect"), (Census, "tag_early_children")]
+                  (child.Spawner, "spawn"), (child, "collect"), (Census, "tag_early_children"),
+                  (Supervisor, "ended"), (Sink, "close"), (Output, "_end"), (Engine, "idle"),
+                  (Supervisor, "close"), (Ticket, "wait"), (Ticket, "start")]
+        listen = (lambda event: None) if sys.argv[1:] == ["listen"] else None
         for owner, name in places:
             for after in (False, True):
                 interrupt_once(owner, name, after)
                 try:
-                    nacre.run("sleep 0.1; true")
+                    nacre.run("sleep 0.1; true", listen=listen)
                     print("not interrupted", name)
                 except KeyboardInterrupt:
                     pass
-                assert nacre.run("exit 3").exit_code == 3, (name, after)
+                outcome = nacre.run("seq 3; exit 3", listen=listen)
+                assert outcome.exit_code == 3, (name, after)
+                assert outcome.output.newlines == 3, (name, after)
         print("fine")
-    """)
+    """,
+        *listen,
+    )
     assert said == "fine\n"
 
 
@@ -164,3 +177,55 @@ def test_without_a_descriptor_to_look_with_the_tree_is_not_taken_for_empty() -> 
         print(type(outcome.ending).__name__, left)
     """)
     assert said == "TimedOut []\n"
+
+
+def test_an_interrupt_inside_a_tools_block_does_not_hang_its_end() -> None:
+    said = host("""
+        import nacre
+        from nacre.engine import engine
+        class Interrupted:
+            def __init__(self, *_): raise KeyboardInterrupt
+        real, engine.Ticket = engine.Ticket, Interrupted
+        try:
+            with nacre.Tool("harness") as tool:
+                tool.call({"command": "true"})
+        except KeyboardInterrupt:
+            print("left")
+    """)
+    assert said == "left\n"
+
+
+def test_a_ticket_from_before_a_fork_is_the_parents() -> None:
+    said = host("""
+        import os, nacre
+        from nacre.engine.engine import Engine
+        from nacre.plan import Command, Plan
+        plan = Plan(command=Command(given=b"", script=b"sleep 0.2; echo hi", cwd=b"/"))
+        engine = Engine()
+        ticket = engine.begin(plan)
+        if (child := os.fork()) == 0:
+            try:
+                ticket.wait()
+            except RuntimeError as error:
+                print(error, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(ticket.wait().output.head)
+    """)
+    assert said.splitlines() == [
+        "this was begun before a fork, and is the parent's to wait for",
+        "b'hi\\n'",
+    ]
+
+
+def test_whoever_watches_what_a_program_does_sees_our_shells() -> None:
+    said = host("""
+        import sys, nacre
+        seen = []
+        def watch(event, given):
+            if event == "subprocess.Popen": seen.append(given)
+        sys.addaudithook(watch)
+        nacre.run("true", cwd="/")
+        print(seen)
+    """)
+    assert said == "[(b'/bin/bash', [b'/bin/bash', b'-c', b'--', b'true'], b'/', None)]\n"

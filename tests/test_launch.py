@@ -11,7 +11,7 @@ import nacre
 from nacre.engine.engine import Engine
 from nacre.outcome import Exited, NotStarted
 from nacre.plan import Command, Plan
-from nacre.process import launch
+from nacre.process import launch, popen
 from nacre.refusals import BadDirectory, CannotSpawn, NoShell
 from tests.test_hosts import host
 
@@ -24,7 +24,13 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.skip(f"not on Python {sys.version.split()[0]}: there it is always Popen")
 
 
-@pytest.mark.usefixtures("way")
+@pytest.fixture
+def popen_is_not_needed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "directly" in request.node.name:
+        monkeypatch.setattr(popen, "start", None)
+
+
+@pytest.mark.usefixtures("way", "popen_is_not_needed")
 def test_a_shell_gets_what_was_planned(tmp_path: Path) -> None:
     outcome = nacre.run(
         'pwd; cat; echo "$VARIABLE" >&2; ps -o sid= -p $$ | tr -d " "; echo $$; ls /proc/self/fd',
@@ -41,7 +47,7 @@ def test_a_shell_gets_what_was_planned(tmp_path: Path) -> None:
     assert outcome.errors.head == b"a b\n"
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("way", "popen_is_not_needed")
 def test_signals_that_python_ignores_are_not_ignored_by_commands() -> None:
     ignored = nacre.run("grep SigIgn /proc/self/status").output.head
     assert int(ignored.split()[1], 16) == 0

@@ -294,9 +294,8 @@ def test_numbers_that_went_all_the_way_around_hide_nobody() -> None:
         assert tag.put(sleeper.pid, mark)
         for late, expected in ((0.0, []), (2.0, [sleeper.pid])):
             census = Census()
-            census.begin(
-                newest.read() or 0, alone=True
-            )  # younger than the sleeper, as after a turn
+            newer = newest.read() or 0  # than the sleeper is, as after a turn
+            census.begin(newer, alone=True)
             census._looked -= late
             assert [each.pid for each in census.left_by(1, mark)] == expected
             census.close()

@@ -109,8 +109,14 @@ class Loop:
         """Nobody waits for a timer any more."""
         self._timers.clear()
 
+    def forked(self) -> None:
+        """We are the copy of one in another process, where somebody may have held the lock."""
+        self._lock = threading.RLock()
+
     def close(self) -> None:
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
             # It may be a call of ours that closes us: nothing may come after it.
             self._ready.clear()
@@ -130,8 +136,9 @@ class Loop:
             try:
                 call()
             except BaseException:  # interrupted: it will be made in the next step
-                self._posted.appendleft(call)
-                os.eventfd_write(self._bell, 1)
+                if not self._closed:
+                    self._posted.appendleft(call)
+                    os.eventfd_write(self._bell, 1)
                 raise
 
     def _serve_timers(self) -> None:
@@ -144,6 +151,8 @@ class Loop:
             try:
                 call()
             except BaseException:  # interrupted: it will be made in the next step
+                if self._closed:
+                    raise
                 entry[2].call = call
                 heapq.heappush(self._timers, entry)
                 raise

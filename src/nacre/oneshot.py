@@ -64,10 +64,16 @@ async def arun(
     **wishes: Unpack[Wishes],
 ) -> Outcome:
     """The same for asyncio. Cancelling the task stops the command and all it has started."""
+    ticket = None
     try:
-        return await _begin(command, listen, cancel, wishes)
+        ticket = _begin(command, listen, cancel, wishes)
+        return await ticket
     except Refused as refused:
         return _nothing_ran(refused, wishes)
+    except BaseException:
+        if ticket is not None:
+            ticket.cancel()
+        raise
 
 
 def _begin(

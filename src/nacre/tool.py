@@ -110,10 +110,15 @@ class Tool:
         that it had started is gone."""
         call = _Call()
         try:
-            ticket = self._begin(call, tool, arguments, listen, cancel)
-            answer = await ticket
+            self._begin(call, tool, arguments, listen, cancel)
+            assert call.ticket is not None
+            answer = await call.ticket
         except Refused as refused:
             return self._refused(tool, arguments, refused.refusal)
+        except BaseException:
+            if call.ticket is not None:
+                call.ticket.cancel()
+            raise
         return self._spoken(call, answer)
 
     def answer(
@@ -180,17 +185,16 @@ class Tool:
         listen: Listen,
         cancel: CancelToken | None,
         timeout: float | None = None,
-    ) -> Ticket:
+    ) -> None:
         caller = self._caller()
         call.admitted = admitted = self.contract.admit(tool, arguments, caller)
         decision = decide(admitted.ask.plan, self.contract.steps, caller)
         if decision.refusal is not None:
             raise Refused(decision.refusal)
         plan = decision.plan if timeout is None else _limited(decision.plan, timeout)
-        call.ticket = ticket = self._engine.begin(plan, listen=listen, cancel=cancel)
+        call.ticket = self._engine.begin(plan, listen=listen, cancel=cancel)
         # The command runs already: what we do here costs no time.
         call.line = self._line(tool, decode(plan.command.given), plan.command.cwd)
-        return ticket
 
     def _caller(self) -> Caller:
         return Caller(cwd=self._cwd or _here(), env=self._env, tools=self._tools)

@@ -19,6 +19,7 @@ _PIECE: Final = 128 * 1024
 class Sink:
     _window: Window | None = None  # once memory does not have everything
     _file: SpillFile | None = None
+    _capture: Capture | None = None
     _size = 0
     _newlines = 0
     _short_lines = False
@@ -43,19 +44,23 @@ class Sink:
             self._overflow(self._all)
 
     def close(self) -> Capture:
-        saved = None
-        if self._window is not None:
-            return self._ends(self._window)
+        """What there was of it; as often as it is asked."""
+        if self._capture is None:
+            self._capture = self._everything() if self._window is None else self._ends(self._window)
         if self._file is not None:
-            saved = self._file.close()
-        elif not self._all:
+            self._file.close()
+        return self._capture
+
+    def _everything(self) -> Capture:
+        data = self._all
+        if not data and self._file is None:
             return Capture()
         return Capture(
-            head=bytes(self._all),
-            size=len(self._all),
-            newlines=self._all.count(b"\n"),
-            unterminated=bool(self._all) and not self._all.endswith(b"\n"),
-            saved=saved,
+            head=bytes(data),
+            size=len(data),
+            newlines=data.count(b"\n"),
+            unterminated=bool(data) and not data.endswith(b"\n"),
+            saved=None if self._file is None else self._file.saved,
         )
 
     def _overflow(self, everything: bytearray) -> None:
@@ -79,18 +84,17 @@ class Sink:
             window.take(data[written:])
 
     def _ends(self, window: Window) -> Capture:
-        head, tail, saved = window.head, window.tail(), None
+        head, tail = window.head, window.tail()
         if self._file is not None:
             missing = min(self._keep.tail, self._size - len(head)) - len(tail)
             tail = self._file.last(missing) + tail
-            saved = self._file.close()
         return Capture(
             head=head,
             tail=tail,
             size=self._size,
             newlines=self._newlines,
             unterminated=self._last != b"\n",
-            saved=saved,
+            saved=None if self._file is None else self._file.saved,
         )
 
     def _count(self, data: bytes | bytearray) -> None:

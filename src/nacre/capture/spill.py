@@ -53,15 +53,18 @@ class SpillFile:
         if self._fd is None or count <= 0:
             return b""
         try:
-            data = os.pread(self._fd, count, max(0, self._size - count))
+            data = os.pread(self._fd, count, self._size - count)
         except OSError:
             return b""
         return data if len(data) == count else b""
 
-    def close(self) -> Saved:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+    def close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    @property
+    def saved(self) -> Saved:
         return Saved(
             path=self._path,
             size=self._size,

@@ -3,7 +3,7 @@
 `begin` starts a plan on the supervisor of the calling thread; its `Ticket` is waited for by that
 thread, or awaited in the event loop that runs on it. Cancelling and closing may come from
 anywhere. While nothing runs, an engine holds no descriptor; one that somebody will close may keep
-a loop (four of them) for the next command.
+a loop for the next command, which takes five.
 """
 
 import itertools
@@ -105,6 +105,8 @@ class Ticket:
     def _here(self) -> Supervisor:
         if self._supervisor is None or self._supervisor.thread != threading.get_ident():
             raise RuntimeError("a ticket is waited for by the thread that began it")
+        if self._supervisor.closed:
+            raise RuntimeError("this was begun before a fork, and is the parent's to wait for")
         return self._supervisor
 
     def _cancel_here(self, number: int) -> None:
@@ -126,9 +128,9 @@ class Ticket:
         if self._unsubscribe is not None:
             self._unsubscribe()
         run, supervisor, tell = self._run, self._supervisor, self._tell
+        self.outcome = outcome
         if run is not None and supervisor is not None:
             supervisor.ended(run)
-        self.outcome = outcome
         self._run = self._supervisor = self._tell = None
         if tell is not None:
             tell()
@@ -170,13 +172,14 @@ class Engine:
         if listen is not None and not isinstance(listen, Listening):
             listen = Listening(listener=listen)
         name = f"r{next(self._numbers)}"
-        supervisor = self._supervisor()
-        ticket = Ticket(supervisor)
+        supervisor, ticket = self._supervisor(), None
         try:
+            ticket = Ticket(supervisor)
             run = Run(name, plan, supervisor.ground, listening=listen, answer=ticket.settle)
             ticket.start(run, cancel)
         except BaseException:
-            ticket.abandon()
+            if ticket is not None:
+                ticket.abandon()
             supervisor.rest_if_idle()
             raise
         return ticket
@@ -200,6 +203,7 @@ class Engine:
             self._retire()
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
+            supervisor.closing = True
             supervisor.post(supervisor.cancel_all)
         if isinstance(threading.current_thread(), ListenerThread):
             return
@@ -222,8 +226,9 @@ class Engine:
             ident = threading.get_ident()
             supervisor = self._supervisors.get(ident)
             if supervisor is None:
-                supervisor = self._supervisors[ident] = Supervisor(self._ground(), ref(self))
-            elif supervisor is self._resting:
+                supervisor = self._resting or Supervisor(self._ground(), ref(self))
+                supervisor.thread = ident
+                self._supervisors[ident] = supervisor
                 self._resting = None
             return supervisor
 
@@ -234,20 +239,23 @@ class Engine:
             raise Refused(NoDescriptors(limit=descriptor_limit())) from error
 
     def idle(self, supervisor: Supervisor) -> None:
-        """One may rest: the one that ran last is the likeliest to run next."""
+        """A supervisor has no more runs. One may rest, for whoever comes next."""
         with self._lock:
-            if self._resting is not None and self._resting is not supervisor:
-                self._retire()
-            self._resting = supervisor
-            if self._closed or not self._keeps:
-                self._retire()
+            if supervisor is self._resting:
+                return
+            if self._supervisors.get(supervisor.thread) is supervisor:
+                del self._supervisors[supervisor.thread]
+            if self._keeps and not self._closed and self._resting is None:
+                self._resting = supervisor
+            else:
+                supervisor.close()
+            if self._closed:
                 self._changed.notify_all()
 
     def _retire(self) -> None:
-        supervisor, self._resting = self._resting, None
-        if supervisor is not None:
-            del self._supervisors[supervisor.thread]
-            supervisor.close()
+        if self._resting is not None:
+            self._resting.retire()
+            self._resting = None
 
     def __del__(self) -> None:
         self._retire()
@@ -256,7 +264,10 @@ class Engine:
         """We are a fork of our host: the runs are the parent's, and so are their loops."""
         self._lock = threading.RLock()  # somebody may have held the old one, and is not here
         self._changed = threading.Condition(self._lock)
-        self._retire()
+        if self._resting is not None:
+            self._resting.ground.loop.forked()
+            self._resting.close()
+            self._resting = None
         for supervisor in self._supervisors.values():
             supervisor.closed = True
         self._supervisors = {}

@@ -127,9 +127,9 @@ class Output:
                     return
 
     def _end(self, channel: _Channel) -> None:
-        self._open.remove(channel)
         if self._listens:
             self._loop.forget(channel.reader.fd)
+        self._open.remove(channel)
         channel.reader.close()
 
     def _pause(self) -> None:

@@ -121,10 +121,10 @@ class Run:
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
         """Stop it, beginning with this signal; a second time: kill it."""
+        self._unwanted = True
         self.work()
         if self._state is State.RUNNING:
             self._stop_signal = number
-        self._unwanted = True
         if self._outcome is not None:
             self._deliver()  # only its listener is still busy, and shall not be waited for
         self._happen(Happening.CANCEL)
@@ -174,10 +174,12 @@ class Run:
         if self._child is not None:
             self._follow(self._child)  # we were interrupted while we began to
             return
-        if self._birth is not None:  # interrupted, and nobody wants it any more
+        if self._birth is not None:  # we were interrupted while it was born
             self._birth.undo()
-            self._happen(Happening.SPAWN_FAILED)
-            return
+            self._birth = None
+            if self._unwanted:
+                self._happen(Happening.SPAWN_FAILED)
+                return
         ground = self._ground
         try:
             self._birth = birth = Birth()
@@ -190,12 +192,12 @@ class Run:
                 self._why = refused.refusal
                 self._happen(Happening.SPAWN_FAILED)
             return
-        self._began = now()
-        ground.shells.add(shell.pid)
         self._follow(shell)
 
     def _follow(self, shell: Child) -> None:
         ground, plan, timeout = self._ground, self._plan, self._plan.limits.timeout
+        self._began = now()
+        ground.shells.add(shell.pid)
         self._output = output = Output(
             shell, plan, ground.loop, ground.growth, self._relay, dry=self._dry
         )
@@ -390,9 +392,9 @@ class Run:
         """Answer, once."""
         if self._timers:
             self._cancel_timers()
-        outcome, self._outcome = self._outcome, None
-        if outcome is not None:
-            self._answer(outcome)
+        if self._outcome is not None:
+            self._answer(self._outcome)
+            self._outcome = None
 
 
 _DO: Final[dict[Action, Callable[[Run], None]]] = {

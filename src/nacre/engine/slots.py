@@ -41,6 +41,7 @@ class Slots:
         self._used = 0
         self._capacity: int | None = None
         self._line: deque[Guest] = deque()
+        self._granted: deque[Guest] = deque()  # and not yet told
 
     def enter(self, guest: Guest) -> bool:
         """Take a place now, or stand in line until it is granted."""
@@ -68,19 +69,23 @@ class Slots:
     def leave(self, guest: Guest) -> None:
         with self._lock:
             self._remove(guest)
-            if not self._line:
-                return
-            admitted = self._next_ones()
-        for each in admitted:
-            each.granted()
+            if self._line or self._granted:
+                self._admit_next()
 
-    def _next_ones(self) -> list[Guest]:
-        admitted = []
-        while self._line and self._fits(self._line[0].cost):
-            admitted.append(first := self._line.popleft())
-            first.where = Where.IN
-            self._used += first.cost
-        return admitted
+    def _admit_next(self) -> None:
+        """An interrupt may come anywhere here; then the next who leaves goes on with it."""
+        while self._line:
+            first = self._line[0]
+            if first.where is Where.IN_LINE:
+                if not self._fits(first.cost):
+                    break
+                self._granted.append(first)
+                first.where = Where.IN
+                self._used += first.cost
+            self._line.popleft()
+        while self._granted:
+            self._granted[0].granted()
+            self._granted.popleft()
 
     def _remove(self, guest: Guest) -> None:
         if guest.where is Where.IN:

@@ -5,7 +5,6 @@ steps. There is one supervisor per waiting thread (an event loop is one), made f
 command; after its last it rests, or is closed.
 """
 
-import signal
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from nacre.engine import leftovers
 from nacre.engine.run import Ground, Run
 from nacre.loop import Call, now
+from nacre.refusals import Closed, Refused
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
@@ -24,6 +24,7 @@ class Keeper(Protocol):
 
 class Supervisor:
     closed = False
+    closing = False  # whatever begins here is called off
     _interrupted = False  # somebody may have more to do
     _host: "AbstractEventLoop | None" = None
     _alarm: "TimerHandle | None" = None
@@ -42,17 +43,21 @@ class Supervisor:
         return not self.closed and self.ground.loop.post(call)
 
     def begin(self, run: Run, *, called_off: bool) -> None:
-        self._adopt_leftovers()
-        self.runs[run.name] = run
-        if called_off:
-            run.cancel()
-        else:
-            run.begin()
+        """Raises Refused when we have been closed meanwhile, from another thread."""
+        with self._driving:
+            if self.closed:
+                raise Refused(Closed())
+            self._adopt_leftovers()
+            self.runs[run.name] = run
+            if called_off or self.closing:
+                run.cancel()
+            else:
+                run.begin()
 
     def ended(self, run: Run) -> None:
         """A run has given its answer."""
-        self.runs.pop(run.name, None)
-        self.rest_if_idle()
+        if self.runs.pop(run.name, None) is not None:  # once
+            self.rest_if_idle()
 
     def rest_if_idle(self) -> None:
         """After the last run: leave nothing with us that others could see to."""
@@ -69,9 +74,10 @@ class Supervisor:
         else:
             keeper.idle(self)
 
-    def cancel_all(self, number: int = signal.SIGTERM) -> None:
+    def cancel_all(self) -> None:
         for run in list(self.runs.values()):
-            run.cancel(number)
+            run.cancel()
+        self.rest_if_idle()
 
     def drive(self, patience: float | None = None) -> None:
         """Serve everything here once, waiting for something to do at most so long."""
@@ -80,12 +86,12 @@ class Supervisor:
                 self._step(patience)
 
     def _step(self, patience: float | None) -> None:
-        if self._interrupted:
-            self._interrupted = False
-            for run in list(self.runs.values()):
-                run.work()
-            patience = 0.0
         try:
+            if self._interrupted:
+                for run in list(self.runs.values()):
+                    run.work()
+                self._interrupted = False
+                patience = 0.0
             self.ground.loop.step(patience)
         except BaseException:
             self._interrupted = True
@@ -101,9 +107,13 @@ class Supervisor:
         return self._driving.locked() or (self._host is not None and self._host.is_running())
 
     def close(self) -> None:
-        """Only at rest."""
+        """Only at rest. From another thread, with nobody inside: by way of `retire`."""
         self.closed = True
         self.ground.close()
+
+    def retire(self) -> None:
+        with self._driving:
+            self.close()
 
     def _adopt_leftovers(self) -> None:
         for leftover in leftovers.unshelve():

@@ -35,8 +35,7 @@ class Census:
         what we know of before is of no use."""
         if alone or self._last is None:
             self._last, self._looked = shell, now()
-            if self._sessions or self._tagged:
-                self._forget()
+            self._forget()
 
     def spare_descriptors(self) -> None:
         """Make room for somebody who must look and has no descriptor left for it."""
@@ -117,7 +116,8 @@ class Census:
         mark = read(proc.soft_locks(pid))
         if mark is not None:
             self._tagged.setdefault(mark.own, []).append(pid)
-            self._nested.setdefault(mark.outer, []).append(pid)
+            if mark.outer:
+                self._nested.setdefault(mark.outer, []).append(pid)
 
 
 def _pids() -> list[int]:

@@ -74,9 +74,9 @@ class Spawner:
             raise
 
     def close(self) -> None:
-        if self._nothing >= 0:
-            os.close(self._nothing)
-            self._nothing = -1
+        fd, self._nothing = self._nothing, -1
+        if fd >= 0:
+            os.close(fd)
 
     def __del__(self) -> None:
         self.close()

@@ -40,6 +40,8 @@ def _directly(order: Order, birth: Birth) -> bool:
         if any(b"=" in name for name in env):
             return False
         variables = [b"%b=%b" % each for each in env.items()]
+    # By this name it is known to whoever watches what a program does.
+    sys.audit("subprocess.Popen", words[0], words, order.cwd, env)
     reading, writing = os.pipe2(os.O_CLOEXEC)  # ends when the child execs, or says why it cannot
     try:
         if writing < 3:  # where the child's own three will lie

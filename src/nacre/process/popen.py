@@ -24,7 +24,6 @@ class _Popen(subprocess.Popen[bytes]):
             pass_fds=order.passed,
             start_new_session=True,
         )
-        self.returncode = 0  # keeps Popen from ever collecting this pid
 
     @property
     def pid(self) -> int:
@@ -33,5 +32,6 @@ class _Popen(subprocess.Popen[bytes]):
     @pid.setter
     def pid(self, number: int | None) -> None:
         if number is not None:  # as Popen has it at first
+            self.returncode = 0  # keeps Popen from ever collecting this pid
             self._birth.pids.append(number)
             self._birth.happened()

@@ -59,7 +59,8 @@ def new() -> Tag | None:
 
 
 class Tags:
-    """Makes the tags of one process: numbers in a row, from a random one on."""
+    """Makes tags: numbers in a row, from a random one on. The limits of our process, and the run
+    that it belongs to, are looked at once."""
 
     def __init__(self) -> None:
         soft, self.hard = resource.getrlimit(proc.RLIMIT_LOCKS)
