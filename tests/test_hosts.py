@@ -229,3 +229,109 @@ def test_whoever_watches_what_a_program_does_sees_our_shells() -> None:
         print(seen)
     """)
     assert said == "[(b'/bin/bash', [b'/bin/bash', b'-c', b'--', b'true'], b'/', None)]\n"
+
+
+def test_a_fork_in_the_middle_of_an_audit_line_can_write_its_own() -> None:
+    said = host("""
+        import os, threading, time, nacre
+        from nacre.store import audit
+        class Slow:  # a disk
+            def __getattr__(self, name): return getattr(os, name)
+            def write(self, fd, data):
+                if threading.current_thread() is not threading.main_thread(): time.sleep(0.5)
+                return os.write(fd, data)
+        audit.os = Slow()
+        tool = nacre.Tool("harness")
+        thread = threading.Thread(target=tool.call, args=({"command": "true"},))
+        thread.start()
+        while not tool._audit._lock.locked(): time.sleep(0.01)
+        if (child := os.fork()) == 0:
+            print(tool.call({"command": "echo child"}).text, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        thread.join()
+    """)
+    assert '"child\\n"' in said
+
+
+def test_a_host_that_closes_all_descriptors_loses_none_of_its_own_to_us() -> None:
+    said = host("""
+        import os, nacre
+        tools = [nacre.Tool("harness") for _ in range(2)]
+        for tool in tools: tool.call({"command": "true"})
+        os.closerange(3, 64)
+        held = [os.open("/dev/zero", os.O_RDONLY) for _ in range(30)]
+        print(tools[0].call({"command": "cat; echo hi"}).text)
+        for tool in tools: tool.close()
+        print(len([os.fstat(fd) for fd in held]))
+    """)
+    assert said == '{"stdout":"hi\\n","stderr":"","exitCode":0}\n30\n'
+
+
+def test_a_signal_handler_is_told_what_it_cannot_do_and_may_close_the_tool() -> None:
+    said = host("""
+        import signal, nacre
+        tool = nacre.Tool("harness")
+        def handler(*_):
+            try:
+                tool.call({"command": "true"})
+            except RuntimeError as error:
+                print(error)
+            tool.close()
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        print(tool.call({"command": "sleep 60"}).details["error"])
+    """)
+    first, last = said.splitlines()
+    assert first.startswith("a signal handler cannot run a command while its thread waits")
+    assert last == "command cancelled"
+
+
+def test_an_interrupt_while_a_shell_is_collected_leaves_no_zombie() -> None:
+    said = host("""
+        import os, nacre
+        from nacre import proc
+        from nacre.process import child
+        collect = child.collect
+        def interrupted(pidfd):
+            child.collect = collect
+            raise KeyboardInterrupt
+        child.collect = interrupted
+        try:
+            nacre.run("true")
+        except KeyboardInterrupt:
+            print([each for each in proc.everyone().values() if each.parent == os.getpid()])
+    """)
+    assert said == "[]\n"
+
+
+def test_a_shell_that_cannot_be_one_is_refused_in_hosts_with_threads_too() -> None:
+    said = host("""
+        import threading, nacre
+        over = threading.Event()
+        thread = threading.Thread(target=over.wait)
+        thread.start()
+        print(nacre.run("true", shell="/tmp").ending)
+        over.set()
+    """)
+    assert said.startswith("NotStarted(why=NoShell(path=b'/tmp'")
+
+
+def test_an_interrupted_popen_leaves_the_hosts_own_children_to_the_host() -> None:
+    said = host("""
+        import gc, os, signal, subprocess, time, nacre
+        mine = subprocess.Popen(["sh", "-c", "exit 7"])
+        os.waitid(os.P_PID, mine.pid, os.WEXITED | os.WNOWAIT)
+        class Interrupting:
+            def __getattr__(self, name): return getattr(os, name)
+            def read(self, fd, size):
+                subprocess.os = os
+                signal.raise_signal(signal.SIGINT)
+        subprocess.os = Interrupting()
+        try:
+            nacre.run("true", shell="bash")  # by its name: always by Popen
+        except KeyboardInterrupt:
+            gc.collect()
+            print(mine.wait())
+    """)
+    assert said == "7\n"

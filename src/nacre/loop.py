@@ -109,6 +109,14 @@ class Loop:
         """Nobody waits for a timer any more."""
         self._timers.clear()
 
+    def intact(self) -> bool:
+        """Whether the descriptors that we opened are still there, and still ours."""
+        try:
+            self._epoll.modify(self._bell, select.EPOLLIN)
+        except OSError:
+            return False
+        return True
+
     def forked(self) -> None:
         """We are the copy of one in another process, where somebody may have held the lock."""
         self._lock = threading.RLock()

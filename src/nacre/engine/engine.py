@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 from nacre.asks import Done, Signal
 from nacre.cancel import CancelToken
+from nacre.engine import leftovers
 from nacre.engine.relay import ListenerThread
 from nacre.engine.run import Ground, Run
 from nacre.engine.slots import Slots
@@ -72,7 +73,8 @@ class Ticket:
     def abandon(self) -> None:
         """Whoever should wait has been interrupted: end it, and drive until it has."""
         self._cancel_here(signal.SIGTERM)
-        if self._run is not None and not self._given_up:
+        alive = self._supervisor is not None and not self._supervisor.closed
+        if self._run is not None and alive and not self._given_up:
             self.wait()
 
     def __await__(self) -> Generator[object, None, Outcome]:
@@ -81,12 +83,14 @@ class Ticket:
     async def _awaited(self) -> Outcome:
         import asyncio
 
-        host = asyncio.get_running_loop()
+        host, thread = asyncio.get_running_loop(), threading.get_ident()
         interrupted: asyncio.CancelledError | None = None
-        while self.outcome is None:
+        supervisor = None if self.outcome else self._here()
+        while self.outcome is None and supervisor is not None:
             answered: asyncio.Future[None] = host.create_future()
-            self._tell = partial(_answered, answered)
-            self._here().attach(host)
+            self._tell = partial(_answered, answered, thread)
+            if not supervisor.attach(host):
+                break  # whoever closes the engine has driven us, to the answer
             try:
                 await answered
             except asyncio.CancelledError as error:
@@ -94,6 +98,7 @@ class Ticket:
                 self._cancel_here(signal.SIGTERM)
         if interrupted is not None:
             raise interrupted
+        assert self.outcome is not None
         return self.outcome
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
@@ -136,8 +141,10 @@ class Ticket:
             tell()
 
 
-def _answered(future: "Future[None]") -> None:
-    if not future.done():
+def _answered(future: "Future[None]", thread: int) -> None:
+    if thread != threading.get_ident():
+        future.get_loop().call_soon_threadsafe(_answered, future, thread)
+    elif not future.done():
         future.set_result(None)
 
 
@@ -209,6 +216,8 @@ class Engine:
             return
         for supervisor in supervisors:
             while not supervisor.closed:
+                if supervisor.driven_here:
+                    break  # we are a signal handler of whoever drives, and does it after us
                 # Whoever began these may have gone without waiting for them.
                 if supervisor.attended:
                     self._wait_a_moment()
@@ -226,10 +235,11 @@ class Engine:
             ident = threading.get_ident()
             supervisor = self._supervisors.get(ident)
             if supervisor is None:
-                supervisor = self._resting or Supervisor(self._ground(), ref(self))
+                supervisor, self._resting = self._resting, None
+                if supervisor is None or not supervisor.ground.intact():
+                    supervisor = Supervisor(self._ground(), ref(self))
                 supervisor.thread = ident
                 self._supervisors[ident] = supervisor
-                self._resting = None
             return supervisor
 
     def _ground(self) -> Ground:
@@ -253,9 +263,9 @@ class Engine:
                 self._changed.notify_all()
 
     def _retire(self) -> None:
-        if self._resting is not None:
-            self._resting.retire()
-            self._resting = None
+        supervisor, self._resting = self._resting, None
+        if supervisor is not None and supervisor.ground.intact():
+            supervisor.retire()
 
     def __del__(self) -> None:
         self._retire()
@@ -269,6 +279,7 @@ class Engine:
             self._resting.close()
             self._resting = None
         for supervisor in self._supervisors.values():
+            supervisor.ground.loop.forked()
             supervisor.closed = True
         self._supervisors = {}
         self._slots = Slots()
@@ -278,6 +289,7 @@ _engines: WeakSet[Engine] = WeakSet()
 
 
 def _forked() -> None:
+    leftovers.forked()
     for engine in list(_engines):
         engine.forked()
 

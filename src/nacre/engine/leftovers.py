@@ -56,6 +56,14 @@ _shelf: list[Leftover] = []
 _lock = threading.Lock()
 
 
+def forked() -> None:
+    """We are in a fork of our host: whoever held the lock is not here, and what lies on the shelf
+    is the parent's to drain."""
+    global _lock
+    _lock = threading.Lock()
+    _shelf.clear()
+
+
 def shelve(leftover: Leftover) -> None:
     with _lock:
         _shelf.append(leftover)

@@ -63,10 +63,21 @@ class Ground:
         self.ours = ours  # this process is nacre's own, the subreaper, and has one loop
         self.shells: set[int] = set()  # not yet collected
 
+    def intact(self) -> bool:
+        """Whether our descriptors are still ours. A host may have closed whatever was open; then
+        the numbers are somebody else's, and we are never touched again."""
+        if self.loop.intact() and self.spawner.intact():
+            return True
+        _strangers.append(self)
+        return False
+
     def close(self) -> None:
         self.loop.close()
         self.spawner.close()
         self.census.close()
+
+
+_strangers: Final[list[Ground]] = []  # kept, since forgetting them would close their numbers
 
 
 class Run:
@@ -333,21 +344,20 @@ class Run:
 
     def _let_go(self, shell: Child) -> None:
         """Collect the shell; what is still open goes on without us."""
-        self._child = None
-        self._ground.shells.discard(shell.pid)
-        pipes = [] if self._output.ended else self._output.let_go()
-        alive = None
-        if self._exited:
-            self._status = children.collect(shell.pidfd)
-            os.close(shell.pidfd)
-        else:
+        if not self._exited:
             self._ended = now()
             self._ground.loop.forget(shell.pidfd)
-            alive = shell.pidfd
+        elif self._status is None:
+            self._status = children.collect(shell.pidfd)
+        self._ground.shells.discard(shell.pid)
         if self._ground.ours:
             collect_strays(self._ground.shells)
-        if pipes or alive is not None:
-            leftovers.shelve(Leftover(pipes, alive))
+        self._child = None  # from here on, an interrupt costs a descriptor
+        pipes = [] if self._output.ended else self._output.let_go()
+        if self._exited:
+            os.close(shell.pidfd)
+        if pipes or not self._exited:
+            leftovers.shelve(Leftover(pipes, None if self._exited else shell.pidfd))
 
     def _ending(self) -> Ending:
         match self._reason:

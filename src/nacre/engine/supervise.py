@@ -25,6 +25,7 @@ class Keeper(Protocol):
 class Supervisor:
     closed = False
     closing = False  # whatever begins here is called off
+    _driver = 0  # the thread that drives, at this moment
     _interrupted = False  # somebody may have more to do
     _host: "AbstractEventLoop | None" = None
     _alarm: "TimerHandle | None" = None
@@ -44,6 +45,7 @@ class Supervisor:
 
     def begin(self, run: Run, *, called_off: bool) -> None:
         """Raises Refused when we have been closed meanwhile, from another thread."""
+        self._check_not_inside()
         with self._driving:
             if self.closed:
                 raise Refused(Closed())
@@ -81,9 +83,14 @@ class Supervisor:
 
     def drive(self, patience: float | None = None) -> None:
         """Serve everything here once, waiting for something to do at most so long."""
+        self._check_not_inside()
         with self._driving:
-            if not self.closed:
-                self._step(patience)
+            self._driver = threading.get_ident()
+            try:
+                if not self.closed:
+                    self._step(patience)
+            finally:
+                self._driver = 0
 
     def _step(self, patience: float | None) -> None:
         try:
@@ -98,6 +105,18 @@ class Supervisor:
             raise
         if self._host is not None and not self.closed:
             self._set_alarm()
+
+    @property
+    def driven_here(self) -> bool:
+        """Whether we are called by what has interrupted this thread's own driving."""
+        return self._driver == threading.get_ident()
+
+    def _check_not_inside(self) -> None:
+        if self.driven_here:
+            raise RuntimeError(
+                "a signal handler cannot run a command while its thread waits for another one;"
+                " cancel that one, or run it in a thread"
+            )
 
     @property
     def attended(self) -> bool:
@@ -129,13 +148,17 @@ class Supervisor:
 
     # Driven by an event loop.
 
-    def attach(self, host: "AbstractEventLoop") -> None:
-        """Have this event loop drive us from now on."""
-        if self._host is not host:
-            self._detach()
-            self._host = host
-            host.add_reader(self.ground.loop.fileno(), self._turn)
-        self._set_alarm()
+    def attach(self, host: "AbstractEventLoop") -> bool:
+        """Have this event loop drive us from now on. False when there is nothing left to drive."""
+        with self._driving:
+            if self.closed or not self.runs:
+                return False
+            if self._host is not host:
+                self._detach()
+                self._host = host
+                host.add_reader(self.ground.loop.fileno(), self._turn)
+            self._set_alarm()
+            return True
 
     def _turn(self) -> None:
         self.drive(0)

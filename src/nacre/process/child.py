@@ -33,6 +33,7 @@ from nacre.refusals import (
     Refused,
 )
 
+_NOTHING: Final = os.stat(os.devnull).st_rdev
 _PRLIMIT: Final = b"/usr/bin/prlimit"
 _DETACHES: Final = re.compile(rb"(?<![&<>|])&(?![&>])|setsid")
 
@@ -72,6 +73,13 @@ class Spawner:
             if isinstance(error, ValueError):  # a NUL byte, an impossible variable name
                 raise Refused(CannotSpawn(reason=str(error))) from error
             raise
+
+    def intact(self) -> bool:
+        """Whether the descriptor that we opened is still there, and still ours."""
+        try:
+            return os.fstat(self._nothing).st_rdev == _NOTHING
+        except OSError:
+            return False
 
     def close(self) -> None:
         fd, self._nothing = self._nothing, -1
@@ -125,8 +133,19 @@ def _comes_too_late(script: bytes) -> bool:
 
 
 def _can_be_tagged(shell: bytes) -> bool:
-    """Whether prlimit(1) is there; it could not tell us that the shell is not."""
-    return os.access(_PRLIMIT, os.X_OK) and os.access(shell, os.X_OK)
+    """Whether prlimit(1) is there, and sure to become the shell: it could not tell us why not."""
+    if not (os.access(_PRLIMIT, os.X_OK) and os.access(shell, os.X_OK)):
+        return False
+    try:
+        fd = os.open(shell, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return shell.startswith(b"/") and os.read(fd, 4) == b"\x7fELF"
+    except OSError:  # a directory
+        return False
+    finally:
+        os.close(fd)
 
 
 def _pipe(birth: Birth) -> int:

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from weakref import WeakSet
 
 import msgspec
 
@@ -23,6 +24,7 @@ class Audit:
         self._fd: int | None = None
         self._lock = threading.Lock()
         self._closed = False
+        _audits.add(self)
         self.problem: str | None = None  # why the last line was not written
 
     def begin(self, line: Mapping[str, object]) -> "Line":
@@ -45,6 +47,10 @@ class Audit:
         with self._lock:
             self._closed = True
             self._close()
+
+    def forked(self) -> None:
+        """We are in a fork of our host: whoever held the lock is not here."""
+        self._lock = threading.Lock()
 
     def __del__(self) -> None:
         self._close()
@@ -74,6 +80,17 @@ class Audit:
         if self._fd is not None and self._is_there(self._fd):
             os.close(self._fd)
         self._fd = None
+
+
+_audits: WeakSet[Audit] = WeakSet()
+
+
+def _forked() -> None:
+    for audit in list(_audits):
+        audit.forked()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Line:
