@@ -24,7 +24,7 @@ class SpillFile:
             self._problem = f"the output could not be saved: {_reason(error)}"
 
     def write(self, data: bytes | bytearray) -> int:
-        """Append; returns how many bytes are in the file, all of them unless it has ended."""
+        """Append; returns how many of these are in the file: all, unless it has ended."""
         if self._problem is not None or self._fd is None:
             return 0
         room = self._limit - self._size

@@ -1,7 +1,7 @@
 """From words to a running process, by vfork: a host of 2 GB pays nothing for its size.
 
 `subprocess.Popen` (without `preexec_fn`) ends in one C function that vforks and execs. Everything
-before that is for cases that are not ours, and takes a twelfth of the time of an `echo`. So we
+before that is for cases that are not ours, and takes up to a twelfth of an `echo`. So we
 call that function ourselves on the versions of Python where we know its parameters; on any other,
 and whenever it reports trouble, it is Popen that starts the process, or says why it cannot.
 """

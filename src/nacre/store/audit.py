@@ -64,7 +64,7 @@ class Audit:
         return self._fd
 
     def _is_there(self, fd: int) -> bool:
-        """Whether this is still our file, and still has a name."""
+        """Whether this is still our file, and still has a name; without one it is closed."""
         try:
             status = os.fstat(fd)
         except OSError:
