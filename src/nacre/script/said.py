@@ -1,0 +1,61 @@
+"""What the plainest commands would print, when that can be known: text that is fed to a shell."""
+
+from typing import Final
+
+from nacre.script.commands import Command
+from nacre.script.lex import ansi
+
+_PIPED_THROUGH: Final = {b"cat", b"tee"}
+
+
+def said(command: Command) -> bytes | None:
+    """The standard output of this command, or None."""
+    if any(redirect.of_output for redirect in command.redirects):
+        return None
+    texts = [word.text for word in command.arguments]
+    if any(text is None for text in texts) or any(word.glob for word in command.arguments):
+        return None
+    words = [text for text in texts if text is not None]
+    match command.name:
+        case b"echo":
+            return _echoed(words)
+        case b"printf":
+            return _printed(words)
+        case b"cat" if not words or words == [b"-"]:
+            return command.stdin
+        case b"pwd" if not words and command.cwd is not None:
+            return command.cwd + b"\n"
+        case b":" | b"true":
+            return b""
+        case _:
+            return None
+
+
+def _echoed(words: list[bytes]) -> bytes:
+    newline, escapes = b"\n", False
+    while words and words[0].startswith(b"-") and words[0][1:] and not words[0][1:].strip(b"neE"):
+        newline = b"" if b"n" in words[0] else newline
+        escapes = b"e" in words[0]
+        words = words[1:]
+    text = b" ".join(words)
+    return (ansi(text) if escapes else text) + newline
+
+
+def _printed(words: list[bytes]) -> bytes | None:
+    if words[:1] == [b"--"]:
+        words = words[1:]
+    if not words or words[0].startswith(b"-"):
+        return None
+    form, values = words[0], words[1:]
+    pieces = form.replace(b"%%", b"\0").split(b"%s")
+    if any(b"%" in piece for piece in pieces):
+        return None
+    pieces = [ansi(piece.replace(b"\0", b"%")) for piece in pieces]
+    holes = len(pieces) - 1
+    if not holes:
+        return pieces[0]
+    made = b""
+    for at in range(0, max(len(values), 1), holes):
+        filled = [*values[at : at + holes], *[b""] * holes][:holes]
+        made += pieces[0] + b"".join(v + p for v, p in zip(filled, pieces[1:], strict=True))
+    return made

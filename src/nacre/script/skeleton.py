@@ -1,0 +1,208 @@
+"""The grammar of a frame: which commands hang together how. The only module that knows tree-sitter.
+
+tree-sitter sees a skeleton (see `lex`), so its nodes are only about structure; here they become a few
+small types of ours. What it cannot make sense of comes out as a sequence of the parts that it could.
+"""
+
+from typing import Any, Final
+
+import tree_sitter
+import tree_sitter_bash
+from msgspec import Struct
+
+_PARSER: Final = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+class Simple(Struct):
+    """One command: the tokens between these positions."""
+
+    start: int
+    end: int
+
+
+class Sequence(Struct):
+    """Commands one after the other; `background` has those that nobody waits for."""
+
+    items: "list[Node]"
+    background: set[int]
+
+
+class Chain(Struct):
+    left: "Node"
+    operator: bytes  # && or ||
+    right: "Node"
+
+
+class Pipeline(Struct):
+    stages: "list[Node]"
+
+
+class Group(Struct):
+    body: Sequence
+    subshell: bool
+
+
+class If(Struct):
+    arms: list[tuple[Sequence, Sequence]]  # condition, body
+    otherwise: Sequence | None
+
+
+class Loop(Struct):
+    """`head` is where the words of a `for` are; a `while` has a condition instead."""
+
+    head: tuple[int, int]
+    condition: Sequence | None
+    body: Sequence
+
+
+class Case(Struct):
+    head: tuple[int, int]  # the word, and of each item the patterns
+    items: list[tuple[int, int, Sequence]]
+
+
+class Function(Struct):
+    start: int  # of the name
+    body: "Node"
+
+
+class Redirected(Struct):
+    """Redirections for all of a compound command: the tokens between these positions."""
+
+    body: "Node"
+    start: int
+    end: int
+
+
+Node = Simple | Sequence | Chain | Pipeline | Group | If | Loop | Case | Function | Redirected
+
+
+def parse(skeleton: bytes, base: int) -> tuple[Sequence, int | None]:
+    """The structure, its positions counted from `base`, and where it stops making sense, if it does."""
+    maker = _Maker(skeleton, base)
+    root = _PARSER.parse(skeleton).root_node
+    if root.has_error:
+        maker.wrong = _first_error(root) + base
+    return maker.sequence(root.children), maker.wrong
+
+
+def _first_error(node: Any) -> int:
+    for child in node.children:
+        if child.type == "ERROR" or child.is_missing:
+            return int(child.start_byte)
+        if child.has_error:
+            return _first_error(child)
+    return int(node.start_byte)
+
+
+class _Maker:
+    def __init__(self, skeleton: bytes, base: int) -> None:
+        self._skeleton = skeleton
+        self._base = base
+        self.wrong: int | None = None
+
+    def sequence(self, children: list[Any]) -> Sequence:
+        items: list[Node] = []
+        background: set[int] = set()
+        for child in children:
+            if child.is_named:
+                items.extend(self._nodes(child))
+            elif child.type == "&" and items:
+                background.add(len(items) - 1)
+        return Sequence(items, background)
+
+    def _nodes(self, node: Any) -> "list[Node]":
+        """The node as ours; none for what says nothing, several for what makes no sense."""
+        match node.type:
+            case "command" | "word" | "variable_name" | "special_variable_name":
+                return self._simple(node)
+            case "list":
+                left, operator, right = node.children[0], node.children[1], node.children[-1]
+                if len(node.children) == 3 and not operator.is_named:
+                    return [Chain(self._one(left), operator.type.encode(), self._one(right))]
+            case "pipeline":
+                return [Pipeline([self._one(each) for each in node.children if each.is_named])]
+            case "negated_command":
+                return self._nodes(node.children[-1])
+            case "redirected_statement":
+                return self._redirected(node)
+            case "compound_statement" | "subshell" | "do_group":
+                inside = self.sequence(node.children)
+                return [Group(inside, subshell=node.type == "subshell")]
+            case "if_statement":
+                return [self._if(node)]
+            case "while_statement" | "for_statement":
+                return [self._loop(node)]
+            case "case_statement":
+                return [self._case(node)]
+            case "function_definition":
+                return self._function(node)
+        return self.sequence(node.children).items
+
+    def _one(self, node: Any) -> Node:
+        found = self._nodes(node)
+        return found[0] if len(found) == 1 else Sequence(found, set())
+
+    def _simple(self, node: Any) -> "list[Node]":
+        start, end = node.start_byte, node.end_byte
+        if start == end:
+            return []
+        if self._skeleton[start] != 0x5F:  # a keyword that was taken for a command
+            self._mind(start)
+        return [Simple(start + self._base, end + self._base)]
+
+    def _redirected(self, node: Any) -> "list[Node]":
+        body = [each for each in node.children if each.type != "file_redirect"]
+        first = body[0] if len(body) == 1 else None
+        if first is None:
+            return [Simple(node.start_byte + self._base, node.end_byte + self._base)]
+        begin, end = first.end_byte + self._base, node.end_byte + self._base
+        return [Redirected(self._one(first), begin, end)]
+
+    def _if(self, node: Any) -> If:
+        arms: list[tuple[Sequence, Sequence]] = []
+        otherwise: Sequence | None = None
+        for clause in (node, *(each for each in node.children if each.type.endswith("_clause"))):
+            own = [each for each in clause.children if not each.type.endswith("_clause")]
+            if clause.type == "else_clause":
+                otherwise = self.sequence(own)
+                continue
+            then = next((i for i, each in enumerate(own) if each.type == "then"), len(own))
+            arms.append((self.sequence(own[:then]), self.sequence(own[then:])))
+        return If(arms, otherwise)
+
+    def _loop(self, node: Any) -> Loop:
+        body = next((each for each in node.children if each.type == "do_group"), None)
+        inside = Sequence([], set()) if body is None else self.sequence(body.children)
+        end = node.end_byte if body is None else body.start_byte
+        head = (node.start_byte + self._base, end + self._base)
+        if node.type == "for_statement":
+            return Loop(head, None, inside)
+        before = [each for each in node.children if body is None or each.end_byte <= end]
+        return Loop(head, self.sequence(before), inside)
+
+    def _case(self, node: Any) -> Case:
+        items = []
+        first = node.end_byte
+        for item in (each for each in node.children if each.type == "case_item"):
+            first = min(first, item.start_byte)
+            closing = next((i for i, c in enumerate(item.children) if c.type == ")"), None)
+            if closing is None:
+                self._mind(item.start_byte)
+                continue
+            ends = item.children[closing].start_byte
+            body = self.sequence(item.children[closing + 1 :])
+            items.append((item.start_byte + self._base, ends + self._base, body))
+        return Case((node.start_byte + self._base, first + self._base), items)
+
+    def _function(self, node: Any) -> "list[Node]":
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is None or body is None:
+            return self.sequence(node.children).items
+        made: list[Node] = [Function(name.start_byte + self._base, self._one(body))]
+        if node.end_byte > body.end_byte:
+            made = [Redirected(made[0], body.end_byte + self._base, node.end_byte + self._base)]
+        return made
+
+    def _mind(self, at: int) -> None:
+        at += self._base
+        self.wrong = at if self.wrong is None else min(self.wrong, at)

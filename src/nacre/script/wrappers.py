@@ -1,0 +1,264 @@
+"""Which commands run other commands, and how the other one is found in their words.
+
+`inside` looks one level deep; whoever reads goes on from there.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from nacre.script.commands import Command, Word
+
+SHELLS: Final = {b"bash", b"sh", b"dash", b"zsh", b"ksh", b"ash", b"rbash"}
+
+
+class Runs(Struct, frozen=True, kw_only=True):
+    """These words are a command."""
+
+    words: tuple[Word, ...]
+    directory: bytes | None = None  # where, if the wrapper says so
+    adds: bool = False  # more words come from standard input
+
+
+class Reads(Struct, frozen=True, kw_only=True):
+    """These words, joined by blanks, are a script."""
+
+    words: tuple[Word, ...]
+    positional: tuple[Word, ...] | None = None  # None: in the same shell, with all that it knows
+
+
+class ReadsInput(Struct, frozen=True, kw_only=True):
+    """A script comes on standard input."""
+
+    positional: tuple[Word, ...] = ()
+
+
+Inside = Runs | Reads | ReadsInput
+
+
+class _Wrapper(Struct, frozen=True):
+    """How the words of a wrapper are read up to the command in them."""
+
+    valued: str = ""  # short options that take a value
+    long: tuple[str, ...] = ()  # long options that take one in the next word
+    skips: int = 0  # words of its own before the command
+    assigns: bool = False  # NAME=value may stand before the command
+    script: tuple[str, ...] = ()  # options whose value is a script
+    not_with: str = ""  # short options with which it runs nothing
+
+
+_WRAPPERS: Final[dict[bytes, _Wrapper]] = {
+    b"sudo": _Wrapper(
+        "ugpCDRTUrth",
+        ("user", "group", "prompt", "chdir", "chroot", "host", "role", "type", "command-timeout"),
+        assigns=True,
+        not_with="elvKk",
+    ),
+    b"doas": _Wrapper("uC"),
+    b"pkexec": _Wrapper("u", ("user",)),
+    b"su": _Wrapper("gGsw", ("group", "shell"), skips=99, script=("-c", "--command")),
+    b"runuser": _Wrapper(
+        "ugGsw", ("user", "group", "shell"), script=("-c", "--command", "--session-command")
+    ),
+    b"env": _Wrapper("uCS", ("unset", "chdir", "split-string"), assigns=True),
+    b"command": _Wrapper(not_with="vV"),
+    b"builtin": _Wrapper(),
+    b"exec": _Wrapper("a"),
+    b"nohup": _Wrapper(),
+    b"nice": _Wrapper("n", ("adjustment",)),
+    b"ionice": _Wrapper("cn", ("class", "classdata"), not_with="pPu"),
+    b"chrt": _Wrapper("TPD", skips=1, not_with="pm"),
+    b"taskset": _Wrapper("", skips=1, not_with="p"),
+    b"timeout": _Wrapper("ks", ("kill-after", "signal"), skips=1),
+    b"time": _Wrapper("fo", ("format", "output")),
+    b"stdbuf": _Wrapper("ioe", ("input", "output", "error")),
+    b"setsid": _Wrapper(),
+    b"unbuffer": _Wrapper(),
+    b"fakeroot": _Wrapper("lsib", ("lib", "faked")),
+    b"strace": _Wrapper("abeEoOpPsSuIX"),
+    b"busybox": _Wrapper(),
+    b"xargs": _Wrapper(
+        "aEIdLnPs",
+        ("arg-file", "delimiter", "max-args", "max-procs", "max-lines", "max-chars", "replace"),
+    ),
+    b"chroot": _Wrapper("", ("userspec", "groups"), skips=1),
+    b"flock": _Wrapper(
+        "wE", ("timeout", "wait", "conflict-exit-code"), skips=1, script=("-c", "--command")
+    ),
+    b"watch": _Wrapper("nq", ("interval", "equexit")),
+    b"script": _Wrapper("EIOoBmTt", (), skips=99, script=("-c", "--command")),
+}
+_FIND_RUNS: Final = {b"-exec", b"-execdir", b"-ok", b"-okdir"}
+
+
+def inside(command: Command) -> Iterator[Inside]:
+    """What this command would run in turn."""
+    name, words = command.name, command.words
+    if name is None:
+        yield from _behind_a_guess(words)
+    elif name in SHELLS:
+        yield from _shell(words)
+    elif name == b"eval":
+        start = 2 if len(words) > 1 and words[1].text == b"--" else 1
+        yield Reads(words=words[start:])
+    elif name == b"trap":
+        yield from _trap(words)
+    elif name in (b"find", b"gfind", b"bfs"):
+        yield from _find(words)
+    elif name in (b"fd", b"fdfind"):
+        yield from _fd(words)
+    elif name in (b"source", b".") and len(words) > 1:
+        if words[1].text in (b"/dev/stdin", b"/proc/self/fd/0"):
+            yield ReadsInput(positional=words[2:])
+    elif name in _WRAPPERS:
+        yield from _wrapped(name, _WRAPPERS[name], words)
+
+
+def is_wrapper(name: bytes | None) -> bool:
+    return name in _WRAPPERS
+
+
+def _behind_a_guess(words: tuple[Word, ...]) -> Iterator[Inside]:
+    """`$SUDO rm …`: the first word may be nothing at all."""
+    if len(words) > 1 and words[0].bare and not words[0].prefix:
+        yield Runs(words=words[1:])
+
+
+def _wrapped(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> Iterator[Inside]:
+    at, directory, scripts, login = 1, None, [], False
+    while at < len(words):
+        text = words[at].text if words[at].text is not None else words[at].prefix
+        if text == b"--":
+            at += 1
+            break
+        if wrapper.assigns and b"=" in text and not text.startswith(b"-"):
+            at += 1
+            continue
+        if text == b"!" and name == b"time":
+            at += 1
+            continue
+        if not text.startswith(b"-") or (text == b"-" and name != b"env"):
+            break
+        option, value, taken = _option(words, at, wrapper)
+        if not option.startswith("--") and set(option[1:2]) & set(wrapper.not_with):
+            return
+        if option in wrapper.script and value is not None:
+            scripts.append(value)
+        if option in ("-C", "-D", "--chdir") and name in (b"env", b"sudo") and value is not None:
+            directory = value.text
+        if name == b"env" and option in ("-S", "--split-string") and value is not None:
+            yield Reads(words=(value, *words[at + taken :]))
+            return
+        login = login or (name in (b"sudo", b"su") and option in ("-s", "-i", "--shell", "--login"))
+        at += taken
+    for script in scripts:
+        yield Reads(words=(script,), positional=())
+    if name == b"flock" and not scripts and at + 1 < len(words) and words[at + 1].text == b"-c":
+        yield Reads(words=words[at + 2 : at + 3], positional=())
+        return
+    if scripts:
+        return
+    rest = words[at + wrapper.skips :]
+    if name in (b"taskset", b"xargs") and not rest:
+        return
+    while wrapper.assigns and rest and b"=" in rest[0].prefix.split(b"/")[0]:
+        rest = rest[1:]
+    if not rest:
+        return
+    if login or (name == b"watch" and not _has(words[:at], b"-x", b"--exec")):
+        yield Reads(words=rest, positional=())
+    else:
+        yield Runs(words=rest, directory=directory, adds=name == b"xargs")
+
+
+def _option(words: tuple[Word, ...], at: int, wrapper: _Wrapper) -> tuple[str, Word | None, int]:
+    """The option that stands here, its value, and how many words that is."""
+    word = words[at]
+    text = (word.text if word.text is not None else word.prefix).decode("latin-1")
+    following = words[at + 1] if at + 1 < len(words) else None
+    if text.startswith("--"):
+        option, equals, value = text.partition("=")
+        if equals:
+            known = None if word.text is None else value.encode("latin-1")
+            return option, Word(start=word.start, end=word.end, text=known), 1
+        takes = option[2:] in wrapper.long or option in wrapper.script
+        return option, following if takes else None, 2 if takes else 1
+    scripted = {each[1] for each in wrapper.script if not each.startswith("--")}
+    for place, letter in enumerate(text[1:], 1):
+        if letter in wrapper.valued or letter in scripted:
+            glued = text[place + 1 :]
+            if glued:
+                value = Word(start=word.start, end=word.end, text=glued.encode("latin-1"))
+                return f"-{letter}", value, 1
+            return f"-{letter}", following, 2
+        if letter in wrapper.not_with:
+            return f"-{letter}", None, 1
+    return text, None, 1
+
+
+def _shell(words: tuple[Word, ...]) -> Iterator[Inside]:
+    at, reads = 1, False
+    while at < len(words):
+        text = words[at].text
+        if text is None or not text.startswith((b"-", b"+")):
+            break
+        at += 1
+        if text in (b"-", b"--"):
+            break
+        if text.startswith(b"--"):
+            at += text in (b"--rcfile", b"--init-file")
+            continue
+        if text.endswith((b"o", b"O")):
+            at += 1
+        reads = reads or (b"c" in text[1:] and text.startswith(b"-"))
+        if b"s" in text[1:] and not reads:
+            yield ReadsInput(positional=words[at:])
+            return
+    if reads and at < len(words):
+        yield Reads(words=words[at : at + 1], positional=words[at + 2 :])
+    elif at >= len(words) or words[at].text in (b"/dev/stdin", b"-"):
+        yield ReadsInput(positional=words[at + 1 :])
+
+
+def _trap(words: tuple[Word, ...]) -> Iterator[Inside]:
+    rest = words[1:]
+    if rest and rest[0].text == b"--":
+        rest = rest[1:]
+    if len(rest) > 1 and rest[0].text not in (b"-", b"", b"-p", b"-l"):
+        yield Reads(words=rest[:1])
+
+
+def _find(words: tuple[Word, ...]) -> Iterator[Inside]:
+    for at, word in enumerate(words):
+        if word.text in _FIND_RUNS:
+            rest = words[at + 1 :]
+            ends = next(
+                (
+                    i
+                    for i, each in enumerate(rest)
+                    if each.text == b";" or (each.text == b"+" and i and rest[i - 1].text == b"{}")
+                ),
+                len(rest),
+            )
+            if ends:
+                yield Runs(words=_with_unknown_file(rest[:ends]))
+
+
+def _fd(words: tuple[Word, ...]) -> Iterator[Inside]:
+    for at, word in enumerate(words):
+        if word.text in (b"-x", b"--exec", b"-X", b"--exec-batch") and at + 1 < len(words):
+            yield Runs(words=_with_unknown_file(words[at + 1 :]))
+            return
+
+
+def _with_unknown_file(words: Sequence[Word]) -> tuple[Word, ...]:
+    """`{}` is a file that only the search will know."""
+    return tuple(
+        Word(start=each.start, end=each.end) if each.text and b"{}" in each.text else each
+        for each in words
+    )
+
+
+def _has(words: Sequence[Word], *options: bytes) -> bool:
+    return any(each.text in options for each in words)
