@@ -13,12 +13,13 @@ SOURCE = Path(__file__).parent.parent / "src" / "nacre"
 # From the bottom up. Rooms of one floor never import each other, but for floor 0, which is
 # ordered as it stands.
 FLOORS: list[tuple[str, ...]] = [
+    ("findings",),
     ("plan",),
     ("refusals",),
     ("outcome",),
     ("events",),
     ("asks", "caller", "cancel"),
-    ("text", "loop", "proc"),
+    ("script", "text", "loop", "proc"),
     ("prepare", "store", "capture", "process"),
     ("contracts", "engine"),
     ("tool", "oneshot"),
@@ -28,7 +29,9 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # What only one room may know.
 RESERVED = {
     "ctypes": {"process"},
-    "subprocess": {"process", "fronts"},
+    "subprocess": {"process", "fronts", "prepare"},  # prepare asks git a question
+    "tree_sitter": {"script"},
+    "tree_sitter_bash": {"script"},
     "fcntl": {"process"},
     "argparse": {"fronts"},
     "asyncio": {"engine"},
@@ -109,7 +112,7 @@ def test_a_tool_loads_nothing_that_it_does_not_need() -> None:
     code = (
         "import sys, nacre; tool = nacre.Tool('harness'); tool.call({'command': 'true'});"
         "print([m for m in ('asyncio', 'argparse', 'ctypes', 'json', 'logging', 'mcp', 'pathlib',"
-        "'subprocess', 'tempfile', 'textual') if m in sys.modules])"
+        "'subprocess', 'tempfile', 'textual', 'tree_sitter') if m in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert said.stdout == "[]\n"

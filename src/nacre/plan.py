@@ -10,6 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from nacre.findings import AnyFinding
+
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
@@ -31,6 +33,7 @@ class Command(Struct, frozen=True, kw_only=True):
     script: bytes  # as bash gets it
     cwd: bytes
     env: dict[bytes, bytes] | None = None  # None: exactly what this process has
+    extra: dict[bytes, bytes] = {}  # the variables that the call itself gives; never filtered
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -85,6 +88,15 @@ class Spill(Struct, frozen=True, kw_only=True):
             )
 
 
+class MakeDirectory(Struct, frozen=True, kw_only=True, tag=True):
+    """A directory of ours that a command will want to write into, with its parents."""
+
+    path: bytes
+
+
+Chore = MakeDirectory  # what the engine does before it spawns
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """One command with everything that was decided about it."""
 
@@ -95,3 +107,5 @@ class Plan(Struct, frozen=True, kw_only=True):
     keep: Keep = Keep(whole=MIB, head=256 * KIB, tail=768 * KIB)
     spill: Spill | None = None
     stdin: bytes | None = None  # None: /dev/null
+    chores: tuple[Chore, ...] = ()
+    findings: tuple[AnyFinding, ...] = ()  # what deciding noted on the way

@@ -58,6 +58,55 @@ class BadDirectory(Refusal, frozen=True, kw_only=True):
                 return f"{said}; choose another directory"
 
 
+class BadVariable(Refusal, frozen=True, kw_only=True):
+    """A variable that no environment can hold."""
+
+    name: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.name!r} {self.problem}"
+
+
+class Dangerous(Refusal, frozen=True, kw_only=True):
+    """A safety rule matched. `spans` are the bytes of the script that did."""
+
+    rule: str
+    matched: tuple[str, ...]
+    why: str
+    instead: str
+    spans: tuple[tuple[int, int], ...] = ()
+
+    def __str__(self) -> str:
+        words = " ".join(self.matched)
+        return f"refused by rule {self.rule}: {words!r} {self.why}; {self.instead}"
+
+
+class Intercepted(Refusal, frozen=True, kw_only=True):
+    """The caller has a better tool for this, and its rules say to use it."""
+
+    rule: str
+    tool: str
+    message: str
+    command: str  # as it was given
+    matched: tuple[str, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+    arguments: dict[str, str | int] = {}
+
+    def __str__(self) -> str:
+        return f"blocked by rule {self.rule}: {self.message}"
+
+
+class BadLink(Refusal, frozen=True, kw_only=True):
+    """An internal URL that stands for nothing."""
+
+    url: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.url}: {self.problem}"
+
+
 class NoShell(Refusal, frozen=True, kw_only=True):
     path: bytes
     reason: str
@@ -113,6 +162,10 @@ AnyRefusal = (
     BadArguments
     | UnknownTool
     | BadDirectory
+    | BadVariable
+    | Dangerous
+    | Intercepted
+    | BadLink
     | NoShell
     | NoDescriptors
     | NoProcesses

@@ -25,6 +25,7 @@ from nacre.plan import Plan
 from nacre.prepare.decide import decide
 from nacre.refusals import AnyRefusal, BadDirectory, DirectoryProblem, Refused
 from nacre.store.audit import Audit, Line
+from nacre.store.links import resolvers
 from nacre.text import decode
 
 Format = Literal["anthropic", "openai", "mcp"]
@@ -197,7 +198,8 @@ class Tool:
         call.line = self._line(tool, decode(plan.command.given), plan.command.cwd)
 
     def _caller(self) -> Caller:
-        return Caller(cwd=self._cwd or _here(), env=self._env, tools=self._tools)
+        cwd = self._cwd or _here()
+        return Caller(cwd=cwd, env=self._env, tools=self._tools, resolvers=resolvers(cwd))
 
     def _spoken(self, call: _Call, answer: Outcome) -> Reply:
         _log(call.line, answer)

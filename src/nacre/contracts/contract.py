@@ -16,6 +16,7 @@ from msgspec import Struct
 from nacre.asks import Run
 from nacre.caller import Caller
 from nacre.outcome import Outcome
+from nacre.plan import Plan
 from nacre.prepare.decide import Step
 from nacre.refusals import AnyRefusal, BadArguments, Refused
 
@@ -43,10 +44,18 @@ class Reply(Struct, frozen=True, kw_only=True):
     details: dict[str, Any]
 
 
-class Contract(Protocol):
+class Checks(Protocol):
+    """What a contract decides about a command before it runs."""
+
     name: str
     steps: Sequence[Step]
 
+    def plan(self, script: bytes, caller: Caller) -> Plan:
+        """What shall happen to a command when nothing else is said about it."""
+        ...
+
+
+class Contract(Checks, Protocol):
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]: ...
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
@@ -93,16 +102,35 @@ def read_script(command: str) -> bytes:
 
 def read_options(options: Mapping[str, Any], shape: type[T]) -> T:
     """A contract's options; ValueError, with the nearest right key, for a wrong one."""
-    known = [field.name for field in msgspec.structs.fields(shape)]  # type: ignore[arg-type]
+    fields = msgspec.structs.fields(shape)  # type: ignore[arg-type]
+    known = [field.encode_name for field in fields]
     for key in options:
         if key not in known:
             near = get_close_matches(key, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; there is {', '.join(known)}"
             raise ValueError(f"there is no option {key!r}{hint}")
     try:
-        return msgspec.convert(dict(options), shape, strict=False)
+        types = {field.encode_name: field.type for field in fields}
+        given = {key: _from_text(value, types[key]) for key, value in options.items()}
+        return msgspec.convert(given, shape, strict=False)
     except (msgspec.ValidationError, ValueError) as error:
         raise ValueError(f"bad option: {_in_words(str(error), shape)}") from None
+
+
+_SWITCHES = {"on": True, "off": False, "yes": True, "no": False}
+
+
+def _from_text(value: Any, wanted: Any) -> Any:
+    """A value as a command line gives it: on and off, lists with commas, JSON for the rest."""
+    if not isinstance(value, str):
+        return value
+    if wanted is bool:
+        return _SWITCHES.get(value, value)
+    if getattr(wanted, "__origin__", wanted) is tuple:
+        if value.startswith(("[", "{")):
+            return msgspec.json.decode(value)
+        return [] if value in ("", "off", "none") else value.split(",")
+    return value
 
 
 _WRONG_TYPE = re.compile(r"Expected `(.+?)`, got `(.+?)` - at `\$\.?(.*)`")

@@ -78,13 +78,15 @@ class Harness:
         if tool != "bash":
             raise Refused(UnknownTool(tool=tool, known=("bash",)))
         script = read_script(read_arguments(arguments, Bash).command)
-        plan = Plan(
+        return Admitted(ask=Run(plan=self.plan(script, caller)))
+
+    def plan(self, script: bytes, caller: Caller) -> Plan:
+        return Plan(
             command=Command(given=script, script=script, cwd=caller.cwd, env=caller.env),
             streams=Streams.SEPARATE,
             limits=self._limits,
             keep=_KEEP,
         )
-        return Admitted(ask=Run(plan=plan))
 
     def reply(self, answer: Outcome, said: object) -> Reply:
         del said

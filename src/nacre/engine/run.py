@@ -34,6 +34,7 @@ from nacre.outcome import (
 )
 from nacre.plan import Plan, Streams
 from nacre.process import child as children
+from nacre.process import chores
 from nacre.process.birth import Birth
 from nacre.process.census import Census
 from nacre.process.child import Child, Spawner
@@ -193,6 +194,8 @@ class Run:
                 return
         ground = self._ground
         try:
+            if self._plan.chores:
+                chores.do(self._plan.chores)
             self._birth = birth = Birth()
             self._child = shell = ground.spawner.spawn(self._plan, birth)
         except Refused as refused:

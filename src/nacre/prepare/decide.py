@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from nacre.caller import Caller
+from nacre.findings import AnyFinding
 from nacre.plan import Plan
 from nacre.refusals import AnyRefusal, Refusal
 
@@ -16,10 +17,14 @@ Step = Callable[[Plan, Caller], Plan | AnyRefusal]
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """The plan as it shall run, or why it shall not."""
+    """The plan as it shall run, or as far as it came, and why it shall not."""
 
     plan: Plan
     refusal: AnyRefusal | None = None
+
+    @property
+    def findings(self) -> tuple[AnyFinding, ...]:
+        return self.plan.findings
 
 
 def decide(plan: Plan, steps: Sequence[Step], caller: Caller) -> Decision:

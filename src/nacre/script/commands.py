@@ -66,6 +66,7 @@ class Command(Struct, frozen=True, kw_only=True):
     stdin: bytes | None = None  # what it would read, when that is known
     fed: bool = False  # by a pipe
     feeds: bool = False  # a pipe
+    feeder: "Command | None" = None  # what stands before it in the pipe, when that is one command
     background: bool = False
     substitution: bool = False  # inside of one
     function: bool = False  # in the body of one

@@ -2,9 +2,10 @@
 
 A `Frame` is a stretch of text that bash reads as commands: the script itself, or the inside of a
 substitution. It has its words, taken apart into the parts that bash would expand, its redirections,
-and a *skeleton*: text of the same length in which every word is a run of underscores and
-everything else but keywords and operators is blank. The skeleton is what tree-sitter gets to see. Quotes,
-heredocs (whose nodes swallow whatever follows on their line) and arithmetic cannot confuse it that way.
+and a *skeleton*: text of the same length in which every word is a run of underscores and everything
+else but keywords and operators is blank. The skeleton is what tree-sitter gets to see. Quotes,
+heredocs (whose nodes swallow whatever follows on their line), newlines and arithmetic cannot
+confuse it that way.
 
 Never raises for what the text says: what cannot be read is `Frame.trouble`, and reading goes on
 as far as it can. `Bomb` is raised for text that is too much to read.
@@ -88,7 +89,7 @@ class Parameter(Struct):
     end: int
     name: bytes
     operator: bytes = b""
-    argument: "list[Part]" = []  # noqa: RUF012 (a Struct copies its defaults)
+    argument: "list[Part]" = []
     subscript: bytes = b""
     odd: bool = False  # a length, an indirection: the value is not the name's own
 
@@ -172,7 +173,9 @@ def lex(source: bytes) -> Frame:
 class _Lexer:
     """One pass over `source[at:limit]`. Methods leave `at` behind what they have read."""
 
-    def __init__(self, source: bytes, at: int, limit: int, count: list[int], depth: int = 0) -> None:
+    def __init__(
+        self, source: bytes, at: int, limit: int, count: list[int], depth: int = 0
+    ) -> None:
         self.source = source
         self.at = at
         self.limit = limit
@@ -220,6 +223,8 @@ class _Lexer:
                         marks.append((here, b";"))
                         lines.append(self.at)
                 else:
+                    if text.startswith(b";") and marks and marks[-1] == (here - 1, b";"):
+                        marks.pop()  # a newline before it; together they would be another operator
                     marks.append((here, text))
                 grammar.operator(text)
                 if grammar.depth > DEEPEST:
@@ -281,7 +286,7 @@ class _Lexer:
             return
         word = self.word()
         if word.end == word.start:  # a byte that can begin nothing
-            self._complain(f"{self.source[here:here + 1]!r} stands where no word can")
+            self._complain(f"{self.source[here : here + 1]!r} stands where no word can")
             self.at = word.end = here + 1
         tokens.append(word)
         marks.append((here, b"_" * (word.end - here)))
@@ -294,11 +299,15 @@ class _Lexer:
 
     def _in_follows(self, grammar: "_Grammar") -> bool:
         """`for x`, and on the next line `in a b`: one line to the grammar."""
-        return grammar.after in (b"for+", b"case+") and bool(_IN_NEXT.match(self.source, self.at, self.limit))
+        return grammar.after in (b"for+", b"case+") and bool(
+            _IN_NEXT.match(self.source, self.at, self.limit)
+        )
 
     def _ends_word(self, at: int) -> bool:
-        return at >= self.limit or self.source[at] in b" \t\n|&;<>()" or (
-            self.source.startswith(b"\\\n", at)
+        return (
+            at >= self.limit
+            or self.source[at] in b" \t\n|&;<>()"
+            or (self.source.startswith(b"\\\n", at))
         )
 
     def _comment(self) -> None:
@@ -439,9 +448,11 @@ class _Lexer:
             byte = self.source[self.at]
             if byte in b"<>" and self.source.startswith(b"(", self.at + 1):
                 self._process(parts)
-            elif byte in b" \t\n|&;<>)" or (byte == 0x28 and not self._extglob(parts)):
-                break
-            elif byte != 0x28 and not self._piece(parts, _PLAIN):
+            elif (
+                byte in b" \t\n|&;<>)"
+                or (byte == 0x28 and not self._extglob(parts))
+                or (byte != 0x28 and not self._piece(parts, _PLAIN))
+            ):
                 break
         word = Word(here, self.at, parts, broken=self.trouble is not None)
         self.trouble = before or self.trouble
@@ -631,7 +642,9 @@ class _Lexer:
         while end < self.limit and self.source[end] != 0x60:
             if self.source[end] == 0x5C:
                 end += 1
-                escapes = escapes or self.source[end : end + 1] in (_ESCAPED_2 if doubled else _ESCAPED)
+                escapes = escapes or self.source[end : end + 1] in (
+                    _ESCAPED_2 if doubled else _ESCAPED
+                )
             end += 1
         end = min(end, self.limit)
         if end >= self.limit:
@@ -655,7 +668,16 @@ class _Lexer:
         self.at = shape.end() if shape else here + 2
         operator = shape[4] if shape else b"?"
         argument: list[Part] = []
-        quotes_are_text = doubled and operator in (b":-", b"-", b":=", b"=", b":+", b"+", b":?", b"?")
+        quotes_are_text = doubled and operator in (
+            b":-",
+            b"-",
+            b":=",
+            b"=",
+            b":+",
+            b"+",
+            b":?",
+            b"?",
+        )
         while self.at < self.limit and self.source[self.at] != 0x7D:
             if quotes_are_text and self.source[self.at] == 0x27:
                 argument.append(Quoted(self.at, self.at + 1, b"'"))

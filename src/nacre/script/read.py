@@ -1,11 +1,10 @@
 """The door: a script in, a `Reading` out.
 
 A walk over the structure in the order in which bash would run it, keeping what is known on the way:
-the values of variables, the directory, the functions. What may or may not have happened (a branch, a loop)
-leaves what it changed open. Commands that run commands are followed, to a bounded depth.
+the values of variables, the directory, the functions. What may or may not have happened (a branch,
+a loop) leaves what it changed open. Commands that run commands are followed, to a bounded depth.
 """
 
-import os
 import re
 from bisect import bisect_left
 from collections.abc import Sequence as Items
@@ -26,6 +25,7 @@ from nacre.script.commands import (
     Word,
 )
 from nacre.script.lex import ASSIGNS, Bomb, Frame, Substitution
+from nacre.script.paths import at
 from nacre.script.said import said
 from nacre.script.skeleton import (
     Case,
@@ -42,7 +42,7 @@ from nacre.script.skeleton import (
 from nacre.script.words import UNKNOWN, Value, either, known
 from nacre.script.wrappers import Reads, ReadsInput, Runs, inside
 
-LONGEST: Final = 256 * 1024
+LONGEST: Final = 128 * 1024
 _DEEPEST: Final = 8  # of scripts in strings in scripts
 _MOST_COMMANDS: Final = 4000
 _TRIES: Final = 64
@@ -93,6 +93,7 @@ class _Place(Struct, frozen=True, kw_only=True):
     function: bool = False
     loop: bool = False
     stdin: bytes | None = None
+    feeder: Command | None = None
     via: tuple[bytes, ...] = ()
 
 
@@ -168,7 +169,9 @@ class _Walker:
         structure = self._inner(substitution, place)
         self._state = saved
         made = self.commands[before:]
-        only = len(made) == 1 and len(structure.items) == 1 and isinstance(structure.items[0], Simple)
+        only = (
+            len(made) == 1 and len(structure.items) == 1 and isinstance(structure.items[0], Simple)
+        )
         text = said(made[0]) if only else None
         return UNKNOWN if text is None else known(text.rstrip(b"\n"))
 
@@ -199,9 +202,10 @@ class _Walker:
     def _walk(self, frame: Frame, place: _Place) -> Sequence:
         structure, wrong = skeleton.parse(frame.skeleton, frame.start)
         if frame.trouble is not None or wrong is not None:
-            at = None if wrong is None or self._origin.base is None else self._origin.base + wrong
+            base = self._origin.base
+            where = None if wrong is None or base is None else base + wrong
             why = frame.trouble or "it is not valid bash"
-            self.unreadable = self.unreadable or Unreadable(why=why, at=at)
+            self.unreadable = self.unreadable or Unreadable(why=why, at=where)
         if wrong is not None:
             structure = _lines_before(frame, structure)
         outer = getattr(self, "_frame", None), getattr(self, "_starts", None), self._place
@@ -263,7 +267,7 @@ class _Walker:
         self._state = self._state.or_else(saved)
 
     def _pipeline(self, stages: list[Node], place: _Place) -> None:
-        stdin = place.stdin
+        stdin, feeder = place.stdin, place.feeder
         for index, stage in enumerate(stages):
             before = len(self.commands)
             inner = msgspec.structs.replace(
@@ -271,10 +275,12 @@ class _Walker:
                 fed=place.fed or index > 0,
                 feeds=place.feeds or index < len(stages) - 1,
                 stdin=stdin,
+                feeder=feeder,
             )
             self._apart(stage, inner)
-            made = self.commands[before:]
-            stdin = said(made[0]) if len(made) == 1 and isinstance(stage, Simple) else None
+            made = [each for each in self.commands[before:] if not each.substitution]
+            feeder = made[0] if made and isinstance(stage, Simple) else None
+            stdin = said(feeder) if feeder is not None else None
 
     def _chain(self, node: Chain, place: _Place) -> None:
         self._visit(node.left, place)
@@ -363,7 +369,9 @@ class _Walker:
         self._state = saved.copy()
         self._forget_positional()
         self._forget_assigned(node.start)
-        inner = msgspec.structs.replace(place, function=True, fed=False, feeds=False, stdin=None)
+        inner = msgspec.structs.replace(
+            place, function=True, fed=False, feeds=False, stdin=None, feeder=None
+        )
         self._visit(node.body, inner)
         self._state = saved
         body = tuple(self.commands[before:])
@@ -458,6 +466,7 @@ class _Walker:
             stdin=stdin,
             fed=place.fed,
             feeds=place.feeds,
+            feeder=place.feeder,
             background=place.background,
             substitution=place.substitution,
             function=place.function,
@@ -655,9 +664,13 @@ class _Walker:
         arguments = [word for word in found[1:] if word.text not in (b"-P", b"-L", b"-e", b"--")]
         if not arguments:
             self._state.cwd = self.variable(b"HOME").text if found[0].text == b"cd" else None
-        elif len(arguments) > 1 or arguments[0].text is None or arguments[0].glob:
-            self._state.cwd = None
-        elif arguments[0].text == b"-" or arguments[0].text.startswith(b"+"):
+        elif (
+            len(arguments) > 1
+            or arguments[0].text is None
+            or arguments[0].glob
+            or arguments[0].text == b"-"
+            or arguments[0].text.startswith(b"+")
+        ):
             self._state.cwd = None
         else:
             self._state.cwd = _at(self._state.cwd, arguments[0].text)
@@ -802,9 +815,7 @@ class _Walker:
 
 def _at(cwd: bytes | None, path: bytes) -> bytes | None:
     """Where `cd path` leads."""
-    if path.startswith(b"/"):
-        return os.path.normpath(path)
-    return None if cwd is None else os.path.normpath(os.path.join(cwd, path))
+    return at(cwd or b"/", path) if cwd is not None or path.startswith(b"/") else None
 
 
 def _may_end(node: Node, body: tuple[Command, ...]) -> bool:
@@ -828,10 +839,10 @@ def _branches(node: Node) -> bool:
 
 def _lines_before(frame: Frame, structure: Sequence) -> Sequence:
     """bash runs the lines before a syntax error, so those are read by themselves."""
-    for at in reversed(frame.lines[-_TRIES:]):
-        lines, wrong = skeleton.parse(frame.skeleton[: at - frame.start], frame.start)
+    for begin in reversed(frame.lines[-_TRIES:]):
+        lines, wrong = skeleton.parse(frame.skeleton[: begin - frame.start], frame.start)
         if wrong is None:
-            lines.items.extend(item for item in structure.items if _begin(item) >= at)
+            lines.items.extend(item for item in structure.items if _begin(item) >= begin)
             return lines
     return structure
 

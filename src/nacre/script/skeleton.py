@@ -1,7 +1,7 @@
 """The grammar of a frame: which commands hang together how. The only module that knows tree-sitter.
 
-tree-sitter sees a skeleton (see `lex`), so its nodes are only about structure; here they become a few
-small types of ours. What it cannot make sense of comes out as a sequence of the parts that it could.
+tree-sitter sees a skeleton (see `lex`), so its nodes are only about structure; here they become a
+few small types of ours. What it cannot make sense of comes out as a sequence of what it could.
 """
 
 from typing import Any, Final
@@ -77,7 +77,7 @@ Node = Simple | Sequence | Chain | Pipeline | Group | If | Loop | Case | Functio
 
 
 def parse(skeleton: bytes, base: int) -> tuple[Sequence, int | None]:
-    """The structure, its positions counted from `base`, and where it stops making sense, if it does."""
+    """The structure, positions counted from `base`, and where it stops making sense, if so."""
     maker = _Maker(skeleton, base)
     root = _PARSER.parse(skeleton).root_node
     if root.has_error:

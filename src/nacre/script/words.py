@@ -1,13 +1,13 @@
 """Words as bash would expand them, as far as that can be known before running.
 
-A `Value` is what a piece of text may be. Braces first, then tildes, parameters and substitutions, then
-splitting, as in bash; globs stay patterns, since only the disk knows what they match.
+A `Value` is what a piece of text may be. Braces first, then tildes, parameters and substitutions,
+then splitting, as in bash; globs stay patterns, since only the disk knows what they match.
 """
 
 import fnmatch
 import re
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 from typing import Final, NamedTuple, Protocol
 
 from nacre.script import lex
@@ -331,7 +331,7 @@ def _unbraced(atoms: list[Part]) -> list[list[Part]]:
             continue
         if ranged is None:
             edges = [begin, *commas, end]
-            pieces = [atoms[a + 1 : b] for a, b in zip(edges, edges[1:], strict=False)]
+            pieces = [atoms[a + 1 : b] for a, b in pairwise(edges)]
             middles = [each for piece in pieces for each in _unbraced(piece)]
         else:
             middles = ranged
@@ -343,7 +343,8 @@ def _unbraced(atoms: list[Part]) -> list[list[Part]]:
 
 def _brace(atoms: list[Part], begin: int) -> tuple[list[int], int | None]:
     """Where the commas of the brace at `begin` are, and its end."""
-    depth, commas = 0, []
+    commas: list[int] = []
+    depth = 0
     for at in range(begin, len(atoms)):
         if _is(atoms[at], b"{"):
             depth += 1

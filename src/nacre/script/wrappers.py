@@ -128,7 +128,7 @@ def _behind_a_guess(words: tuple[Word, ...]) -> Iterator[Inside]:
 def _wrapped(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> Iterator[Inside]:
     at, directory, scripts, login = 1, None, [], False
     while at < len(words):
-        text = words[at].text if words[at].text is not None else words[at].prefix
+        text = words[at].text or words[at].prefix
         if text == b"--":
             at += 1
             break
@@ -189,8 +189,8 @@ def _option(words: tuple[Word, ...], at: int, wrapper: _Wrapper) -> tuple[str, W
         if letter in wrapper.valued or letter in scripted:
             glued = text[place + 1 :]
             if glued:
-                value = Word(start=word.start, end=word.end, text=glued.encode("latin-1"))
-                return f"-{letter}", value, 1
+                rest = Word(start=word.start, end=word.end, text=glued.encode("latin-1"))
+                return f"-{letter}", rest, 1
             return f"-{letter}", following, 2
         if letter in wrapper.not_with:
             return f"-{letter}", None, 1

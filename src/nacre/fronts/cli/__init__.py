@@ -14,6 +14,7 @@ _COMMANDS = {
     "run": "run one command as an agent would, stream its output, exit with its code",
     "call": "make one tool call and print the reply as one JSON object",
     "schema": "print the tools as a model provider wants them",
+    "explain": "show what the checks see in a command and would do about it; runs nothing",
     "doctor": "say what this machine offers, with the remedy for what is missing",
 }
 
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     _run(made["run"])
     _call(made["call"])
+    _explain(made["explain"])
     made["schema"].add_argument(
         "--format", choices=("anthropic", "openai", "mcp"), default="anthropic"
     )
@@ -99,13 +101,30 @@ def _run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _call(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tool", default="bash", metavar="T", help="which tool (default bash)")
-    parser.add_argument("--cwd", metavar="D", help="call it there instead of here")
+def _explain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--contract",
+        default=contracts.EXPLAINED,
+        metavar="C",
+        help=f"one of {', '.join(contracts.all_names())} (default {contracts.EXPLAINED})",
+    )
+    parser.add_argument("--cwd", metavar="D", help="as if called there")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _caller(parser)
+    parser.add_argument("command", metavar="COMMAND", help="a script, or - for stdin")
+
+
+def _caller(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tools", default="", metavar="a,b", help="what else the caller has, for interception"
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the contract"
     )
+
+
+def _call(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tool", default="bash", metavar="T", help="which tool (default bash)")
+    parser.add_argument("--cwd", metavar="D", help="call it there instead of here")
+    _caller(parser)
     parser.add_argument("arguments", metavar="ARGUMENTS", help="a JSON object, or - for stdin")

@@ -9,7 +9,14 @@ from typing import Any
 import msgspec
 
 from nacre.cancel import CancelToken
-from nacre.fronts.cli.common import UsageError, cancel_on_signals, complain, own_tool, show
+from nacre.fronts.cli.common import (
+    UsageError,
+    cancel_on_signals,
+    complain,
+    own_tool,
+    settings,
+    show,
+)
 
 
 def main(options: argparse.Namespace) -> int:
@@ -19,7 +26,7 @@ def main(options: argparse.Namespace) -> int:
             options.contract,
             cwd=options.cwd,
             tools=[name for name in options.tools.split(",") if name],
-            options=_settings(options.set),
+            options=settings(options.set),
         )
         known = [spec["name"] for spec in tool.specs()]
         if options.tool not in known:
@@ -46,13 +53,3 @@ def _arguments(given: str) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise UsageError('ARGUMENTS must be a JSON object, like {"command": "ls"}')
     return arguments
-
-
-def _settings(given: list[str]) -> dict[str, str]:
-    settings = {}
-    for each in given:
-        key, equals, value = each.partition("=")
-        if not equals:
-            raise UsageError(f"--set {each} has no value; write --set {each}=VALUE")
-        settings[key] = value
-    return settings

@@ -38,6 +38,17 @@ def own_tool(
         raise UsageError(str(error)) from None
 
 
+def settings(given: list[str]) -> dict[str, str]:
+    """What `--set` says."""
+    said = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise UsageError(f"--set {each} has no value; write --set {each}=VALUE")
+        said[key] = value
+    return said
+
+
 def environment_as_given() -> dict[bytes, bytes] | None:
     """What we were started with. Python itself adds LC_CTYPE to it where no locale is set."""
     try:

@@ -1,0 +1,289 @@
+"""The pack `disk`: what destroys a system or somebody's files beyond repair."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from nacre.prepare.safety.paths import CRITICAL, SYSTEM, devices, paths, protected
+from nacre.prepare.safety.rule import Around, Hit, Rule, shown
+from nacre.script.commands import Command, Redirect, Word
+
+_FORMATS: Final = (
+    *(
+        b"mkfs",
+        b"mke2fs",
+        b"mkswap",
+        b"wipefs",
+        b"blkdiscard",
+        b"shred",
+        b"sfdisk",
+        b"sgdisk",
+        b"fdisk",
+    ),
+    *(b"gdisk", b"cfdisk", b"parted", b"pvcreate", b"mdadm", b"badblocks", b"hdparm", b"newfs"),
+)
+_HARMLESS: Final = {
+    b"-l",
+    b"--list",
+    b"-n",
+    b"--no-act",
+    b"print",
+    b"-p",
+    b"--print",
+    b"-i",
+    b"--examine",
+}
+_NARROWS: Final = {
+    *(b"-name", b"-iname", b"-path", b"-ipath", b"-wholename", b"-regex", b"-iregex", b"-lname"),
+    *(
+        b"-mtime",
+        b"-mmin",
+        b"-ctime",
+        b"-cmin",
+        b"-atime",
+        b"-amin",
+        b"-newer",
+        b"-size",
+        b"-empty",
+    ),
+    *(
+        b"-user",
+        b"-group",
+        b"-uid",
+        b"-gid",
+        b"-perm",
+        b"-inum",
+        b"-samefile",
+        b"-nouser",
+        b"-nogroup",
+    ),
+    *(b"-xtype", b"-links", b"-fstype"),
+}
+_DELETERS: Final = {b"rm", b"unlink", b"rmdir", b"shred", b"srm"}
+
+
+def operands(words: tuple[Word, ...]) -> Iterator[Word]:
+    """Words that are no options, as GNU programs see them: anywhere, and all of them behind --."""
+    options = True
+    for word in words:
+        text = word.text if word.text is not None else word.prefix
+        if options and text == b"--":
+            options = False
+        elif not (options and text.startswith(b"-") and len(text) > 1):
+            yield word
+
+
+def has(words: tuple[Word, ...], letters: bytes, *names: bytes) -> bool:
+    """Whether one of these options is given, alone or among other letters, or shortened."""
+    for word in words:
+        text = word.text
+        if text == b"--":
+            return False
+        if text is None or len(text) < 2:
+            continue
+        if text.startswith(b"--"):
+            if len(text) > 3 and any(name.startswith(text) for name in names):
+                return True
+        elif text.startswith(b"-") and any(letter in letters for letter in text[1:]):
+            return True
+    return False
+
+
+def _remove(command: Command, around: Around) -> Iterator[Hit]:
+    if not has(command.arguments, b"rR", b"--recursive"):
+        return
+    for word in operands(command.arguments):
+        for path in paths(word, command):
+            if protected(path, word, around.home, SYSTEM):
+                yield Hit(
+                    words=(command.words[0], word),
+                    shown=shown(command.words),
+                    why=f"would remove {_named(path)} and everything in it",
+                    instead="name exactly the files or the subdirectory that shall go",
+                )
+
+
+def _named(path: bytes) -> str:
+    return path.decode("utf-8", "replace")
+
+
+def _find(command: Command, around: Around) -> Iterator[Hit]:
+    arguments = command.arguments
+    at = 0
+    while at < len(arguments) and arguments[at].text in (b"-H", b"-L", b"-P"):
+        at += 1
+    starts = []
+    for word in arguments[at:]:
+        if (word.text or word.prefix).startswith((b"-", b"(", b"!")):
+            break
+        starts.append(word)
+    texts = {word.text for word in arguments}
+    deletes = b"-delete" in texts or _runs_deleter(arguments)
+    if not deletes:
+        return
+    here = Word(start=command.words[0].start, end=command.words[0].end, text=b".", prefix=b".")
+    narrowed = bool(texts & _NARROWS)
+    for word in starts or [here]:
+        for path in paths(word, command):
+            if path == b"/" or (not narrowed and protected(path, word, around.home, SYSTEM)):
+                yield Hit(
+                    words=(command.words[0], word),
+                    shown=shown(command.words),
+                    why=f"would search all of {_named(path)} and delete what it finds",
+                    instead="search the directory that you mean, and look before deleting",
+                )
+
+
+def _runs_deleter(arguments: tuple[Word, ...]) -> bool:
+    for word, following in pairwise(arguments):
+        if word.text in (b"-exec", b"-execdir", b"-ok", b"-okdir"):
+            name = (following.text or b"").rpartition(b"/")[2]
+            if name in _DELETERS:
+                return True
+    return False
+
+
+def _permissions(command: Command, around: Around) -> Iterator[Hit]:
+    if not has(command.arguments, b"R", b"--recursive"):
+        return
+    given = [*operands(command.arguments)]
+    targets = given if has(command.arguments, b"", b"--reference") else given[1:]
+    for word in targets:
+        for path in paths(word, command):
+            if protected(path, word, around.home, CRITICAL):
+                name = (command.name or b"").decode()
+                yield Hit(
+                    words=(command.words[0], word),
+                    shown=shown(command.words),
+                    why=f"would {name} all of {_named(path)}, which breaks the system",
+                    instead=f"{name} only the files that need it",
+                )
+
+
+def _writes_device(hit: tuple[Word, ...], target: bytes, command: Command) -> Hit:
+    return Hit(
+        words=(command.words[0], *hit) if command.words else hit,
+        shown=shown(command.words),
+        why=f"would overwrite the device {_named(target)}",
+        instead="write to a file, and let a person write it to a disk",
+    )
+
+
+def _dd(command: Command, around: Around) -> Iterator[Hit]:
+    del around
+    for word in command.arguments:
+        for target in devices(word, b"of="):
+            yield _writes_device((word,), target, command)
+
+
+def _copies(command: Command, around: Around) -> Iterator[Hit]:
+    """Programs that write to what they are given."""
+    del around
+    given = [*operands(command.arguments)]
+    targets = given if command.name in (b"tee", b"truncate", b"sponge") else given[-1:]
+    for word in targets:
+        for target in devices(word):
+            yield _writes_device((word,), target, command)
+
+
+def _redirects(command: Command, around: Around) -> Iterator[Hit]:
+    del around
+    for redirect in command.redirects:
+        if not redirect.writes:
+            continue
+        for target in devices(redirect.target):
+            yield Hit(
+                redirect=redirect,
+                shown=(*shown(command.words), redirect.operator, _shown(redirect, target)),
+                why=f"would overwrite the device {_named(target)}",
+                instead="write to a file, and let a person write it to a disk",
+            )
+
+
+def _shown(redirect: Redirect, target: bytes) -> bytes:
+    return redirect.target.text or target
+
+
+def _format(command: Command, around: Around) -> Iterator[Hit]:
+    del around
+    name = command.name or b""
+    if name not in _FORMATS and not name.startswith((b"mkfs.", b"mkdosfs", b"newfs_")):
+        return
+    if {word.text for word in command.arguments} & _HARMLESS and name not in (b"mkfs", b"shred"):
+        return
+    for word in command.arguments:
+        for target in devices(word):
+            yield Hit(
+                words=(command.words[0], word),
+                shown=shown(command.words),
+                why=f"would erase what is on the device {_named(target)}",
+                instead="make a file system in a file (truncate -s 1G disk.img), "
+                "and leave devices to a person",
+            )
+
+
+def _forks(around: Around) -> Iterator[Hit]:
+    for function in around.reading.functions:
+        calls = [
+            each for each in function.body if each.words and each.words[0].text == function.name
+        ]
+        away = [each for each in calls if each.background or each.feeds or each.fed]
+        if len(calls) > 1 and away and not function.decides:
+            word = Word(start=function.start, end=function.end, text=function.name)
+            yield Hit(
+                words=(word,),
+                shown=(function.name + b"()",),
+                why="calls itself twice each time and never ends: a fork bomb",
+                instead="give the recursion an end, or leave it",
+            )
+
+
+def _perl_forks(command: Command, around: Around) -> Iterator[Hit]:
+    del around
+    for word in command.arguments:
+        text = (word.text or b"").replace(b" ", b"").replace(b"(", b"").replace(b")", b"")
+        if b"forkwhilefork" in text or b"fork;fork" in text:
+            yield Hit(
+                words=(command.words[0], word),
+                shown=shown(command.words),
+                why="forks without end: a fork bomb",
+                instead="give it an end, or leave it",
+            )
+
+
+RULES: Final = (
+    Rule(
+        id="disk.remove",
+        says="recursive removal of /, a home, a system directory, or all that is in one",
+        programs=(b"rm", b"srm"),
+        command=_remove,
+    ),
+    Rule(
+        id="disk.find",
+        says="find that deletes in all of / (or, without a test, of a home or system directory)",
+        programs=(b"find", b"gfind", b"bfs"),
+        command=_find,
+    ),
+    Rule(
+        id="disk.permissions",
+        says="chmod, chown or chgrp -R of / or a system directory",
+        programs=(b"chmod", b"chown", b"chgrp"),
+        command=_permissions,
+    ),
+    Rule(id="disk.dd", says="dd onto a block device", programs=(b"dd", b"dcfldd"), command=_dd),
+    Rule(
+        id="disk.copy",
+        says="tee, cp, truncate and kin onto a block device",
+        programs=(b"tee", b"cp", b"mv", b"install", b"truncate", b"sponge"),
+        command=_copies,
+    ),
+    Rule(id="disk.redirect", says="a redirection onto a block device", command=_redirects),
+    Rule(id="disk.format", says="mkfs, wipefs and kin on a block device", command=_format),
+    Rule(id="disk.fork-bomb", says="a function that does nothing but multiply", reading=_forks),
+    Rule(
+        id="disk.fork-loop",
+        says="a one-liner that forks without end",
+        programs=(b"perl", b"ruby"),
+        command=_perl_forks,
+    ),
+)

@@ -1,0 +1,95 @@
+"""What a path in a command line reaches: nothing that matters, or what nobody gets back."""
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from nacre.script.commands import Command, Word
+from nacre.script.paths import at
+
+SYSTEM: Final = frozenset(
+    b"/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /media /mnt /opt /proc /root /run "
+    b"/sbin /srv /sys /usr /var /usr/bin /usr/include /usr/lib /usr/lib32 /usr/lib64 /usr/libexec "
+    b"/usr/local /usr/local/bin /usr/local/lib /usr/local/sbin /usr/local/share /usr/sbin "
+    b"/usr/share /usr/src /var/lib /var/lib/dpkg /var/spool "
+    b"/Applications /Library /System /Users /Volumes /private /private/etc /private/var".split()
+)
+# Whose owner and mode the system cannot live without. Homes and /usr/local change hands every day.
+CRITICAL: Final = frozenset(
+    b"/ /bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /run /sbin /sys /usr /usr/bin "
+    b"/usr/lib /usr/lib64 /usr/libexec /usr/sbin /usr/share /var /var/lib /System /Library "
+    b"/private".split()
+)
+_HOMES: Final = (b"/home", b"/Users")
+_DRIVE: Final = re.compile(rb"/mnt/[a-z]")
+# A last component that leaves nothing out: * ** .* ?* .[!.]* and so on.
+_EVERYTHING: Final = re.compile(rb"\.?(?:\*+|\?\*|\[[!^][^\]]*\]\*|\.\*)")
+_DEVICE: Final = re.compile(
+    rb"/dev/(?:(?:s|h|v|xv)d(?:[a-z?*\[]|$)|nvme(?:[\d?*\[]|$)|mmcblk|r?disk[\d*?]|loop[\d*?]|md[\d*?]|md/"
+    rb"|dm-|mapper/(?!control$)|disk/by-|sr\d|zram\d|nbd\d|pmem\d|ram\d|block/|vg[^/]*/|k?mem$|port$)"
+)
+
+
+def paths(word: Word, command: Command) -> Iterator[bytes]:
+    """The absolute paths that a word may be, globs and all."""
+    for text in word.texts:
+        if not text:
+            continue
+        if text.startswith(b"/") or command.cwd is not None:
+            yield at(command.cwd or b"/", text)
+
+
+def protected(path: bytes, word: Word, home: bytes | None, system: frozenset[bytes]) -> bool:
+    """Whether to do something to all of this path is to do it to the system, or to a home."""
+    homes = home if system is SYSTEM else None
+    if not word.glob or not re.search(rb"[*?\[]", path):
+        return _is(path, homes, system)
+    parent, last = os.path.split(path)
+    if _EVERYTHING.fullmatch(last) and _matches(parent, homes, system):
+        return True
+    return _matches(path, homes, system) or (
+        system is SYSTEM and parent in _HOMES and bool(_EVERYTHING.fullmatch(last))
+    )
+
+
+def _is(path: bytes, home: bytes | None, system: frozenset[bytes]) -> bool:
+    if path in system:
+        return True
+    if system is not SYSTEM:
+        return False
+    if home is not None and len(home) > 1:
+        home = at(b"/", home)
+        if path == home or home.startswith(path + b"/"):
+            return True
+    return os.path.dirname(path) in _HOMES or bool(_DRIVE.fullmatch(path))
+
+
+def _matches(pattern: bytes, home: bytes | None, system: frozenset[bytes]) -> bool:
+    if not re.search(rb"[*?\[]", pattern):
+        return _is(pattern, home, system)
+    known = system if home is None else {*system, at(b"/", home)}
+    return any(_glob(pattern, each) for each in known)
+
+
+def _glob(pattern: bytes, path: bytes) -> bool:
+    """Component by component, as the shell does it: a star does not match a slash."""
+    theirs, ours = pattern.split(b"/"), path.split(b"/")
+    return len(theirs) == len(ours) and all(
+        fnmatch.fnmatchcase(one.decode("latin-1"), other.decode("latin-1"))
+        for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def device(text: bytes) -> bool:
+    """Whether this is a disk, or memory."""
+    return bool(_DEVICE.match(at(b"/", text))) if text.startswith(b"/") else False
+
+
+def devices(word: Word, prefix: bytes = b"") -> Iterator[bytes]:
+    """The devices that a word may name, behind `prefix` (as in of=/dev/sda)."""
+    known = word.texts or ((word.prefix,) if word.prefix else ())
+    for text in known:
+        if text.startswith(prefix) and device(text[len(prefix) :]):
+            yield text[len(prefix) :]

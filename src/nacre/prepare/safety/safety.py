@@ -1,0 +1,88 @@
+"""The step `safety`: refuse a command that a chosen rule matches."""
+
+import os
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from nacre.caller import Caller
+from nacre.plan import Plan
+from nacre.prepare.reading import reading
+from nacre.prepare.safety import disk, vcs, workspace
+from nacre.prepare.safety.rule import Around, Hit, Rule
+from nacre.refusals import Dangerous
+from nacre.script.commands import Reading
+from nacre.text import decode
+
+RULES: Final[dict[str, Rule]] = {
+    rule.id: rule for rule in (*disk.RULES, *vcs.RULES, *workspace.RULES)
+}
+PACKS: Final = tuple(dict.fromkeys(rule.pack for rule in RULES.values()))
+
+
+def chosen(names: Sequence[str]) -> tuple[Rule, ...]:
+    """The rules of these packs and ids; `-id` takes one away. Raises ValueError."""
+    rules: dict[str, Rule] = {}
+    for name in names:
+        wanted = name.removeprefix("-")
+        found = {key: rule for key, rule in RULES.items() if wanted in (key, rule.pack)}
+        if not found:
+            near = get_close_matches(wanted, [*RULES, *PACKS], 1)
+            hint = (
+                f"did you mean {near[0]!r}?" if near else f"there is {', '.join((*PACKS, *RULES))}"
+            )
+            raise ValueError(f"there is no safety rule or pack {wanted!r}; {hint}")
+        if name.startswith("-"):
+            rules = {key: rule for key, rule in rules.items() if key not in found}
+        else:
+            rules |= found
+    return tuple(rules.values())
+
+
+def safety(rules: Sequence[Rule]) -> Callable[[Plan, Caller], Plan | Dangerous]:
+    judge = Judge(rules)
+
+    def step(plan: Plan, caller: Caller) -> Plan | Dangerous:
+        """Refuse what a rule matches."""
+        return judge(reading(plan, caller), caller.home) or plan
+
+    return step
+
+
+class Judge:
+    """A choice of rules, sorted by the programs that they are about."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._of_all = [each for each in rules if each.command is not None and not each.programs]
+        self._of_reading = [each for each in rules if each.reading is not None]
+        self._of_program: dict[bytes, list[Rule]] = {}
+        for rule in rules:
+            for program in rule.programs:
+                self._of_program.setdefault(program, []).append(rule)
+
+    def __call__(self, reading: Reading, home: bytes | None) -> Dangerous | None:
+        """What the first rule that matches says."""
+        around = Around(home=home or os.fsencode(os.path.expanduser("~")), reading=reading)
+        for command in reading.commands:
+            for rule in (*self._of_program.get(command.name or b"", ()), *self._of_all):
+                assert rule.command is not None
+                for hit in rule.command(command, around):
+                    return _refusal(rule, hit)
+        for rule in self._of_reading:
+            assert rule.reading is not None
+            for hit in rule.reading(around):
+                return _refusal(rule, hit)
+        return None
+
+
+def _refusal(rule: Rule, hit: Hit) -> Dangerous:
+    spans = [(word.start, word.end) for word in hit.words]
+    if hit.redirect is not None:
+        spans.append((hit.redirect.start, hit.redirect.end))
+    return Dangerous(
+        rule=rule.id,
+        matched=tuple(decode(each) for each in hit.shown),
+        why=hit.why,
+        instead=hit.instead,
+        spans=tuple(dict.fromkeys(spans)),
+    )

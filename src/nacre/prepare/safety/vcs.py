@@ -1,0 +1,126 @@
+"""The pack `git`: habits that people who review an agent's work come to regret."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from nacre.prepare.git import Git, flags, git, operands
+from nacre.prepare.safety.rule import Around, Hit, Rule, shown
+from nacre.script.commands import Command, Word
+
+_NOTHING: Final[frozenset[bytes]] = frozenset()
+_PUSH_VALUED: Final = frozenset({b"-o", b"--push-option", b"--repo", b"--receive-pack", b"--exec"})
+_PUSH_LONG: Final = frozenset({b"--force", b"--force-with-lease", b"--force-if-includes"})
+_CONFIG_VALUED: Final = frozenset(
+    {b"-f", b"--file", b"--blob", b"--type", b"--default", b"--value"}
+)
+_READS: Final = {
+    *(b"--get", b"--get-all", b"--get-regexp", b"--get-urlmatch", b"-l", b"--list", b"--get-color"),
+    *(b"get", b"list", b"--name-only"),
+}
+_IDENTITY: Final = (b"user.name", b"user.email", b"author.name", b"author.email", b"committer.name")
+_VARIABLES: Final = (
+    *(b"GIT_AUTHOR_NAME", b"GIT_AUTHOR_EMAIL", b"GIT_COMMITTER_NAME", b"GIT_COMMITTER_EMAIL"),
+)
+
+
+def _hit(
+    command: Command, found: Git | None, words: tuple[Word, ...], why: str, instead: str
+) -> Hit:
+    place = (command.words[found.place],) if found is not None else ()
+    return Hit(
+        words=(*command.words[:1], *place, *words),
+        shown=shown(command.words),
+        why=why,
+        instead=instead,
+    )
+
+
+def _add(command: Command, around: Around) -> Iterator[Hit]:
+    del around
+    found = git(command)
+    if found is None or found.subcommand not in (b"add", b"stage"):
+        return
+    paths = [*operands(found.arguments, frozenset({b"--pathspec-from-file", b"--chmod"}))]
+    blind = [word for word in paths if word.text in (b".", b"./", b":/", b"*", b":", b"$PWD")]
+    everything = [
+        flag.word
+        for flag in flags(found.arguments, _NOTHING, frozenset({b"--all"}))
+        if flag.name in (b"-A", b"--all")
+    ]
+    if blind or (everything and not paths):
+        yield _hit(
+            command,
+            found,
+            (*everything, *blind),
+            "would stage whatever lies around, secrets and build output included",
+            "look at git status and add the files by name",
+        )
+
+
+def _push(command: Command, around: Around) -> Iterator[Hit]:
+    del around
+    found = git(command)
+    if found is None or found.subcommand != b"push":
+        return
+    given = [*flags(found.arguments, _PUSH_VALUED, _PUSH_LONG)]
+    force = [flag.word for flag in given if flag.name in (b"-f", b"--force", b"--mirror")]
+    lease = any(flag.name == b"--force-with-lease" for flag in given)
+    refs = [*operands(found.arguments, _PUSH_VALUED)]
+    plus = [word for word in refs[1:] if (word.text or word.prefix).startswith(b"+")]
+    if force or (plus and not lease):
+        yield _hit(
+            command,
+            found,
+            (*force, *plus),
+            "would overwrite what others have pushed",
+            "use --force-with-lease alone, which refuses when somebody else was there first",
+        )
+
+
+def _identity(command: Command, around: Around) -> Iterator[Hit]:
+    del around
+    why = "would change whose name stands on the work"
+    instead = "leave the identity that is configured; ask a person to change it"
+    found = git(command)
+    if found is not None:
+        for word in found.settings:
+            if word.prefix.lower().startswith(_IDENTITY) and b"=" in word.prefix:
+                yield _hit(command, found, (word,), why, instead)
+        if found.subcommand == b"config":
+            yield from _configured(command, found, why, instead)
+    for assignment in command.assignments:
+        if assignment.name in _VARIABLES:
+            word = Word(start=assignment.start, end=assignment.end, text=assignment.name + b"=")
+            yield Hit(words=(word,), shown=(assignment.name,), why=why, instead=instead)
+    if command.name in (b"export", b"declare", b"typeset", b"readonly"):
+        for word in command.arguments:
+            name, equals, _ = word.prefix.partition(b"=")
+            if name in _VARIABLES and equals:
+                yield _hit(command, None, (word,), why, instead)
+
+
+def _configured(command: Command, found: Git, why: str, instead: str) -> Iterator[Hit]:
+    names = {flag.name for flag in flags(found.arguments, _CONFIG_VALUED, _NOTHING)}
+    rest = [*operands(found.arguments, _CONFIG_VALUED)]
+    if names & _READS or (rest and rest[0].text in _READS):
+        return
+    if rest and rest[0].text in (b"set", b"unset", b"add"):
+        verb, rest = rest[0].text, rest[1:]
+    else:
+        verb = b"unset" if names & {b"--unset", b"--unset-all"} else b""
+    if rest and (rest[0].text or b"").lower() in _IDENTITY and (len(rest) > 1 or verb):
+        yield _hit(command, found, tuple(rest[:2]), why, instead)
+    if names & {b"-e", b"--edit"} or (rest and rest[0].text == b"edit"):
+        return
+
+
+RULES: Final = (
+    Rule(
+        id="git.add-all",
+        says="git add -A, --all or . without looking",
+        programs=(b"git",),
+        command=_add,
+    ),
+    Rule(id="git.force-push", says="force push without a lease", programs=(b"git",), command=_push),
+    Rule(id="git.identity", says="a change of user.name or user.email", command=_identity),
+)

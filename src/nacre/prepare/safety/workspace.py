@@ -1,0 +1,74 @@
+"""The pack `workspace`: what costs an agent its own work."""
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from nacre.prepare.safety.disk import has, operands
+from nacre.prepare.safety.paths import paths
+from nacre.prepare.safety.rule import Around, Hit, Rule, shown
+from nacre.script.commands import Command, Word
+
+_ALL_HERE: Final = re.compile(rb"(?:\./)*(?:\*+|\.\*|\.\[!\.\]\*|\.)/*")
+
+
+def _removed(command: Command) -> Iterator[Word]:
+    if has(command.arguments, b"rR", b"--recursive"):
+        yield from operands(command.arguments)
+
+
+def _hit(command: Command, word: Word, why: str, instead: str) -> Hit:
+    return Hit(words=(command.words[0], word), shown=shown(command.words), why=why, instead=instead)
+
+
+def _git(command: Command, around: Around) -> Iterator[Hit]:
+    del around
+    for word in _removed(command):
+        for text in word.texts:
+            parts = text.rstrip(b"/").split(b"/")
+            if b".git" in (parts[-1], *(parts[-2:-1] if parts[-1] in (b"*", b".") else ())):
+                yield _hit(
+                    command,
+                    word,
+                    "would remove the repository itself, with all commits that are only here",
+                    "move it aside (mv .git ../git.old)",
+                )
+
+
+def _everything(command: Command, around: Around) -> Iterator[Hit]:
+    del around
+    for word in _removed(command):
+        for text in word.texts:
+            here = command.cwd is not None and text.startswith(b"/")
+            whole = _ALL_HERE.fullmatch(text) and (word.glob or b"*" not in text)
+            if whole or (here and next(paths(word, command), b"") == command.cwd):
+                yield _hit(
+                    command,
+                    word,
+                    "would remove everything in the directory where it runs",
+                    "name what shall go, or use git clean -n to see what is not in the repository",
+                )
+
+
+def _home(command: Command, around: Around) -> Iterator[Hit]:
+    home = around.home
+    if home is None:
+        return
+    for word in _removed(command):
+        for path in paths(word, command):
+            ours = command.cwd is not None and (path + b"/").startswith(command.cwd + b"/")
+            if (path + b"/").startswith(os.path.normpath(home) + b"/") and not ours:
+                yield _hit(
+                    command,
+                    word,
+                    "would remove what is in the home directory, outside of the workspace",
+                    "leave it, or ask the person whose home it is",
+                )
+
+
+RULES: Final = (
+    Rule(id="workspace.git", says="rm -rf of .git", programs=(b"rm",), command=_git),
+    Rule(id="workspace.all", says="rm -rf of *, .* or .", programs=(b"rm",), command=_everything),
+    Rule(id="workspace.home", says="rm -rf under ~", programs=(b"rm",), command=_home),
+)

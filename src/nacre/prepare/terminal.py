@@ -1,0 +1,250 @@
+"""The step `terminal_needs`: what cannot work without a terminal, or wants an editor."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from nacre.caller import Caller
+from nacre.findings import NeedsTerminal
+from nacre.plan import Plan
+from nacre.prepare.git import Git, flags, git, operands
+from nacre.prepare.notes import noted
+from nacre.prepare.reading import reading
+from nacre.script.commands import Command, Reading
+from nacre.text import decode
+
+_EDITORS: Final = {
+    *(
+        b"vi",
+        b"vim",
+        b"nvim",
+        b"view",
+        b"vimdiff",
+        b"gvim",
+        b"nano",
+        b"pico",
+        b"emacs",
+        b"joe",
+        b"micro",
+    ),
+    *(b"hx", b"helix", b"kak", b"mcedit", b"ne", b"jed", b"vipw", b"vigr", b"visudo", b"sudoedit"),
+}
+_PAGERS: Final = {b"less", b"more", b"most"}
+_SCREENS: Final = {
+    *(
+        b"top",
+        b"htop",
+        b"btop",
+        b"atop",
+        b"glances",
+        b"iotop",
+        b"iftop",
+        b"nethogs",
+        b"nvtop",
+        b"watch",
+    ),
+    *(
+        b"tig",
+        b"lazygit",
+        b"gitui",
+        b"lazydocker",
+        b"k9s",
+        b"ncdu",
+        b"ranger",
+        b"nnn",
+        b"lf",
+        b"yazi",
+        b"mc",
+    ),
+    *(
+        b"nmtui",
+        b"alsamixer",
+        b"cfdisk",
+        b"dialog",
+        b"whiptail",
+        b"fzf",
+        b"mutt",
+        b"irssi",
+        b"w3m",
+        b"lynx",
+    ),
+}
+_LOOKS: Final = {b"--version", b"--help", b"-h", b"-V", b"-?"}
+_BATCH: Final[dict[bytes, tuple[bytes, ...]]] = {
+    b"top": (b"-b",),
+    b"htop": (),
+    b"atop": (b"-w", b"-r", b"-P"),
+    b"iotop": (b"-b",),
+    b"glances": (b"--stdout", b"--export", b"-s"),
+    b"emacs": (b"--batch", b"-batch", b"--script"),
+    b"lynx": (b"-dump", b"--dump", b"-source"),
+    b"w3m": (b"-dump", b"-dump_source"),
+    b"fzf": (b"-f", b"--filter"),
+    b"ncdu": (b"-o",),
+    b"sudoedit": (),
+    b"visudo": (b"-c", b"--check"),
+}
+_EDITOR_NAMES: Final = {b"EDITOR", b"VISUAL", b"GIT_EDITOR", b"GIT_SEQUENCE_EDITOR"}
+_COMMIT_VALUED: Final = frozenset(
+    {
+        b"-m",
+        b"-F",
+        b"-C",
+        b"-c",
+        b"-t",
+        b"--message",
+        b"--file",
+        b"--author",
+        b"--date",
+        b"--template",
+    }
+    | {b"--cleanup", b"--reuse-message", b"--reedit-message", b"--trailer", b"--pathspec-from-file"}
+)
+_HAS_MESSAGE: Final = {
+    *(b"-m", b"-F", b"-C", b"--message", b"--file", b"--reuse-message", b"--no-edit", b"--fixup"),
+    *(b"--dry-run", b"--short", b"--porcelain", b"--long", b"-h", b"--help", b"--squash"),
+}
+_COMMIT_LONG: Final = frozenset(each for each in _HAS_MESSAGE if each.startswith(b"--"))
+_PATCHES: Final = {b"add", b"stage", b"checkout", b"restore", b"reset", b"stash", b"commit"}
+
+
+def terminal_needs(plan: Plan, caller: Caller) -> Plan:
+    """A step: note what will not work here, so that a contract can say what does."""
+    found = [*needs(reading(plan, caller))]
+    return noted(plan, *found) if found else plan
+
+
+def needs(reading: Reading) -> Iterator[NeedsTerminal]:
+    """Everything in a script that wants a terminal or an editor."""
+    for command in reading.commands:
+        found = _need(command)
+        if found is not None:
+            why, instead = found
+            words = b" ".join(word.text or b"?" for word in command.words)
+            yield NeedsTerminal(words=decode(words), why=why, instead=instead)
+
+
+def _need(command: Command) -> tuple[str, str] | None:
+    name = command.name
+    if name is None:
+        return None
+    texts = {word.text for word in command.arguments}
+    if name in _EDITORS | _PAGERS | _SCREENS and texts & _LOOKS:
+        return None
+    if name in _EDITORS:
+        return _editor(command, texts)
+    if name in _PAGERS:
+        if command.feeds or any(each.of_output for each in command.redirects):
+            return None
+        return "it pages for a person", "use cat, head or sed -n"
+    if name in _SCREENS:
+        if _is_batch(name, command):
+            return None
+        return "it draws on a terminal", _screen_remedy(name)
+    if name == b"git":
+        return _git(command)
+    return _other(command, texts)
+
+
+def _is_batch(name: bytes, command: Command) -> bool:
+    wanted = _BATCH.get(name, ())
+    for word in command.arguments:
+        text = word.text or word.prefix
+        if text in wanted or text.partition(b"=")[0] in wanted:
+            return True
+        letters = [each[1:] for each in wanted if len(each) == 2]
+        bundle = text.startswith(b"-") and not text.startswith(b"--")
+        if bundle and any(letter in text for letter in letters):
+            return True
+    return False
+
+
+def _screen_remedy(name: bytes) -> str:
+    return {
+        b"top": "use top -b -n 1, or ps aux --sort=-%cpu",
+        b"htop": "use top -b -n 1, or ps aux --sort=-%cpu",
+        b"watch": "run the command itself, once or in a loop that ends",
+        b"fzf": "use fzf --filter, or grep",
+    }.get(name, "use a program that prints and ends")
+
+
+def _editor(command: Command, texts: set[bytes | None]) -> tuple[str, str] | None:
+    if _is_batch(command.name or b"", command):
+        return None
+    # vim's silent mode runs a script and shows nothing
+    if any(
+        text and text.startswith(b"-") and b"s" in text and b"e" in text.lower() for text in texts
+    ):
+        return None
+    if command.name == b"sed":
+        return None
+    return "it is an editor for a person", "write the file with a heredoc, or change it with sed -i"
+
+
+def _git(command: Command) -> tuple[str, str] | None:
+    found = git(command)
+    if found is None:
+        return None
+    names = {flag.name for flag in flags(found.arguments, _COMMIT_VALUED, _COMMIT_LONG)}
+    if found.subcommand in _PATCHES and _asks_for_patches(found, names):
+        return "it asks about each change", "name the files, or git apply a patch"
+    if found.subcommand == b"rebase" and names & {b"-i", b"--interactive"}:
+        if _chooses_editor(command, found, b"sequence.editor"):
+            return None
+        return (
+            "it opens a list of commits in an editor",
+            "give the edit in the command: GIT_SEQUENCE_EDITOR='sed -i …' git rebase -i",
+        )
+    if found.subcommand == b"commit" and not names & _HAS_MESSAGE:
+        if _chooses_editor(command, found, b"core.editor"):
+            return None
+        return "it opens an editor for the message", "give the message with -m or -F"
+    if found.subcommand == b"config" and names & {b"-e", b"--edit"}:
+        return "it opens an editor", "give name and value"
+    return None
+
+
+def _asks_for_patches(found: Git, names: set[bytes]) -> bool:
+    interactive = b"-i" in names and found.subcommand in (b"add", b"stage")
+    return interactive or bool(names & {b"-p", b"--patch", b"--interactive"})
+
+
+def _chooses_editor(command: Command, found: Git, setting: bytes) -> bool:
+    assigned = {assignment.name for assignment in command.assignments}
+    if assigned & _EDITOR_NAMES or b"env" in command.via:
+        return True
+    return any(word.prefix.lower().startswith(setting + b"=") for word in found.settings)
+
+
+def _other(command: Command, texts: set[bytes | None]) -> tuple[str, str] | None:
+    name = command.name
+    if name == b"ssh" and texts & {b"-t", b"-tt"}:
+        return "it asks for a terminal", "leave -t out, and give the remote command"
+    if name in (b"docker", b"podman", b"nerdctl", b"kubectl", b"docker-compose", b"oc"):
+        words = [*operands(command.arguments, frozenset())]
+        if words and words[0].text in (b"exec", b"run", b"compose", b"attach", b"container"):
+            bundles = {b"-it", b"-ti", b"-t", b"--tty", b"-itd", b"-tid"}
+            if texts & bundles and not texts & {b"-d", b"--detach", b"-itd", b"-tid"}:
+                return "it asks for a terminal", "leave -t out"
+    chosen = {each.name for each in command.assignments} & _EDITOR_NAMES or b"env" in command.via
+    if name == b"crontab" and b"-e" in texts and not chosen:
+        return "it opens an editor", "write the table to a file, and crontab FILE"
+    if name in (b"tmux", b"screen"):
+        return _multiplexer(command, texts)
+    if name in (b"passwd", b"chsh", b"chfn") and len(command.words) < 3:
+        return "it asks questions on a terminal", "use a program that takes the answer as input"
+    return None
+
+
+def _multiplexer(command: Command, texts: set[bytes | None]) -> tuple[str, str] | None:
+    verb = next(
+        (word.text for word in operands(command.arguments, frozenset({b"-L", b"-S", b"-f"}))), None
+    )
+    detached = any(text and text.startswith(b"-") and b"d" in text for text in texts)
+    if command.name == b"screen":
+        quiet = detached or texts & {b"-ls", b"-X", b"-list", b"-wipe", b"-Q"}
+        return None if quiet else ("it draws on a terminal", "use screen -dm")
+    if verb in (None, b"attach", b"attach-session", b"a", b"at") or (
+        verb in (b"new", b"new-session") and not detached
+    ):
+        return "it draws on a terminal", "use tmux new-session -d, send-keys and capture-pane"
+    return None
