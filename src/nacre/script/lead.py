@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from nacre.script import lex, skeleton
-from nacre.script.lex import Bomb, Double, Quoted, Text
+from nacre.script import lex, skeleton, tokens
 from nacre.script.skeleton import Chain, Simple
+from nacre.script.tokens import Bomb, Double, Quoted, Text
 
 _BLANK: Final = re.compile(rb"(?:\s|\\\n)*")
 _NOT_LITERAL: Final = re.compile(rb"[*?\[{]")
@@ -50,19 +50,19 @@ def leading_cd(text: bytes) -> Lead | None:
     return Lead(path=path[0], tilde=path[1], rest=after.end())
 
 
-def _ends_with_separator(frame: lex.Frame) -> bool:
+def _ends_with_separator(frame: tokens.Frame) -> bool:
     """A newline is none when nothing comes after it: a heredoc leaves one."""
     last = len(frame.skeleton.rstrip()) - 1
     return last >= 0 and frame.source[frame.start + last] == ord(";")
 
 
-def _path(frame: lex.Frame, command: Simple) -> tuple[bytes, bool] | None:
-    tokens = [each for each in frame.tokens if command.start <= each.start < command.end]
-    if len(tokens) != 2 or not all(isinstance(each, lex.Word) for each in tokens):
+def _path(frame: tokens.Frame, command: Simple) -> tuple[bytes, bool] | None:
+    found = [each for each in frame.tokens if command.start <= each.start < command.end]
+    if len(found) != 2:
         return None
-    name, path = tokens
-    assert isinstance(name, lex.Word)
-    assert isinstance(path, lex.Word)
+    name, path = found
+    if not isinstance(name, tokens.Word) or not isinstance(path, tokens.Word):
+        return None
     if _literal(name) != b"cd" or b"=" in frame.source[name.start : name.end]:
         return None
     first = path.parts[0] if path.parts else None
@@ -75,13 +75,13 @@ def _path(frame: lex.Frame, command: Simple) -> tuple[bytes, bool] | None:
     return text, tilde
 
 
-def _whole(path: lex.Word) -> bool:
+def _whole(path: tokens.Word) -> bool:
     """A tilde counts when all up to the first slash is unquoted."""
     first = path.parts[0]
     return isinstance(first, Text) and (b"/" in first.text or len(path.parts) == 1)
 
 
-def _literal(word: lex.Word) -> bytes | None:
+def _literal(word: tokens.Word) -> bytes | None:
     """A word that is the same whatever is known."""
     made = b""
     for part in word.parts:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from nacre.script.ansi import ansi
 from nacre.script.commands import Command
-from nacre.script.lex import ansi
 
 _PIPED_THROUGH: Final = {b"cat", b"tee"}
 

@@ -9,8 +9,18 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from nacre.script import lex
-from nacre.script.lex import Array, Bomb, Double, Parameter, Part, Quoted, Substitution, Sum, Text
+from nacre.script import lex, tokens
+from nacre.script.tokens import (
+    Array,
+    Bomb,
+    Double,
+    Parameter,
+    Part,
+    Quoted,
+    Substitution,
+    Sum,
+    Text,
+)
 
 
 class Piece(Struct, frozen=True, kw_only=True):
@@ -32,9 +42,9 @@ def texts(script: bytes) -> Iterator[Piece]:
     yield from _frame(frame, script)
 
 
-def _frame(frame: lex.Frame, script: bytes) -> Iterator[Piece]:
+def _frame(frame: tokens.Frame, script: bytes) -> Iterator[Piece]:
     for token in frame.tokens:
-        if isinstance(token, lex.Word):
+        if isinstance(token, tokens.Word):
             yield from _word(token, script)
         elif token.heredoc is None:
             yield from _word(token.target, script)
@@ -42,7 +52,7 @@ def _frame(frame: lex.Frame, script: bytes) -> Iterator[Piece]:
             yield from _inside(token.heredoc.parts, script)
 
 
-def _word(word: lex.Word, script: bytes) -> Iterator[Piece]:
+def _word(word: tokens.Word, script: bytes) -> Iterator[Piece]:
     for index, part in enumerate(word.parts):
         following = word.parts[index + 1] if index + 1 < len(word.parts) else None
         goes_on = following is not None and not isinstance(following, Quoted)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from itertools import pairwise, product
 from typing import Final, NamedTuple, Protocol
 
-from nacre.script import lex
+from nacre.script import tokens
 from nacre.script.commands import Word
-from nacre.script.lex import Array, Double, Parameter, Part, Quoted, Substitution, Sum, Text
+from nacre.script.tokens import Array, Double, Parameter, Part, Quoted, Substitution, Sum, Text
 
 _MOST_CHOICES: Final = 16
 _MOST_WORDS: Final = 256
@@ -64,7 +64,7 @@ class Scope(Protocol):
         ...
 
 
-def expand(word: lex.Word, scope: Scope) -> list[Word]:
+def expand(word: tokens.Word, scope: Scope) -> list[Word]:
     """The words that bash would make of this one."""
     parts = word.parts
     if len(parts) == 1:
@@ -133,7 +133,7 @@ class _Field:
         open_ = self.value.open or value.open or len(texts) > _MOST_CHOICES
         self.value = Value(tuple(texts[:_MOST_CHOICES]), open_)
 
-    def word(self, written: lex.Word) -> Word:
+    def word(self, written: tokens.Word) -> Word:
         text = self.value.text
         return Word(
             start=written.start,

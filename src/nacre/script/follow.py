@@ -1,0 +1,176 @@
+"""From a command to what it would run in turn: wrappers, scripts in strings and on standard input,
+functions of the script's own. To a bounded depth."""
+
+from typing import Final
+
+import msgspec
+
+from nacre.script import lex
+from nacre.script.commands import Command, Word
+from nacre.script.paths import at
+from nacre.script.scene import Origin, Place, Scene
+from nacre.script.skeleton import Node
+from nacre.script.tokens import Bomb, Frame
+from nacre.script.wrappers import Reads, ReadsInput, Runs, inside
+
+_DEEPEST: Final = 8
+_MOST_COMMANDS: Final = 4000
+_MOST_FROM_INPUT: Final = 64  # words that xargs would add
+
+
+class Follower(Scene):
+    def __init__(self, home: bytes | None, cwd: bytes | None) -> None:
+        super().__init__(home, cwd)
+        self.commands: list[Command] = []
+        self._seen: set[object] = set()
+        self._depth = 0
+
+    def walk(self, frame: Frame, place: Place) -> object:
+        raise NotImplementedError
+
+    def visit(self, node: Node, place: Place) -> None:
+        raise NotImplementedError
+
+    def add(self, command: Command) -> None:
+        """Take note of a command, and of what it would run."""
+        if len(self.commands) >= _MOST_COMMANDS:
+            raise Bomb(f"it would run more than {_MOST_COMMANDS} commands")
+        if command.via:
+            # What a function runs again says nothing new.
+            key = (command.start, command.end, command.words, command.cwd, command.redirects)
+            if key in self._seen:
+                return
+            self._seen.add(key)
+        self.commands.append(command)
+        if command.words and self._depth < _DEEPEST:
+            self._depth += 1
+            self._follow(command)
+            self._depth -= 1
+
+    def script(self, text: bytes, origin: Origin) -> None:
+        """Read text as a script of its own, in the state that is."""
+        outer, self.origin = self.origin, origin
+        try:
+            self.walk(lex.lex(text), self.place)
+        finally:
+            self.origin = outer
+
+    def _follow(self, command: Command) -> None:
+        first = command.words[0].text
+        if first is not None and first in self.state.functions:
+            self._call(command, first)
+            return
+        via = (*command.via, command.name or b"?")
+        for each in inside(command):
+            match each:
+                case Runs():
+                    self._runs(command, each, via)
+                case Reads(words=words, positional=positional):
+                    self._reads(words, positional, via)
+                case ReadsInput(positional=positional):
+                    if command.stdin is not None:
+                        origin = self._origin_of_input(command, command.stdin)
+                        self._elsewhere(command.stdin, origin, positional, via)
+
+    # Words that are a command
+
+    def _runs(self, command: Command, found: Runs, via: tuple[bytes, ...]) -> None:
+        words, cwd = found.words, command.cwd
+        if found.adds:
+            words += self._words_of_input(command, words[-1])
+        if found.directory is not None:
+            from_there = cwd is not None or found.directory.startswith(b"/")
+            cwd = at(cwd or b"/", found.directory) if from_there else None
+        inner = msgspec.structs.replace(
+            command, words=words, assignments=(), start=words[0].start, cwd=cwd, via=via
+        )
+        self.add(inner)
+
+    def _words_of_input(self, command: Command, last: Word) -> tuple[Word, ...]:
+        """What xargs would add."""
+        if command.stdin is None:
+            return (Word(start=last.start, end=last.end),)
+        texts = command.stdin.replace(b"\0", b" ").split()[:_MOST_FROM_INPUT]
+        return tuple(Word(start=last.start, end=last.end, text=each, prefix=each) for each in texts)
+
+    # Words that are a script
+
+    def _reads(
+        self, words: tuple[Word, ...], positional: tuple[Word, ...] | None, via: tuple[bytes, ...]
+    ) -> None:
+        if not words:
+            return
+        texts = [word.texts for word in words]
+        if not all(texts):
+            if positional is None:
+                self.state.forget_everything()  # eval of who knows what
+        elif len(words) > 1:
+            origin = Origin(base=None, span=(words[0].start, words[-1].end))
+            self._elsewhere(b" ".join(each[0] for each in texts), origin, positional, via)
+        else:
+            for text in texts[0]:
+                self._elsewhere(text, self._origin_of(words[0], text), positional, via)
+
+    def _origin_of(self, word: Word, text: bytes) -> Origin:
+        """A script that stands in one word as it is keeps its positions."""
+        base = self.origin.base
+        if base is not None and not self.origin.quotes:
+            written = self.frame.source[word.start - base : word.end - base]
+            if written == text:
+                return Origin(base=word.start)
+            for quote in (b"'", b'"'):
+                if written == quote + text + quote:
+                    return Origin(base=word.start + 1, quotes=quote)
+        return Origin(base=None, span=(word.start, word.end))
+
+    def _origin_of_input(self, command: Command, text: bytes) -> Origin:
+        """So does one that stands in a heredoc."""
+        base = self.origin.base
+        fed = any(each.operator == b"<<" and each.body == text for each in command.redirects)
+        if base is not None and fed and text:
+            found = self.frame.source.find(text, command.start - base)
+            if found >= 0:
+                return Origin(base=base + found, quotes=command.quotes)
+        return Origin(base=None, span=(command.start, command.end))
+
+    def _elsewhere(
+        self,
+        text: bytes,
+        origin: Origin,
+        positional: tuple[Word, ...] | None,
+        via: tuple[bytes, ...],
+    ) -> None:
+        """Read a script in another shell, or, without positional parameters, in this one."""
+        state, place = self.state, self.place
+        if positional is not None:
+            self.state = state.of_another_shell(positional)
+        self.place = msgspec.structs.replace(place, via=via, stdin=None)
+        try:
+            self.script(text, origin)
+        finally:
+            self.place = place
+            if positional is not None:
+                self.state = state
+
+    # Functions
+
+    def _call(self, command: Command, name: bytes) -> None:
+        """A function of the script's own, with these arguments."""
+        body, frame = self.state.functions[name]
+        if name in command.via or frame.source is not self.frame.source:
+            return
+        outer, place = self.frame, self.place
+        positional = self.state.arrays.get(b"@")
+        self.state.set_positional(command.arguments)
+        if frame is not outer:
+            self.enter(frame)
+        inner = msgspec.structs.replace(
+            place, via=(*command.via, name), function=True, stdin=command.stdin
+        )
+        try:
+            self.visit(body, inner)
+        finally:
+            self.place = place
+            if frame is not outer:
+                self.enter(outer)
+        self.state.restore_positional(positional)

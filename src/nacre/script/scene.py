@@ -1,0 +1,190 @@
+"""The text that is being read, and what is known there: tokens become words, redirections, values.
+
+The lower half of the walk; `walk` goes through the structure.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from nacre.script import tokens, words
+from nacre.script.commands import Assignment, Command, Redirect, Word
+from nacre.script.state import State
+from nacre.script.tokens import ASSIGNS, Frame, Heredoc, Part, Redirection, Substitution, Token
+from nacre.script.words import UNKNOWN, Value, known
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """Where the text that is being read stands in the script that was given."""
+
+    base: int | None  # its first byte, when it stands there as it is
+    span: tuple[int, int] = (0, 0)  # else: the word that holds it
+    quotes: bytes = b""
+    given: bool = False  # it is that script
+
+    def placed(self, start: int, end: int) -> tuple[int, int]:
+        return self.span if self.base is None else (start + self.base, end + self.base)
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """What surrounds a command."""
+
+    fed: bool = False
+    feeds: bool = False
+    background: bool = False
+    substitution: bool = False
+    function: bool = False
+    loop: bool = False
+    stdin: bytes | None = None
+    feeder: Command | None = None
+    via: tuple[bytes, ...] = ()
+
+
+class Scene:
+    """Also the `Scope` in which words are expanded."""
+
+    def __init__(self, home: bytes | None, cwd: bytes | None) -> None:
+        self.state = State()
+        self.state.cwd = cwd
+        if home is not None:
+            self.state.variables[b"HOME"] = known(home)
+        self.origin = Origin(base=0)
+        self.place = Place()
+        self.enter(Frame(b"", 0, 0, [], b"", []))
+
+    def enter(self, frame: Frame) -> None:
+        self.frame = frame
+        self._starts = [token.start for token in frame.tokens]
+
+    # Scope
+
+    def variable(self, name: bytes) -> Value:
+        if name == b"PWD":
+            cwd = self.state.cwd
+            return UNKNOWN if cwd is None else known(cwd)
+        return self.state.variables.get(name, UNKNOWN)
+
+    def elements(self, name: bytes) -> tuple[Value, ...] | None:
+        return self.state.arrays.get(b"@" if name == b"*" else name)
+
+    def assign(self, name: bytes, value: Value) -> None:
+        self.state.assign(name, value)
+
+    def output(self, substitution: Substitution) -> Value:
+        raise NotImplementedError
+
+    # Tokens
+
+    def tokens_in(self, start: int, end: int) -> list[Token]:
+        first = bisect_left(self._starts, start)
+        return self.frame.tokens[first : bisect_left(self._starts, end, first)]
+
+    def tokens_from(self, start: int) -> list[Token]:
+        return self.frame.tokens[bisect_left(self._starts, start) :]
+
+    def written(self, token: Token) -> bytes:
+        return self.frame.source[token.start : token.end]
+
+    def assigns(self, token: Token) -> re.Match[bytes] | None:
+        return ASSIGNS.match(self.frame.source, token.start, token.end)
+
+    def expanded(self, token: tokens.Word) -> list[Word]:
+        found = words.expand(token, self)
+        return found if self.origin.base == 0 else [self._placed(each) for each in found]
+
+    def _placed(self, word: Word) -> Word:
+        start, end = self.origin.placed(word.start, word.end)
+        return msgspec.structs.replace(word, start=start, end=end)
+
+    # Assignments
+
+    def assignment(self, token: tokens.Word) -> Assignment:
+        found = self.assigns(token)
+        assert found is not None
+        value = self._assigned(token, found.end())
+        start, end = self.origin.placed(found.end(), token.end)
+        text = value.text
+        word = Word(start=start, end=end, text=text, maybe=() if text is not None else value.texts)
+        begin, stop = self.origin.placed(token.start, token.end)
+        return Assignment(name=found[1], value=word, start=begin, end=stop)
+
+    def _assigned(self, token: tokens.Word, at: int) -> Value:
+        """The value behind the `=` at `at`."""
+        parts: list[Part] = []
+        for part in token.parts:
+            if part.start >= at:
+                parts.append(part)
+            elif isinstance(part, tokens.Text) and part.end > at:
+                parts.append(tokens.Text(at, part.end, part.text[at - part.start :]))
+        if token.broken:
+            words.visit(parts, self)
+            return UNKNOWN
+        return words.join(parts, self, tildes=True)
+
+    def keep(self, assignment: Assignment, token: tokens.Word) -> None:
+        """An assignment that outlives its command."""
+        found = self.assigns(token)
+        assert found is not None
+        name = assignment.name
+        value = Value(assignment.value.texts, open=assignment.value.text is None)
+        array = next((part for part in token.parts if isinstance(part, tokens.Array)), None)
+        if found[2]:  # an element of an array
+            self.state.assign(name, UNKNOWN)
+        elif found[3] == b"+=":
+            old, new = self.variable(name).text, value.text
+            appended = array is None and old is not None and new is not None
+            self.state.assign(name, known((old or b"") + (new or b"")) if appended else UNKNOWN)
+        elif array is None:
+            self.state.assign(name, value)
+        else:
+            self.state.assign_array(name, self._elements(array))
+
+    def _elements(self, array: tokens.Array) -> tuple[Value, ...]:
+        found = [each for word in array.words for each in words.expand(word, self)]
+        return tuple(Value(each.texts, open=each.text is None or each.glob) for each in found)
+
+    def forget_assigned(self, start: int) -> None:
+        """What a later turn of a loop assigns is open in an earlier line of it."""
+        for token in self.tokens_from(start):
+            assigns = self.assigns(token)
+            if assigns:
+                self.state.assign(assigns[1], UNKNOWN)
+
+    # Redirections
+
+    def redirects(self, found: Sequence[Token]) -> tuple[Redirect, ...]:
+        return tuple(self.redirect(each) for each in found if isinstance(each, Redirection))
+
+    def redirect(self, token: Redirection) -> Redirect:
+        begin, stop = self.origin.placed(token.start, token.end)
+        target, body = Word(start=begin, end=stop), None
+        if token.heredoc is not None:
+            body = self._body(token.heredoc)
+        else:
+            found = self.expanded(token.target)
+            target = found[0] if len(found) == 1 else target
+            if token.operator == b"<<<" and target.text is not None:
+                body = target.text + b"\n"
+        descriptor: int | None = 0 if token.operator.startswith(b"<") else 1
+        if token.descriptor:
+            descriptor = int(token.descriptor) if token.descriptor.isdigit() else None
+        return Redirect(
+            operator=b"<<" if token.operator == b"<<-" else token.operator,
+            descriptor=descriptor,
+            target=target,
+            body=body,
+            start=begin,
+            end=stop,
+        )
+
+    def _body(self, heredoc: Heredoc) -> bytes | None:
+        if heredoc.quoted:
+            text: bytes | None = self.frame.source[heredoc.start : heredoc.end]
+        else:
+            text = words.join(heredoc.parts, self).text
+        if text is not None and heredoc.strips:
+            text = re.sub(rb"(?m)^\t+", b"", text)
+        return text

@@ -1,0 +1,375 @@
+"""The walk over a script's structure, in the order in which bash would run it.
+
+On the way it keeps what is known. What may or may not have happened (a branch, a loop) leaves what
+it changed open.
+"""
+
+from collections.abc import Sequence as Items
+from typing import Final
+
+import msgspec
+
+from nacre.script import skeleton, tokens, words
+from nacre.script.commands import Assignment, Command, Function, Redirect, Unreadable, Word
+from nacre.script.follow import Follower
+from nacre.script.said import said
+from nacre.script.scene import Origin, Place
+from nacre.script.skeleton import (
+    Case,
+    Chain,
+    Group,
+    If,
+    Loop,
+    Node,
+    Pipeline,
+    Redirected,
+    Sequence,
+    Simple,
+)
+from nacre.script.tokens import Frame, Substitution
+from nacre.script.words import UNKNOWN, Value, either, known
+
+_TRIES: Final = 64
+_DECLARES: Final = {b"export", b"declare", b"local", b"readonly", b"typeset"}
+_LEAVES: Final = {b"exit", b"return", b"break", b"continue"}
+_DECIDES: Final = _LEAVES | {b"[", b"test", b"wait", b"sleep", b"read"}
+_BODIES: Final = (b"<<", b"<<<")
+
+
+class Walker(Follower):
+    def __init__(self, home: bytes | None, cwd: bytes | None) -> None:
+        super().__init__(home, cwd)
+        self.functions: list[Function] = []
+        self.unreadable: Unreadable | None = None
+
+    def output(self, substitution: Substitution) -> Value:
+        place = Place(substitution=True, via=self.place.via, function=self.place.function)
+        before, saved = len(self.commands), self.state
+        self.state = saved.copy()
+        structure = self._inner(substitution, place)
+        self.state = saved
+        made = self.commands[before:]
+        only = (
+            len(made) == 1 and len(structure.items) == 1 and isinstance(structure.items[0], Simple)
+        )
+        text = said(made[0]) if only else None
+        return UNKNOWN if text is None else known(text.rstrip(b"\n"))
+
+    # Scripts and frames
+
+    def _inner(self, substitution: Substitution, place: Place) -> Sequence:
+        frame, origin = substitution.frame, self.origin
+        if frame.source is not self.frame.source:
+            # Backticks with escapes: what bash reads stands nowhere as it is.
+            span = origin.placed(substitution.start, substitution.end)
+            self.origin = Origin(base=None, span=span, given=origin.given)
+        try:
+            return self.walk(frame, place)
+        finally:
+            self.origin = origin
+
+    def walk(self, frame: Frame, place: Place) -> Sequence:
+        structure, wrong = skeleton.parse(frame.skeleton, frame.start)
+        if self.origin.given and (frame.trouble is not None or wrong is not None):
+            where = None if self.origin.base is None else wrong
+            why = frame.trouble or "it is not valid bash"
+            self.unreadable = self.unreadable or Unreadable(why=why, at=where)
+        if wrong is not None:
+            structure = _lines_before(frame, structure)
+        outer, around = self.frame, self.place
+        self.enter(frame)
+        try:
+            self.visit(structure, place)
+        finally:
+            self.enter(outer)
+            self.place = around
+        return structure
+
+    # Structure
+
+    def visit(self, node: Node, place: Place) -> None:
+        match node:
+            case Simple(start=start, end=end):
+                self.place = place
+                self._simple(start, end)
+            case Sequence(items=items, background=background):
+                for index, item in enumerate(items):
+                    if index in background:
+                        self._apart(item, msgspec.structs.replace(place, background=True))
+                    else:
+                        self.visit(item, place)
+            case Pipeline(stages=stages):
+                self._pipeline(stages, place)
+            case Chain():
+                self._chain(node, place)
+            case Group(body=body, subshell=True):
+                self._apart(body, place)
+            case Group(body=body):
+                self.visit(body, place)
+            case If():
+                self._if(node, place)
+            case Loop():
+                self._loop(node, place)
+            case Case():
+                self._case(node, place)
+            case skeleton.Function():
+                self._function(node, place)
+            case Redirected(body=body, start=start, end=end):
+                self._redirected(body, start, end, place)
+
+    def _apart(self, node: Node, place: Place) -> None:
+        """In a subshell: what it changes is gone afterwards."""
+        saved = self.state
+        self.state = saved.copy()
+        self.visit(node, place)
+        self.state = saved
+
+    def _perhaps(self, node: Node, place: Place) -> None:
+        saved = self.state.copy()
+        self.visit(node, place)
+        self.state = self.state.or_else(saved)
+
+    def _pipeline(self, stages: list[Node], place: Place) -> None:
+        stdin, feeder = place.stdin, place.feeder
+        for index, stage in enumerate(stages):
+            before = len(self.commands)
+            inner = msgspec.structs.replace(
+                place,
+                fed=place.fed or index > 0,
+                feeds=place.feeds or index < len(stages) - 1,
+                stdin=stdin,
+                feeder=feeder,
+            )
+            self._apart(stage, inner)
+            made = [each for each in self.commands[before:] if not each.substitution]
+            feeder = made[0] if made and isinstance(stage, Simple) else None
+            stdin = said(feeder) if feeder is not None else None
+
+    def _chain(self, node: Chain, place: Place) -> None:
+        self.visit(node.left, place)
+        saved = self.state.copy()
+        self.visit(node.right, place)
+        if node.operator == b"||" and self._leaves(node.right):
+            self.state = saved
+        else:
+            self.state = self.state.or_else(saved)
+
+    def _leaves(self, node: Node) -> bool:
+        match node:
+            case Simple(start=start, end=end):
+                found = self.tokens_in(start, end)
+                return bool(found) and self.written(found[0]) in _LEAVES
+            case Group(body=Sequence(items=[*_, last]), subshell=False):
+                return self._leaves(last)
+            case _:
+                return False
+
+    def _if(self, node: If, place: Place) -> None:
+        ends = []
+        for condition, body in node.arms:
+            self.visit(condition, place)
+            saved = self.state.copy()
+            self.visit(body, place)
+            ends.append(self.state)
+            self.state = saved
+        if node.otherwise is not None:
+            self.visit(node.otherwise, place)
+        for end in ends:
+            self.state = self.state.or_else(end)
+
+    def _loop(self, node: Loop, place: Place) -> None:
+        inner = msgspec.structs.replace(place, loop=True, stdin=None)
+        self.forget_assigned(node.head[0])
+        if node.condition is not None:
+            self.visit(node.condition, inner)
+        else:
+            self.place = place
+            self._for(self.tokens_in(*node.head))
+        self._perhaps(node.body, inner)
+
+    def _for(self, head: Items[tokens.Token]) -> None:
+        found = [token for token in head if isinstance(token, tokens.Word)]
+        if not found:
+            return
+        if found[0].is_test:
+            words.visit(found[0].parts, self)
+            return
+        values = [each for word in found[1:] for each in words.expand(word, self)]
+        value = Value(()) if values else UNKNOWN
+        for each in values:
+            texts = Value(each.texts, open=each.text is None or each.glob)
+            value = either(value, texts)
+        self.assign(self.written(found[0]), value)
+
+    def _case(self, node: Case, place: Place) -> None:
+        self.place = place
+        self._expand_all(self.tokens_in(*node.head))
+        ends = []
+        saved = self.state
+        for start, end, body in node.items:
+            self.state = saved.copy()
+            self.place = place
+            self._expand_all(self.tokens_in(start, end))
+            self.visit(body, place)
+            ends.append(self.state)
+        self.state = saved
+        for end_state in ends:
+            self.state = self.state.or_else(end_state)
+
+    def _expand_all(self, found: Items[tokens.Token]) -> None:
+        for token in found:
+            if isinstance(token, tokens.Word):
+                self.expanded(token)
+
+    def _function(self, node: skeleton.Function, place: Place) -> None:
+        named = self.tokens_in(node.start, node.start + 1)
+        name = self.written(named[0]) if named else b""
+        before, saved = len(self.commands), self.state
+        self.state = saved.copy()
+        self.state.forget_positional()
+        self.forget_assigned(node.start)
+        inner = msgspec.structs.replace(
+            place, function=True, fed=False, feeds=False, stdin=None, feeder=None
+        )
+        self.visit(node.body, inner)
+        self.state = saved
+        body = tuple(self.commands[before:])
+        start, _ = self.origin.placed(node.start, node.start)
+        function = Function(
+            name=name,
+            start=start,
+            end=max([start + len(name), *(each.end for each in body)]),
+            body=body,
+            decides=_may_end(node.body, body),
+        )
+        self.functions.append(function)
+        self.state.functions[name] = (node.body, self.frame)
+
+    def _redirected(self, body: Node, start: int, end: int, place: Place) -> None:
+        self.place = place
+        redirects = self.redirects(self.tokens_in(start, end))
+        for redirect in redirects:
+            if redirect.operator in _BODIES:
+                place = msgspec.structs.replace(place, stdin=redirect.body, fed=True)
+            elif redirect.operator == b"<":
+                place = msgspec.structs.replace(place, stdin=None, fed=True)
+        self._emit(words=(), assignments=(), redirects=redirects, start=start, end=end)
+        if any(redirect.of_output for redirect in redirects):
+            place = msgspec.structs.replace(place, feeds=True)
+        self.visit(body, place)
+
+    # One command
+
+    def _simple(self, start: int, end: int) -> None:
+        found = self.tokens_in(start, end)
+        written = [token for token in found if isinstance(token, tokens.Word)]
+        leading = 0
+        while leading < len(written) and self.assigns(written[leading]):
+            leading += 1
+        assignments = [self.assignment(token) for token in written[:leading]]
+        made = [word for token in written[leading:] for word in self.expanded(token)]
+        redirects = self.redirects(found)
+        if leading == len(written):  # no command: they stay
+            for assignment, token in zip(assignments, written, strict=True):
+                self.keep(assignment, token)
+        elif written[leading].is_test:
+            made = []
+        if made or redirects:
+            self._emit(
+                words=tuple(made),
+                assignments=tuple(assignments),
+                redirects=redirects,
+                start=start,
+                end=found[-1].end,
+            )
+        if made:
+            self.state.after(made)
+            if made[0].text in _DECLARES:
+                for token in written[leading + 1 :]:
+                    if self.assigns(token):
+                        self.keep(self.assignment(token), token)
+
+    def _emit(
+        self,
+        *,
+        words: tuple[Word, ...],
+        assignments: tuple[Assignment, ...],
+        redirects: tuple[Redirect, ...],
+        start: int,
+        end: int,
+    ) -> None:
+        place = self.place
+        stdin = place.stdin
+        for redirect in redirects:
+            if redirect.operator in _BODIES:
+                stdin = redirect.body
+            elif redirect.operator == b"<":
+                stdin = None
+        begin, stop = self.origin.placed(start, end)
+        command = Command(
+            words=words,
+            assignments=assignments,
+            redirects=redirects,
+            start=begin,
+            end=stop,
+            cwd=self.state.cwd,
+            stdin=stdin,
+            fed=place.fed,
+            feeds=place.feeds,
+            feeder=place.feeder,
+            background=place.background,
+            substitution=place.substitution,
+            function=place.function,
+            loop=place.loop,
+            via=place.via,
+            exact=self.origin.base is not None,
+            quotes=self.origin.quotes,
+        )
+        self.add(command)
+
+
+def _may_end(node: Node, body: tuple[Command, ...]) -> bool:
+    """Whether a function that calls itself could come to an end."""
+    return _branches(node) or any(command.name in _DECIDES for command in body)
+
+
+def _branches(node: Node) -> bool:
+    match node:
+        case If() | Loop() | Case() | Chain():
+            return True
+        case Sequence(items=items) | Pipeline(stages=items):
+            return any(_branches(each) for each in items)
+        case Group(body=body):
+            return _branches(body)
+        case Redirected(body=inner):
+            return _branches(inner)
+        case _:
+            return False
+
+
+def _lines_before(frame: Frame, structure: Sequence) -> Sequence:
+    """bash runs the lines before a syntax error, so those are read by themselves."""
+    for begin in reversed(frame.lines[-_TRIES:]):
+        lines, wrong = skeleton.parse(frame.skeleton[: begin - frame.start], frame.start)
+        if wrong is None:
+            lines.items.extend(item for item in structure.items if _begin(item) >= begin)
+            return lines
+    return structure
+
+
+def _begin(node: Node) -> int:
+    match node:
+        case Simple(start=start) | skeleton.Function(start=start):
+            return start
+        case Loop(head=head) | Case(head=head):
+            return head[0]
+        case Sequence(items=items) | Pipeline(stages=items):
+            return _begin(items[0]) if items else -1
+        case Group(body=body) | Redirected(body=body):
+            return _begin(body)
+        case Chain(left=left):
+            return _begin(left)
+        case If(arms=[(condition, _), *_]):
+            return _begin(condition)
+        case _:
+            return -1
