@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
+import msgspec
 from msgspec import Struct
 
 from nacre.caller import Caller
@@ -334,8 +335,7 @@ def _is_device(word: Word) -> bool:
 
 
 def _said(command: Command) -> bytes | None:
-    plain = Command(words=command.words, start=command.start, end=command.end)
-    return said(plain)
+    return said(msgspec.structs.replace(command, redirects=()))
 
 
 def _flag(command: Command, letters: bytes, *names: bytes) -> bool:

@@ -10,7 +10,7 @@ import os
 from msgspec import Struct
 
 
-class Word(Struct, frozen=True, kw_only=True):
+class Word(Struct, frozen=True, kw_only=True, gc=False):
     """A word as the command gets it: quotes resolved, parameters put in where they are known."""
 
     start: int
@@ -27,14 +27,14 @@ class Word(Struct, frozen=True, kw_only=True):
         return self.maybe if self.text is None else (self.text,)
 
 
-class Assignment(Struct, frozen=True, kw_only=True):
+class Assignment(Struct, frozen=True, kw_only=True, gc=False):
     name: bytes
     value: Word
     start: int
     end: int
 
 
-class Redirect(Struct, frozen=True, kw_only=True):
+class Redirect(Struct, frozen=True, kw_only=True, gc=False):
     operator: bytes  # "<<" also for "<<-"
     descriptor: int | None  # None: named by a variable
     target: Word  # of a heredoc its delimiter
@@ -56,8 +56,9 @@ class Redirect(Struct, frozen=True, kw_only=True):
         return self.writes and (self.descriptor == 1 or self.operator in (b"&>", b"&>>"))
 
 
-class Command(Struct, frozen=True, kw_only=True):
+class Command(Struct, frozen=True, kw_only=True, gc=False):
     words: tuple[Word, ...]
+    name: bytes | None = None  # the program, without its directory
     assignments: tuple[Assignment, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     start: int
@@ -76,17 +77,17 @@ class Command(Struct, frozen=True, kw_only=True):
     quotes: bytes = b""  # the quotes that its own text stands in: of bash -c "…"
 
     @property
-    def name(self) -> bytes | None:
-        """The program, without its directory."""
-        text = self.words[0].text if self.words else None
-        return None if text is None else os.path.basename(text) or text
-
-    @property
     def arguments(self) -> tuple[Word, ...]:
         return self.words[1:]
 
 
-class Function(Struct, frozen=True, kw_only=True):
+def program(words: tuple[Word, ...]) -> bytes | None:
+    """The name of what these words run, if it is known."""
+    text = words[0].text if words else None
+    return text if text is None or b"/" not in text else os.path.basename(text) or text
+
+
+class Function(Struct, frozen=True, kw_only=True, gc=False):
     """A function that the script defines, and what is in its body."""
 
     name: bytes
@@ -96,14 +97,14 @@ class Function(Struct, frozen=True, kw_only=True):
     decides: bool  # something in the body may end it: a condition, a loop, a return
 
 
-class Unreadable(Struct, frozen=True, kw_only=True):
+class Unreadable(Struct, frozen=True, kw_only=True, gc=False):
     """Why some of the text could not be read, and from where on, if that is known."""
 
     why: str
     at: int | None = None
 
 
-class Reading(Struct, frozen=True, kw_only=True):
+class Reading(Struct, frozen=True, kw_only=True, gc=False):
     """All that can be said about a script without running it."""
 
     text: bytes

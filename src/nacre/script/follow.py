@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from nacre.script import lex
-from nacre.script.commands import Command, Word
+from nacre.script.commands import Command, Word, program
 from nacre.script.paths import at
 from nacre.script.scene import Origin, Place, Scene
 from nacre.script.skeleton import Node
@@ -82,7 +82,13 @@ class Follower(Scene):
             from_there = cwd is not None or found.directory.startswith(b"/")
             cwd = at(cwd or b"/", found.directory) if from_there else None
         inner = msgspec.structs.replace(
-            command, words=words, assignments=(), start=words[0].start, cwd=cwd, via=via
+            command,
+            words=words,
+            name=program(words),
+            assignments=(),
+            start=words[0].start,
+            cwd=cwd,
+            via=via,
         )
         self.add(inner)
 
@@ -162,8 +168,7 @@ class Follower(Scene):
         outer, place = self.frame, self.place
         positional = self.state.arrays.get(b"@")
         self.state.set_positional(command.arguments)
-        if frame is not outer:
-            self.enter(frame)
+        self.frame = frame
         inner = msgspec.structs.replace(
             place, via=(*command.via, name), function=True, stdin=command.stdin
         )
@@ -171,6 +176,5 @@ class Follower(Scene):
             self.visit(body, inner)
         finally:
             self.place = place
-            if frame is not outer:
-                self.enter(outer)
+            self.frame = outer
         self.state.restore_positional(positional)

@@ -11,6 +11,7 @@ from nacre.script.skeleton import Chain, Simple
 from nacre.script.tokens import Bomb, Double, Quoted, Text
 
 _BLANK: Final = re.compile(rb"(?:\s|\\\n)*")
+_PERHAPS: Final = re.compile(rb"""[\s\\'"$]*c[\\'"]*d""")
 _NOT_LITERAL: Final = re.compile(rb"[*?\[{]")
 
 
@@ -23,6 +24,8 @@ class Lead(Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=16)
 def leading_cd(text: bytes) -> Lead | None:
     """`cd PATH && rest`, where nothing of the rest would run if the `cd` failed."""
+    if not _PERHAPS.match(text):
+        return None
     try:
         frame = lex.lex(text)
     except Bomb:

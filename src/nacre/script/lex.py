@@ -29,6 +29,10 @@ from nacre.script.tokens import (
     Word,
 )
 
+# Most words: nothing to expand, no assignment, no descriptor before a redirection.
+_SIMPLE: Final = re.compile(
+    rb"(?:-[A-Za-z0-9_./:@%+,=-]*|[A-Za-z0-9_./:@%+,][A-Za-z0-9_./:@%+,-]*)(?=[ \t\n|&;)]|\Z)"
+)
 _OPERATOR: Final = re.compile(rb"\|\||\|&|\||&&|;;&|;;|;&|&(?!>)|;|\n|[()]")
 _REDIRECT: Final = re.compile(rb"(?:\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\||<|>)")
 _IN_HEREDOC: Final = re.compile(rb"[^\\$`]+")
@@ -90,7 +94,14 @@ class _Lexer(Pieces):
                 each.heredoc = Heredoc(self.at, self.at, True, False, False, [])
         skeleton = draft.skeleton(self.at)
         frame = Frame(
-            self.source, draft.start, self.at, draft.tokens, skeleton, draft.lines, self.trouble
+            source=self.source,
+            start=draft.start,
+            end=self.at,
+            tokens=draft.tokens,
+            starts=[token.start for token in draft.tokens],
+            skeleton=skeleton,
+            lines=draft.lines,
+            trouble=self.trouble,
         )
         self.trouble = before or self.trouble
         self._depth -= 1
@@ -103,6 +114,11 @@ class _Lexer(Pieces):
             if closes:
                 self._complain("a parenthesis is never closed")
             return False
+        simple = _SIMPLE.match(self.source, here, self.limit)
+        if simple and not (simple[0] in KEYWORDS and draft.grammar.takes(simple[0])):
+            self.at = end = simple.end()
+            draft.word(Word(here, end, [Text(here, end, simple[0])], plain=True))
+            return True
         if self.source[here] == 0x23:
             self._comment()
             return True

@@ -66,8 +66,9 @@ class Pieces:
         parts: list[Part] = []
         before = self.trouble
         self.trouble = None
-        if ASSIGNS.match(self.source, here, self.limit):
-            self._assigned(parts)
+        assigns = ASSIGNS.match(self.source, here, self.limit)
+        if assigns:
+            self._assigned(parts, assigns)
         while self.at < self.limit:
             byte = self.source[self.at]
             if byte in b"<>" and self.source.startswith(b"(", self.at + 1):
@@ -78,14 +79,12 @@ class Pieces:
                 or (byte != 0x28 and not self._piece(parts, PLAIN))
             ):
                 break
-        word = Word(here, self.at, parts, broken=self.trouble is not None)
+        word = Word(here, self.at, parts, broken=self.trouble is not None, assigns=assigns)
         self.trouble = before or self.trouble
         return word
 
-    def _assigned(self, parts: list[Part]) -> None:
+    def _assigned(self, parts: list[Part], assigns: re.Match[bytes]) -> None:
         """`name[subscript]=`, and the array behind it if there is one."""
-        assigns = ASSIGNS.match(self.source, self.at, self.limit)
-        assert assigns is not None
         if not self.source.startswith(b"(", assigns.end()):
             if assigns[2]:  # a subscript may hold anything
                 parts.append(Text(self.at, assigns.end(), assigns[0]))

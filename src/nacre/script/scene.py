@@ -13,7 +13,7 @@ from msgspec import Struct
 from nacre.script import tokens, words
 from nacre.script.commands import Assignment, Command, Redirect, Word
 from nacre.script.state import State
-from nacre.script.tokens import ASSIGNS, Frame, Heredoc, Part, Redirection, Substitution, Token
+from nacre.script.tokens import Frame, Heredoc, Part, Redirection, Substitution, Token
 from nacre.script.words import UNKNOWN, Value, known
 
 
@@ -53,11 +53,7 @@ class Scene:
             self.state.variables[b"HOME"] = known(home)
         self.origin = Origin(base=0)
         self.place = Place()
-        self.enter(Frame(b"", 0, 0, [], b"", []))
-
-    def enter(self, frame: Frame) -> None:
-        self.frame = frame
-        self._starts = [token.start for token in frame.tokens]
+        self.frame = Frame(b"", 0, 0, [], [], b"", [])
 
     # Scope
 
@@ -79,17 +75,15 @@ class Scene:
     # Tokens
 
     def tokens_in(self, start: int, end: int) -> list[Token]:
-        first = bisect_left(self._starts, start)
-        return self.frame.tokens[first : bisect_left(self._starts, end, first)]
+        starts = self.frame.starts
+        first = bisect_left(starts, start)
+        return self.frame.tokens[first : bisect_left(starts, end, first)]
 
     def tokens_from(self, start: int) -> list[Token]:
-        return self.frame.tokens[bisect_left(self._starts, start) :]
+        return self.frame.tokens[bisect_left(self.frame.starts, start) :]
 
     def written(self, token: Token) -> bytes:
         return self.frame.source[token.start : token.end]
-
-    def assigns(self, token: Token) -> re.Match[bytes] | None:
-        return ASSIGNS.match(self.frame.source, token.start, token.end)
 
     def expanded(self, token: tokens.Word) -> list[Word]:
         found = words.expand(token, self)
@@ -102,7 +96,7 @@ class Scene:
     # Assignments
 
     def assignment(self, token: tokens.Word) -> Assignment:
-        found = self.assigns(token)
+        found = token.assigns
         assert found is not None
         value = self._assigned(token, found.end())
         start, end = self.origin.placed(found.end(), token.end)
@@ -126,7 +120,7 @@ class Scene:
 
     def keep(self, assignment: Assignment, token: tokens.Word) -> None:
         """An assignment that outlives its command."""
-        found = self.assigns(token)
+        found = token.assigns
         assert found is not None
         name = assignment.name
         value = Value(assignment.value.texts, open=assignment.value.text is None)
@@ -149,9 +143,8 @@ class Scene:
     def forget_assigned(self, start: int) -> None:
         """What a later turn of a loop assigns is open in an earlier line of it."""
         for token in self.tokens_from(start):
-            assigns = self.assigns(token)
-            if assigns:
-                self.state.assign(assigns[1], UNKNOWN)
+            if isinstance(token, tokens.Word) and token.assigns:
+                self.state.assign(token.assigns[1], UNKNOWN)
 
     # Redirections
 

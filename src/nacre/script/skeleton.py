@@ -13,41 +13,41 @@ from msgspec import Struct
 _PARSER: Final = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-class Simple(Struct):
+class Simple(Struct, gc=False):
     """One command: the tokens between these positions."""
 
     start: int
     end: int
 
 
-class Sequence(Struct):
+class Sequence(Struct, gc=False):
     """Commands one after the other; `background` has those that nobody waits for."""
 
     items: "list[Node]"
     background: set[int]
 
 
-class Chain(Struct):
+class Chain(Struct, gc=False):
     left: "Node"
     operator: bytes  # && or ||
     right: "Node"
 
 
-class Pipeline(Struct):
+class Pipeline(Struct, gc=False):
     stages: "list[Node]"
 
 
-class Group(Struct):
+class Group(Struct, gc=False):
     body: Sequence
     subshell: bool
 
 
-class If(Struct):
+class If(Struct, gc=False):
     arms: list[tuple[Sequence, Sequence]]  # condition, body
     otherwise: Sequence | None
 
 
-class Loop(Struct):
+class Loop(Struct, gc=False):
     """`head` is where the words of a `for` are; a `while` has a condition instead."""
 
     head: tuple[int, int]
@@ -55,17 +55,17 @@ class Loop(Struct):
     body: Sequence
 
 
-class Case(Struct):
+class Case(Struct, gc=False):
     head: tuple[int, int]  # the word, and of each item the patterns
     items: list[tuple[int, int, Sequence]]
 
 
-class Function(Struct):
+class Function(Struct, gc=False):
     start: int  # of the name
     body: "Node"
 
 
-class Redirected(Struct):
+class Redirected(Struct, gc=False):
     """Redirections for all of a compound command: the tokens between these positions."""
 
     body: "Node"

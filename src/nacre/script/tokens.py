@@ -17,7 +17,7 @@ class Bomb(Exception):
     """The text is too large or too deep to be read; the message says which."""
 
 
-class Text(Struct):
+class Text(Struct, gc=False):
     """Unquoted text as written; it may hold a tilde, braces and globs."""
 
     start: int
@@ -25,7 +25,7 @@ class Text(Struct):
     text: bytes
 
 
-class Quoted(Struct):
+class Quoted(Struct, gc=False):
     """Text that stands for itself: escaped, or in single quotes, quotes resolved."""
 
     start: int
@@ -33,7 +33,7 @@ class Quoted(Struct):
     text: bytes
 
 
-class Double(Struct):
+class Double(Struct, gc=False):
     """Double quotes and what is between them."""
 
     start: int
@@ -41,7 +41,7 @@ class Double(Struct):
     parts: "list[Part]"
 
 
-class Parameter(Struct):
+class Parameter(Struct, gc=False):
     """`$name` or `${name…}`."""
 
     start: int
@@ -53,7 +53,7 @@ class Parameter(Struct):
     odd: bool = False  # a length, an indirection: the value is not the name's own
 
 
-class Sum(Struct):
+class Sum(Struct, gc=False):
     """Arithmetic; only the substitutions in it are of interest."""
 
     start: int
@@ -61,7 +61,7 @@ class Sum(Struct):
     parts: "list[Part]"
 
 
-class Substitution(Struct):
+class Substitution(Struct, gc=False):
     """`$( )`, backticks, `<( )`, `>( )`."""
 
     start: int
@@ -70,7 +70,7 @@ class Substitution(Struct):
     frame: "Frame"
 
 
-class Array(Struct):
+class Array(Struct, gc=False):
     """The right side of `name=( … )`."""
 
     start: int
@@ -81,17 +81,19 @@ class Array(Struct):
 Part = Text | Quoted | Double | Parameter | Sum | Substitution | Array
 
 
-class Word(Struct):
+class Word(Struct, gc=False):
     """A word as written."""
 
     start: int
     end: int
     parts: list[Part]
     broken: bool = False  # the text ends inside of it
+    plain: bool = False  # nothing in it is special to bash
     is_test: bool = False  # all of [[ … ]] or (( … ))
+    assigns: re.Match[bytes] | None = None  # name, subscript, operator, if it may be an assignment
 
 
-class Heredoc(Struct):
+class Heredoc(Struct, gc=False):
     start: int  # of the body
     end: int  # where the line of the delimiter begins
     quoted: bool
@@ -100,7 +102,7 @@ class Heredoc(Struct):
     parts: list[Part]
 
 
-class Redirection(Struct):
+class Redirection(Struct, gc=False):
     start: int
     end: int
     descriptor: bytes  # as written: digits, {name} or nothing
@@ -112,13 +114,14 @@ class Redirection(Struct):
 Token = Word | Redirection
 
 
-class Frame(Struct):
+class Frame(Struct, gc=False):
     """Text that bash reads as commands."""
 
     source: bytes
     start: int
     end: int
     tokens: list[Token]  # in order; words that are grammar are not among them
+    starts: list[int]  # of the tokens
     skeleton: bytes  # as long as the frame, all on one line
     lines: list[int]  # where a line begins that could be the first of a script
     trouble: str | None = None

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from nacre.script import skeleton, tokens, words
-from nacre.script.commands import Assignment, Command, Function, Redirect, Unreadable, Word
+from nacre.script.commands import Assignment, Command, Function, Redirect, Unreadable, Word, program
 from nacre.script.follow import Follower
 from nacre.script.said import said
 from nacre.script.scene import Origin, Place
@@ -77,11 +77,11 @@ class Walker(Follower):
         if wrong is not None:
             structure = _lines_before(frame, structure)
         outer, around = self.frame, self.place
-        self.enter(frame)
+        self.frame = frame
         try:
             self.visit(structure, place)
         finally:
-            self.enter(outer)
+            self.frame = outer
             self.place = around
         return structure
 
@@ -264,7 +264,7 @@ class Walker(Follower):
         found = self.tokens_in(start, end)
         written = [token for token in found if isinstance(token, tokens.Word)]
         leading = 0
-        while leading < len(written) and self.assigns(written[leading]):
+        while leading < len(written) and written[leading].assigns:
             leading += 1
         assignments = [self.assignment(token) for token in written[:leading]]
         made = [word for token in written[leading:] for word in self.expanded(token)]
@@ -286,7 +286,7 @@ class Walker(Follower):
             self.state.after(made)
             if made[0].text in _DECLARES:
                 for token in written[leading + 1 :]:
-                    if self.assigns(token):
+                    if token.assigns:
                         self.keep(self.assignment(token), token)
 
     def _emit(
@@ -308,6 +308,7 @@ class Walker(Follower):
         begin, stop = self.origin.placed(start, end)
         command = Command(
             words=words,
+            name=program(words),
             assignments=assignments,
             redirects=redirects,
             start=begin,

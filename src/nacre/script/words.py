@@ -69,7 +69,7 @@ def expand(word: tokens.Word, scope: Scope) -> list[Word]:
     parts = word.parts
     if len(parts) == 1:
         only = parts[0]
-        if isinstance(only, Text) and not _SPECIAL.search(only.text):
+        if type(only) is Text and (word.plain or not _SPECIAL.search(only.text)):
             text = only.text
             return [Word(start=word.start, end=word.end, text=text, prefix=text, bare=True)]
     if word.is_test or word.broken:
