@@ -17,9 +17,10 @@ from nacre.contracts.options import Seconds, Shared, checked, signed
 from nacre.plan import KIB, Command, Keep, Limits, Plan, Streams
 from nacre.prepare import interception
 from nacre.prepare.decide import Step
-from nacre.prepare.directory import directory, lift
+from nacre.prepare.directory import directory
 from nacre.prepare.environment import NON_INTERACTIVE, environment, variable_names
 from nacre.prepare.interception import Given, Mode, Rule
+from nacre.prepare.lift import lift
 from nacre.prepare.links import links
 from nacre.prepare.prefix import prefixed
 from nacre.prepare.terminal import terminal_needs

@@ -10,6 +10,7 @@ KEYWORDS: Final = {
 }
 _OPENING: Final = {b"if", b"while", b"until", b"for", b"select", b"case", b"{"}
 _CLOSING: Final = {b"fi", b"done", b"esac", b"}"}
+_DECLARE: Final = {b"declare", b"typeset", b"local", b"export", b"readonly", b"eval", b"alias"}
 # What may follow the end of a compound command without a separator.
 FOLLOWING: Final = {*_CLOSING, b"then", b"do", b"else", b"elif"}
 
@@ -22,7 +23,10 @@ class Grammar:
         self.closed = False  # a compound command has just ended: only redirections may follow
         self.after = b""  # the keyword whose next word is special: for, case, function
         self.depth = 0
-        self._last = b""  # the operator, if it was the last thing
+        self.wrong = False  # something stood where it cannot
+        self._begun = False  # the command has its name
+        self._declares = False  # and may assign arrays
+        self._last = b""  # the operator, if it was the last thing; b"f(" behind a word
         self._open: list[bytes] = []  # ( and case; a case is b"case" or, inside an item, b"item"
 
     def takes(self, text: bytes) -> bool:
@@ -33,13 +37,13 @@ class Grammar:
             return False
         if self.after == b"for+":
             return text in (b"do", b"{")
-        if self._open and self._open[-1] == b"case":
+        if self._in_patterns():
             return text == b"esac"
         return self.expects
 
     def keyword(self, text: bytes) -> None:
-        self._last = b""
-        self.closed = False
+        self._object(self.closed and text not in FOLLOWING)
+        self._next()
         if text == b"in":
             if self.after == b"case+":
                 self._open.append(b"case")
@@ -48,63 +52,95 @@ class Grammar:
         self.after = b""
         if text in _OPENING:
             self.depth += 1
-        if text in _CLOSING:
-            self.depth -= 1
-            self.closed = True
-            if text == b"esac":
-                while self._open and self._open.pop() not in (b"case", b"item"):
-                    pass
+        if text == b"esac":
+            while self._open and self._open.pop() not in (b"case", b"item"):
+                pass
         if text in (b"for", b"select", b"case", b"function"):
             self.after = b"for" if text == b"select" else text
             self.expects = False
-        else:
-            self.expects = True
+            return
+        self._expect()
+        if text in _CLOSING:
+            self.depth -= 1
+            self.closed = True
 
-    def word(self) -> None:
-        self._last = b""
-        self.closed = False
+    def test(self) -> None:
+        """`[[ … ]]` or `(( … ))`: a command, and over."""
+        self.word(b"")
+        self.expects = self.closed = True
+
+    def word(self, text: bytes, *, assigns: bool = False, array: bool = False) -> None:
+        self._object(self.closed or (self.expects and text == b"in"))
+        self._object(array and self._begun and not self._declares)
+        self._next()
+        if not (self._begun or assigns):
+            self._begun, self._declares = True, text in _DECLARE
         self.expects = False
         if self.after in (b"for", b"case"):
             self.after += b"+"
         elif self.after == b"function":
-            self.after, self.expects = b"", True
+            self.after = b""
+            self._expect()
+
+    def redirection(self) -> None:
+        """One that belongs to a simple command, which it may begin."""
+        self._next()
+        self.expects = False
 
     def ends_command(self) -> bool:
         """Whether a newline here does what a semicolon does; elsewhere it is a blank."""
-        if self._open and self._open[-1] == b"case":
+        if self._in_patterns():
             return False
         return self.closed or not (self.expects or self.after == b"function")
 
     def operator(self, text: bytes) -> None:
-        empty = text == b")" and self._last == b"("
+        last = self._last
+        self._object(last == b"f(" and text != b")")
         self._last = text
         if text == b"(":
-            if self._open and self._open[-1] == b"case":
+            if self._in_patterns():
                 return  # the one that may stand before a pattern
+            self._last = b"(" if self.expects else b"f("
             self._open.append(b"(")
             self.depth += 1
-            self.expects, self.closed = True, False
+            self._expect()
         elif text == b")":
-            if self._open and self._open[-1] == b"case":
+            if self._in_patterns():
                 self._open[-1] = b"item"
-                self.expects, self.closed = True, False
+                self._expect()
                 return
             if self._open and self._open[-1] == b"(":
                 self._open.pop()
             self.depth -= 1
-            self.expects, self.closed = True, not empty  # empty: a function's name was before it
+            self._expect()
+            self.closed = last != b"f("  # else a function begins
         elif text in (b";;", b";&", b";;&"):
-            if self._open and self._open[-1] == b"item":
+            self._object(not (self._open and self._open[-1] == b"item"))
+            if self._open:
                 self._open[-1] = b"case"
-            self.expects, self.closed = True, False
+            self._expect()
         elif text == b"\n" and self.after in (b"for+", b"case+"):
             return
         else:
-            self.expects, self.closed = True, False
-            if self.after == b"for+":
-                return
-            self.after = b""
+            self._expect()
+            if self.after != b"for+":
+                self.after = b""
 
     def closes_frame(self) -> bool:
         """Whether a `)` here is not ours: neither of a subshell nor of a pattern."""
         return not self._open or self._open[-1] == b"item"
+
+    def _in_patterns(self) -> bool:
+        return bool(self._open) and self._open[-1] == b"case"
+
+    def _expect(self) -> None:
+        self.expects, self.closed = True, False
+        self._begun = self._declares = False
+
+    def _next(self) -> None:
+        self._object(self._last == b"f(")
+        self._last = b""
+        self.closed = False
+
+    def _object(self, wrong: bool) -> None:
+        self.wrong = self.wrong or wrong

@@ -17,6 +17,7 @@ from typing import Final
 from nacre.script.grammar import FOLLOWING, KEYWORDS, Grammar
 from nacre.script.pieces import BLANK, DEEPEST, PLAIN, Pieces
 from nacre.script.tokens import (
+    Array,
     Bomb,
     Double,
     Frame,
@@ -67,10 +68,16 @@ class _Draft:
         if self.grammar.depth > DEEPEST:
             raise Bomb(f"it is nested more than {DEEPEST} deep")
 
-    def word(self, word: Word) -> None:
+    def word(self, word: Word, text: bytes = b"") -> None:
         self.tokens.append(word)
         self.mark(word.start, b"_" * (word.end - word.start))
-        self.grammar.word()
+        if word.is_test:
+            self.grammar.test()
+        elif word.assigns:
+            array = any(type(part) is Array for part in word.parts)
+            self.grammar.word(text, assigns=True, array=array)
+        else:
+            self.grammar.word(text)
 
     def skeleton(self, end: int) -> bytes:
         made = bytearray(b" ") * (end - self.start)
@@ -92,6 +99,8 @@ class _Lexer(Pieces):
             self._complain("a heredoc has no body")
             for each in draft.pending:
                 each.heredoc = Heredoc(self.at, self.at, True, False, False, [])
+        if draft.grammar.wrong:
+            self._complain("it is not valid bash")
         skeleton = draft.skeleton(self.at)
         frame = Frame(
             source=self.source,
@@ -117,7 +126,7 @@ class _Lexer(Pieces):
         simple = _SIMPLE.match(self.source, here, self.limit)
         if simple and not (simple[0] in KEYWORDS and draft.grammar.takes(simple[0])):
             self.at = end = simple.end()
-            draft.word(Word(here, end, [Text(here, end, simple[0])], plain=True))
+            draft.word(Word(here, end, [Text(here, end, simple[0])], plain=True), simple[0])
             return True
         if self.source[here] == 0x23:
             self._comment()
@@ -245,7 +254,7 @@ class _Lexer(Pieces):
         self.at = redirect.end()
         self.at = self._match_end(BLANK)
         target = self.word()
-        if target.end == target.start:
+        if target.end == target.start or any(type(part) is Array for part in target.parts):
             self._complain(f"{operator.decode()} goes nowhere")
         descriptor = self.source[here : redirect.start(1)]
         token = Redirection(here, self.at, descriptor, operator, target)
@@ -257,7 +266,7 @@ class _Lexer(Pieces):
             draft.mark(here, b">" + b"_" * (width - 1))
         else:
             draft.mark(here, b"_" * width)
-            draft.grammar.word()
+            draft.grammar.redirection()
 
     def _heredocs(self, draft: _Draft) -> None:
         for redirection in draft.pending:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from functools import partial
-from hashlib import blake2b
 
 from nacre.caller import Resolved, Resolver
 from nacre.plan import MakeDirectory
@@ -49,6 +48,8 @@ def workspace(cwd: bytes) -> bytes:
 
 
 def _key(path: bytes) -> bytes:
+    from hashlib import blake2b  # takes its time, and few commands need it
+
     return blake2b(path, digest_size=8).hexdigest().encode()
 
 
