@@ -27,7 +27,7 @@ class Grammar:
         self._begun = False  # the command has its name
         self._declares = False  # and may assign arrays
         self._last = b""  # the operator, if it was the last thing; b"f(" behind a word
-        self._open: list[bytes] = []  # ( and case; a case is b"case" or, inside an item, b"item"
+        self._open: list[bytes] = []  # (, (( when it is hidden, case, and item inside of a case
 
     def takes(self, text: bytes) -> bool:
         """Whether this word is a keyword here."""
@@ -79,7 +79,7 @@ class Grammar:
         if self.after in (b"for", b"case"):
             self.after += b"+"
         elif self.after == b"function":
-            self.after = b""
+            self.after, self._last = b"", b"function"
             self._expect()
 
     def redirection(self) -> None:
@@ -97,11 +97,11 @@ class Grammar:
         last = self._last
         self._object(last == b"f(" and text != b")")
         self._last = text
-        if text == b"(":
+        if text in (b"(", b"(("):
             if self._in_patterns():
                 return  # the one that may stand before a pattern
-            self._last = b"(" if self.expects else b"f("
-            self._open.append(b"(")
+            self._last = b"(" if self.expects and last != b"function" else b"f("
+            self._open.append(text)
             self.depth += 1
             self._expect()
         elif text == b")":
@@ -109,13 +109,13 @@ class Grammar:
                 self._open[-1] = b"item"
                 self._expect()
                 return
-            if self._open and self._open[-1] == b"(":
+            if self.innermost in (b"(", b"(("):
                 self._open.pop()
             self.depth -= 1
             self._expect()
             self.closed = last != b"f("  # else a function begins
         elif text in (b";;", b";&", b";;&"):
-            self._object(not (self._open and self._open[-1] == b"item"))
+            self._object(self.innermost != b"item")
             if self._open:
                 self._open[-1] = b"case"
             self._expect()
@@ -126,12 +126,16 @@ class Grammar:
             if self.after != b"for+":
                 self.after = b""
 
+    @property
+    def innermost(self) -> bytes:
+        return self._open[-1] if self._open else b""
+
     def closes_frame(self) -> bool:
         """Whether a `)` here is not ours: neither of a subshell nor of a pattern."""
-        return not self._open or self._open[-1] == b"item"
+        return self.innermost in (b"", b"item")
 
     def _in_patterns(self) -> bool:
-        return bool(self._open) and self._open[-1] == b"case"
+        return self.innermost == b"case"
 
     def _expect(self) -> None:
         self.expects, self.closed = True, False

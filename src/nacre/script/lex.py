@@ -158,7 +158,11 @@ class _Lexer(Pieces):
         else:
             if text.startswith(b";") and draft.marks and draft.marks[-1] == (here - 1, b";"):
                 draft.marks.pop()  # a newline; together they would be another operator
-            draft.mark(here, text)
+            if text == b"(" and grammar.expects and self.source.startswith(b"(", self.at):
+                grammar.operator(b"((")  # it would look like arithmetic, and is none
+                return
+            if text != b")" or grammar.innermost != b"((":
+                draft.mark(here, text)
         grammar.operator(text)
         if text == b"\n":
             self._heredocs(draft)

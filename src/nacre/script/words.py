@@ -17,6 +17,7 @@ from nacre.script.tokens import Array, Double, Parameter, Part, Quoted, Substitu
 _MOST_CHOICES: Final = 16
 _MOST_WORDS: Final = 256
 _SPECIAL: Final = re.compile(rb"[~{*?\[]")
+_NAMED_TILDE: Final = re.compile(rb"([A-Za-z_]\w*\+?=)~")
 _GLOB: Final = re.compile(rb"[*?]|\[[^\]]+\]|[?*+@!]\(")
 _RANGE: Final = re.compile(rb"\{(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?\}")
 
@@ -151,6 +152,10 @@ def _fields(parts: list[Part], scope: Scope) -> Iterator[_Field]:
     for index, part in enumerate(parts):
         match part:
             case Text(text=text):
+                named = _NAMED_TILDE.match(text) if not index else None
+                if named:  # make PREFIX=~/x
+                    field.add(known(named[1]))
+                    text = text[named.end(1) :]
                 if text.startswith(b"~") and not index and _whole_tilde(text, parts):
                     field.add(_tilde(text, scope))
                 else:
@@ -203,19 +208,23 @@ def _split(part: Part, scope: Scope) -> tuple[Value, ...] | None:
     """An unquoted expansion as the words that it falls into, if it does and that is known."""
     if isinstance(part, Parameter) and not part.operator and not part.odd:
         if part.name in (b"@", b"*") or part.subscript in (b"@", b"*"):
-            return scope.elements(part.name)
-        text = _parameter(part, scope).text
+            elements = scope.elements(part.name)
+            return elements and tuple(each for value in elements for each in _fallen(value))
+        value = _parameter(part, scope)
+    elif isinstance(part, Parameter):
+        value = _parameter(part, scope)
     elif isinstance(part, Substitution) and part.opening in (b"$(", b"`"):
         value = scope.output(part)
-        if value.text is None:
-            return (value,)
-        text = value.text
     else:
         return None
-    if text is None:
-        return None
-    if text and not re.search(rb"[ \t\n]", text):
-        return (known(text),)
+    return _fallen(value)
+
+
+def _fallen(value: Value) -> tuple[Value, ...]:
+    """A text falls apart at blanks; what is not known stays one."""
+    text = value.text
+    if text is None or (text and not re.search(rb"[ \t\n]", text)):
+        return (value,)
     return tuple(known(each) for each in text.split())
 
 
@@ -289,12 +298,14 @@ def _trimmed(text: bytes, operator: bytes, pattern: bytes) -> bytes:
 
 def _whole_tilde(text: bytes, parts: list[Part]) -> bool:
     """A tilde counts when all up to the first slash is unquoted."""
-    return b"/" in text or len(parts) == 1
+    return b"/" in text or b":" in text or len(parts) == 1
 
 
 def _tilde(text: bytes, scope: Scope) -> Value:
     user, slash, rest = text[1:].partition(b"/")
     behind = slash + rest
+    if b":" in text:  # bash has rules of its own for lists of paths
+        return UNKNOWN
     if not user:
         home = scope.variable(b"HOME")
     elif user == b"root":
@@ -386,9 +397,17 @@ def _melted(atoms: list[Part]) -> list[Part]:
         last = made[-1] if made else None
         if isinstance(atom, Text) and isinstance(last, Text):
             made[-1] = Text(last.start, atom.end, last.text + atom.text)
+        elif isinstance(atom, Text) and isinstance(last, Parameter) and _goes_on(last, atom):
+            made[-1] = Parameter(last.start, last.end + 1, last.name + atom.text)
         else:
             made.append(atom)
     return made
+
+
+def _goes_on(parameter: Parameter, text: Text) -> bool:
+    """Braces come first: of `$a{b,c}` bash makes `$ab $ac`."""
+    bare = parameter.end - parameter.start == 1 + len(parameter.name)
+    return bare and bool(re.fullmatch(rb"[A-Za-z_]\w*", parameter.name + text.text))
 
 
 def _is(atom: Part, text: bytes) -> bool:

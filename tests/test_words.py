@@ -1,0 +1,173 @@
+"""Words, expanded: bash itself is the judge of what we think we know."""
+
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nacre.script.commands import Word
+from nacre.script.read import read
+
+HOME = b"/home/someone"
+BEFORE = b"a=one; b='two words'; c=; p=/usr/lib/x.tar.gz; l=(1 'x y' 3); set -- first 'se cond'; "
+
+
+def words(text: bytes, before: bytes = b"") -> list[Word]:
+    """Of the last command of a script."""
+    return [*read(before + b"echo " + text, home=HOME, cwd=b"/w").commands[-1].words[1:]]
+
+
+def texts(text: bytes, before: bytes = b"") -> list[bytes | None]:
+    return [word.text for word in words(text, before)]
+
+
+def bash(text: bytes, before: bytes = b"") -> list[bytes]:
+    """What bash passes on. Globs are off: what they match is not known to us either."""
+    script = b"set -f; " + before + b"printf '%s\\0' x " + text
+    ran = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        env={"HOME": HOME.decode(), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        timeout=30,
+        check=True,
+    )
+    return ran.stdout.split(b"\0")[1:-1]
+
+
+KNOWN: dict[bytes, list[bytes | None]] = {
+    b"plain": [b"plain"],
+    b"'a b'\"c\"d\\ e": [b"a bcd e"],
+    b"''": [b""],
+    b"$'a\\tb\\x41\\u00e9\\'\\101'": ["a\tbAé'A".encode()],
+    b'"a\\$b\\"c\\d"': [b'a$b"c\\d'],
+    b'"a\\\nb" c\\\nd': [b"ab", b"cd"],
+    b"~ ~/x '~' a~ \"~\"/x": [HOME, HOME + b"/x", b"~", b"a~", b"~/x"],
+    b"~root/x": [b"/root/x"],
+    b"{a,b}{1..3}": [b"a1", b"a2", b"a3", b"b1", b"b2", b"b3"],
+    b"{a,'b c',}x a{b {} {a} '{a,b}'": [b"ax", b"b cx", b"x", b"a{b", b"{}", b"{a}", b"{a,b}"],
+    b"{c..a} {3..1}": [b"c", b"b", b"a", b"3", b"2", b"1"],
+    b'$a ${a} x$a"$a"': [b"one", b"one", b"xoneone"],
+    b'$b "$b"': [b"two", b"words", b"two words"],
+    b'$c "$c" x': [b"", b"x"],
+    b"${a:-z} ${c:-z} ${c-z} ${a:+y} ${c:+y}": [b"one", b"z", b"y"],
+    b"${p##*/} ${p%.gz} ${p%%.*} ${p#/usr}": [
+        b"x.tar.gz",
+        b"/usr/lib/x.tar",
+        b"/usr/lib/x",
+        b"/lib/x.tar.gz",
+    ],
+    b'"${l[@]}" ${l[@]} $l': [b"1", b"x y", b"3", b"1", b"x", b"y", b"3", b"1"],
+    b'"$@" $1 "$2"': [b"first", b"se cond", b"first", b"se cond"],
+    b"$(echo hi) `echo there` \"$(printf '%s\\n' a b)\"": [b"hi", b"there", b"a\nb"],
+    b"$(cat <<'E'\nit's $x\nE\n)": [b"it's", b"$x"],
+    b'$"text"': [b"text"],
+    b"a#b": [b"a#b"],
+}
+
+
+@pytest.mark.parametrize("text", KNOWN)
+def test_what_can_be_known_is_what_bash_makes_of_it(text: bytes) -> None:
+    assert texts(text, BEFORE) == KNOWN[text]
+    assert bash(text, BEFORE) == KNOWN[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"$x", b'"$x"', b"$(date)", b"`x`", b"$((1+1))", b"${!a}", b"${#a}", b"$?", b"$$", b"<(x)"],
+)
+def test_what_cannot_be_known_is_unknown(text: bytes) -> None:
+    assert texts(text) == [None]
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (b"x=1; ", b"1"),
+        (b"x=1; x=2; ", b"2"),
+        (b"x=1; x+=2; ", b"12"),
+        (b"x=$(date); ", None),
+        (b"x=1; read x; ", None),
+        (b"x=1; unset x; ", None),
+        (b"x=1; (x=2); ", b"1"),
+        (b"x=1; x=2 true; ", b"1"),
+        (b"x=1; true | x=2; ", b"1"),
+        (b"x=1; x=2 & ", b"1"),
+        (b"x=1; if a; then x=2; fi; ", None),
+        (b"if a; then x=2; else x=2; fi; ", b"2"),
+        (b"x=1; a && x=2; ", None),
+        (b"x=1; a || exit; ", b"1"),
+        (b"x=1; while a; do x=2; done; ", None),
+        (b"x=1; case a in b) x=2;; esac; ", None),
+        (b"x=1; source f; ", None),
+        (b'x=1; eval "$y"; ', None),
+        (b"eval x=3; ", b"3"),
+        (b"x=1; f() { x=2; }; ", b"1"),
+        (b"x=1; f() { x=2; }; f; ", b"2"),
+        (b"export x=1; ", b"1"),
+        (b"local x=1; ", b"1"),
+        (b"x=1; printf -v x %s 2; ", None),
+        (b": ${x:=5}; ", None),
+        (b"x=; : ${x:=5}; ", b"5"),
+        (b"for x in 7; do :; done; ", b"7"),
+        (b"for x in 7 8; do :; done; ", None),
+    ],
+)
+def test_a_variable_is_known_only_when_it_is_sure(before: bytes, expected: bytes | None) -> None:
+    assert texts(b"$x", before)[-1:] == [expected]
+
+
+def test_what_a_word_may_be_is_kept() -> None:
+    text = b"for d in / /etc; do rm -rf $d; done; if a; then y=1; else y=2; fi; echo $y ${z:-/}"
+    remove, say = read(text).commands[0], read(text).commands[-1]
+    assert remove.words[2].texts == (b"/", b"/etc")
+    assert {*say.words[1].texts} == {b"1", b"2"}
+    assert say.words[2].maybe == (b"/",)
+
+
+def test_globs_stay_patterns_unless_quoted() -> None:
+    found = words(b"*.py '*' a\\* [ab] ? \"*\"")
+    assert [(word.text, word.glob) for word in found] == [
+        (b"*.py", True),
+        (b"*", False),
+        (b"a*", False),
+        (b"[ab]", True),
+        (b"?", True),
+        (b"*", False),
+    ]
+
+
+def test_the_known_beginning_of_an_unknown_word_is_kept() -> None:
+    found = words(b"--file=$x of=/dev/sd${y} $z/a")
+    assert [word.prefix for word in found] == [b"--file=", b"of=/dev/sd", b""]
+
+
+_PIECES = st.sampled_from(
+    [
+        *("a", "bc", "/", ".", "-x", "=", ":", "~", "~/", "{", "}", ",", "..", "1", "3", "{a,b}"),
+        *("'q r'", '"d e"', "''", '""', "\\ ", "\\$", "\\\\", "\\'", "$'\\t'", "$'\\x41'", "$a"),
+        *(
+            "${a}",
+            "$b",
+            '"$b"',
+            "$c",
+            '"$c"',
+            "${c:-z}",
+            "${a:+y}",
+            "${p##*/}",
+            "${p%.*}",
+            "%",
+            "+",
+        ),
+        *("$(echo s)", "`echo t`", '"$(echo u v)"', "{1..3}", "#", "^", "@", '"$@"', "$1", "é"),
+    ]
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.lists(_PIECES, min_size=1, max_size=5).map("".join), min_size=1, max_size=3))
+def test_whatever_we_know_bash_agrees(pieces: list[str]) -> None:
+    text = " ".join(each for each in pieces if not each.startswith("#")).encode() or b"x"
+    found = texts(text, BEFORE)
+    if None not in found and read(BEFORE + b"echo " + text).unreadable is None:
+        assert found == bash(text, BEFORE)
