@@ -30,6 +30,7 @@ class Word(Struct, frozen=True, kw_only=True, gc=False):
 class Assignment(Struct, frozen=True, kw_only=True, gc=False):
     name: bytes
     value: Word
+    elements: tuple[Word, ...] | None = None  # of an array
     start: int
     end: int
 

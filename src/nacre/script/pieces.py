@@ -333,6 +333,8 @@ class Pieces:
             if byte == 0x28:
                 open_ones += 1
                 self.at += 1
+                if open_ones > DEEPEST:
+                    raise Bomb(f"it is nested more than {DEEPEST} deep")
             elif byte == 0x29 and open_ones:
                 open_ones -= 1
                 self.at += 1

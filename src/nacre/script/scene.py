@@ -98,11 +98,20 @@ class Scene:
     def assignment(self, token: tokens.Word) -> Assignment:
         found = token.assigns
         assert found is not None
-        value = self._assigned(token, found.end())
         start, end = self.origin.placed(found.end(), token.end)
+        begin, stop = self.origin.placed(token.start, token.end)
+        array = next((part for part in token.parts if isinstance(part, tokens.Array)), None)
+        if array is not None:
+            return Assignment(
+                name=found[1],
+                value=Word(start=start, end=end),
+                elements=tuple(each for word in array.words for each in self.expanded(word)),
+                start=begin,
+                end=stop,
+            )
+        value = self._assigned(token, found.end())
         text = value.text
         word = Word(start=start, end=end, text=text, maybe=() if text is not None else value.texts)
-        begin, stop = self.origin.placed(token.start, token.end)
         return Assignment(name=found[1], value=word, start=begin, end=stop)
 
     def _assigned(self, token: tokens.Word, at: int) -> Value:
@@ -124,21 +133,17 @@ class Scene:
         assert found is not None
         name = assignment.name
         value = Value(assignment.value.texts, open=assignment.value.text is None)
-        array = next((part for part in token.parts if isinstance(part, tokens.Array)), None)
         if found[2]:  # an element of an array
             self.state.assign(name, UNKNOWN)
         elif found[3] == b"+=":
             old, new = self.variable(name).text, value.text
-            appended = array is None and old is not None and new is not None
-            self.state.assign(name, known((old or b"") + (new or b"")) if appended else UNKNOWN)
-        elif array is None:
+            known_both = old is not None and new is not None
+            self.state.assign(name, known((old or b"") + (new or b"")) if known_both else UNKNOWN)
+        elif assignment.elements is None:
             self.state.assign(name, value)
         else:
-            self.state.assign_array(name, self._elements(array))
-
-    def _elements(self, array: tokens.Array) -> tuple[Value, ...]:
-        found = [each for word in array.words for each in words.expand(word, self)]
-        return tuple(Value(each.texts, open=each.text is None or each.glob) for each in found)
+            values = (Value(e.texts, open=e.text is None or e.glob) for e in assignment.elements)
+            self.state.assign_array(name, tuple(values))
 
     def forget_assigned(self, start: int) -> None:
         """What a later turn of a loop assigns is open in an earlier line of it."""

@@ -10,6 +10,7 @@ import tree_sitter
 import tree_sitter_bash
 from msgspec import Struct
 
+_LOOSE: Final = {"word", "variable_name", "special_variable_name"}
 _PARSER: Final = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
@@ -103,9 +104,17 @@ class _Maker:
     def sequence(self, children: list[Any]) -> Sequence:
         items: list[Node] = []
         background: set[int] = set()
+        loose: Simple | None = None  # words that tree-sitter could make no command of
         for child in children:
+            if child.type in _LOOSE and loose is not None:
+                loose.end = child.end_byte + self._base
+                continue
+            loose = None
             if child.is_named:
-                items.extend(self._nodes(child))
+                made = self._nodes(child)
+                items.extend(made)
+                if child.type in _LOOSE and made and isinstance(made[0], Simple):
+                    loose = made[0]
             elif child.type == "&" and items:
                 background.add(len(items) - 1)
         return Sequence(items, background)
