@@ -160,7 +160,7 @@ def _fields(parts: list[Part], scope: Scope) -> Iterator[_Field]:
                     field.add(_tilde(text, scope))
                 else:
                     field.add(known(text))
-                    field.glob = field.glob or bool(_GLOB.search(text))
+                field.glob = field.glob or bool(_GLOB.search(text))
                 field.there = True
                 continue
             case Quoted():
