@@ -93,10 +93,10 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"BUILDKIT_PROGRESS": b"plain",
 }
 
-# git appends the file's name, which the comment takes.
+# git runs it with sh and appends the file's name, which the comment takes.
 _NO_SEQUENCE_EDITOR: Final = (
     b"echo 'No editor opens here. Say what the rebase shall do in the command itself, for example:"
-    b' GIT_SEQUENCE_EDITOR="sed -i 2,\\$s/^pick/squash/" GIT_EDITOR=true git rebase -i HEAD~3\''
+    b' GIT_SEQUENCE_EDITOR="sed -i 1!s/^pick/squash/" GIT_EDITOR=true git rebase -i HEAD~3\''
     b" >&2; exit 1 #"
 )
 EDITORS: Final[Mapping[bytes, bytes]] = {

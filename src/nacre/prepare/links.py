@@ -30,9 +30,7 @@ class _Bad(Exception):
 
 def links(schemes: Sequence[str] = SCHEMES) -> Callable[[Plan, Caller], Plan | BadLink]:
     """A step for these schemes; everything else that looks like a URL is left alone."""
-    url = re.compile(
-        rb"(?<![A-Za-z0-9+.-])(" + "|".join(schemes).encode() + rb")://(.*)", re.DOTALL
-    )
+    url = re.compile(rb"(?:^|(?<=[=@,]))(" + "|".join(schemes).encode() + rb")://(.*)", re.DOTALL)
 
     def step(plan: Plan, caller: Caller) -> Plan | BadLink:
         """Put paths in the place of internal URLs."""

@@ -174,6 +174,12 @@ def _fields(parts: list[Part], scope: Scope) -> Iterator[_Field]:
                     for each in inner:
                         field.add(_value(each, scope))
                     continue
+            case Substitution(opening=b"<(" | b">("):
+                scope.output(part)
+                field.there = True
+                field.add(Value((b"/dev/fd/63",), open=True))
+                field.prefix += b"/dev/fd/"
+                continue
             case _:
                 pieces = _split(part, scope)
                 if pieces is None:

@@ -1,0 +1,46 @@
+"""A contract's decision about a command, for tests that look at the plan."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nacre import contracts
+from nacre.caller import Caller, Resolver
+from nacre.prepare.decide import Decision, decide
+from nacre.store.links import resolvers
+
+
+def decided(
+    contract: str,
+    script: str,
+    *,
+    cwd: str | Path = "/",
+    env: Mapping[str, str] | None = None,
+    extra: Mapping[str, str] | None = None,
+    tools: tuple[str, ...] = (),
+    options: Mapping[str, Any] | None = None,
+    more_resolvers: Mapping[str, Resolver] | None = None,
+    directory: str | None = None,
+) -> Decision:
+    here = str(cwd).encode()
+    caller = Caller(
+        cwd=here,
+        env=None if env is None else {k.encode(): v.encode() for k, v in env.items()},
+        tools=tools,
+        resolvers={**resolvers(here), **(more_resolvers or {})},
+    )
+    checks = contracts.checks(contract, options or {})
+    plan = checks.plan(script.encode(), caller)
+    command = msgspec.structs.replace(
+        plan.command,
+        extra={k.encode(): v.encode() for k, v in (extra or {}).items()},
+        cwd=plan.command.cwd if directory is None else directory.encode(),
+    )
+    return decide(msgspec.structs.replace(plan, command=command), checks.steps, caller)
+
+
+def script(decision: Decision) -> str:
+    assert decision.refusal is None, decision.refusal
+    return decision.plan.command.script.decode()
