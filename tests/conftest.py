@@ -44,7 +44,6 @@ def nothing_left_behind(ours: tag.Tag, home: Path, tmp_path: Path) -> Iterator[N
     leftovers.sweep()
     descriptors, threads, processes = _descriptors(), _threads(), _processes(ours)
     yield
-    gc.collect()
     left: dict[str, Callable[[], set[object]]] = {
         "descriptors": lambda: _descriptors() - descriptors,
         "threads": lambda: _threads() - threads,
@@ -57,10 +56,12 @@ def nothing_left_behind(ours: tag.Tag, home: Path, tmp_path: Path) -> Iterator[N
 
 def _settled(look: Callable[[], set[object]]) -> set[object]:
     """What is still there after those had a moment that are just going."""
-    for _ in range(100):
+    for turn in range(100):
         leftovers.sweep()
         if not look():
             return set()
+        if not turn:
+            gc.collect()  # it takes as long as most tests, so only when something is there
         threading.Event().wait(0.02)
     return look()
 

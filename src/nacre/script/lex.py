@@ -83,7 +83,7 @@ class _Draft:
         made = bytearray(b" ") * (end - self.start)
         for at, text in self.marks:
             made[at - self.start : at - self.start + len(text)] = text
-        return bytes(made)
+        return bytes(made).rstrip()
 
 
 class _Lexer(Pieces):
@@ -281,24 +281,18 @@ class _Lexer(Pieces):
         draft.pending.clear()
 
     def _heredoc(self, delimiter: bytes, *, quoted: bool, strips: bool) -> Heredoc:
-        start = at = self.at
-        closed = False
-        end = at
-        while at < self.limit:
-            newline = self.source.find(b"\n", at, self.limit)
-            end = self.limit if newline < 0 else newline
-            line = self.source[at:end]
-            if (line.lstrip(b"\t") if strips else line) == delimiter:
-                closed = True
-                break
-            at = self.limit if newline < 0 else newline + 1
+        start = self.at
+        tabs = rb"\t*" if strips else b""
+        line = re.compile(rb"^" + tabs + re.escape(delimiter) + rb"$", re.MULTILINE)
+        found = line.search(self.source, start, self.limit)
+        stop = found.start() if found else self.limit
         parts: list[Part] = []
         if not quoted:
-            inside = self._inner(start, at)
+            inside = self._inner(start, stop)
             inside.pieces(parts, _IN_HEREDOC, b"\\$`\n")
             self.trouble = self.trouble or inside.trouble
-        self.at = end if closed else self.limit
-        return Heredoc(start, at, quoted, closed, strips, parts)
+        self.at = found.end() if found else self.limit
+        return Heredoc(start, stop, quoted, found is not None, strips, parts)
 
 
 def _delimiter(word: Word) -> tuple[bytes, bool]:

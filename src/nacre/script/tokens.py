@@ -122,6 +122,6 @@ class Frame(Struct, gc=False):
     end: int
     tokens: list[Token]  # in order; words that are grammar are not among them
     starts: list[int]  # of the tokens
-    skeleton: bytes  # as long as the frame, all on one line
+    skeleton: bytes  # the frame, byte for byte, all on one line
     lines: list[int]  # where a line begins that could be the first of a script
     trouble: str | None = None

@@ -120,12 +120,12 @@ class _Field:
         self.bare = True
         self._open = False
 
-    def add(self, value: Value) -> None:
+    def add(self, value: Value, beginning: bytes = b"") -> None:
+        """`beginning` is how a value begins that is not known."""
         text = value.text
-        if not self._open and text is not None:
-            self.prefix += text
-        elif not self._open:
-            self._open = True
+        if not self._open:
+            self.prefix += beginning if text is None else text
+            self._open = text is None
         mine = self.value.text
         if mine is not None and text is not None:
             self.value = Value((mine + text,))
@@ -177,8 +177,7 @@ def _fields(parts: list[Part], scope: Scope) -> Iterator[_Field]:
             case Substitution(opening=b"<(" | b">("):
                 scope.output(part)
                 field.there = True
-                field.add(Value((b"/dev/fd/63",), open=True))
-                field.prefix += b"/dev/fd/"
+                field.add(UNKNOWN, b"/dev/fd/")
                 continue
             case _:
                 pieces = _split(part, scope)
