@@ -30,6 +30,8 @@ bench: $(READY)
 # The long runs, of which `make test` has a slice.
 chaos: $(READY)
 	NACRE_SOAK=10000 NACRE_RACES=2000 $(BIN)/python -m pytest tests/test_soak.py $(ARGS)
+	$(BIN)/python -m tests.fuzz 1 100000
+	NACRE_SCRIPTS=100000 $(BIN)/python -m pytest tests/test_second_opinion.py -k real
 
 docs: $(READY)
 	$(BIN)/python docs/draw.py

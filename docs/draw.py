@@ -1,14 +1,16 @@
-"""Draw the lifecycle's table into docs/design.md, between its two markers (`make docs`)."""
+"""Draw what the pages show of the code, between their markers (`make docs`)."""
 
 from pathlib import Path
 
 from nacre.engine.lifecycle import TABLE, State
+from nacre.prepare.interception import DEFAULTS
+from nacre.prepare.safety.safety import RULES
 
-DESIGN = Path(__file__).parent / "design.md"
-BEGIN, END = "<!-- drawn by docs/draw.py -->\n", "<!-- end of the drawing -->\n"
+DOCS = Path(__file__).parent
+END = "<!-- end of the drawing -->\n"
 
 
-def drawing() -> str:
+def lifecycle() -> str:
     return f"{_diagram()}\n{_table()}"
 
 
@@ -30,12 +32,35 @@ def _table() -> str:
     return "\n".join([*rows, ""])
 
 
-def drawn(text: str) -> str:
-    """The page with the drawing as it is now."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{drawing()}{END}{after}"
+def rules() -> str:
+    rows = ["| pack | rule | refuses |", "|---|---|---|"]
+    rows += [f"| {rule.pack} | `{rule.id}` | {rule.says} |" for rule in RULES.values()]
+    return "\n".join([*rows, ""])
+
+
+def interception() -> str:
+    rows = ["| rule | tool | says |", "|---|---|---|"]
+    rows += [f"| `{rule.id}` | `{rule.tool}` | {rule.message} |" for rule in DEFAULTS]
+    return "\n".join([*rows, ""])
+
+
+PAGES = {
+    "design.md": {"lifecycle": lifecycle},
+    "checks.md": {"rules": rules, "interception": interception},
+}
+
+
+def drawn(page: str, text: str) -> str:
+    """The page with its drawings as they are now."""
+    for name, draw in PAGES[page].items():
+        begin = f"<!-- drawn by docs/draw.py: {name} -->\n"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(END)
+        text = f"{before}{begin}{draw()}{END}{after}"
+    return text
 
 
 if __name__ == "__main__":
-    DESIGN.write_text(drawn(DESIGN.read_text()))
+    for page in PAGES:
+        path = DOCS / page
+        path.write_text(drawn(page, path.read_text()))

@@ -11,10 +11,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+CHECKS = (ROOT / "docs" / "checks.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("code", blocks("python"))
@@ -25,8 +26,8 @@ def test_python_in_the_readme_works_when_pasted(code: str, tmp_path: Path) -> No
     assert (said.returncode, said.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("session", blocks("console"))
-def test_console_sessions_in_the_readme_show_what_happens(session: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("session", [*blocks("console"), *blocks("console", CHECKS)])
+def test_console_sessions_in_the_pages_show_what_happens(session: str, tmp_path: Path) -> None:
     commands = [line[2:] for line in session.splitlines() if line.startswith("$ ")]
     expected = [line for line in session.splitlines() if not line.startswith("$ ")]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -58,11 +59,12 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page} points to {target}"
 
 
-def test_the_design_shows_the_lifecycle_as_it_is() -> None:
+def test_the_pages_show_the_code_as_it_is() -> None:
     spec = importlib.util.spec_from_file_location("draw", ROOT / "docs" / "draw.py")
     assert spec is not None
     assert spec.loader is not None
     draw = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(draw)
-    design = (ROOT / "docs" / "design.md").read_text()
-    assert draw.drawn(design) == design, "run make docs"
+    for page in draw.PAGES:
+        text = (ROOT / "docs" / page).read_text()
+        assert draw.drawn(page, text) == text, "run make docs"

@@ -46,8 +46,7 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         show(json.dumps(as_json(explained), ensure_ascii=False))
     else:
-        for line in _lines(explained):
-            show(line.rstrip())
+        show("\n".join(line.rstrip() for line in _lines(explained)))
     return 0
 
 
