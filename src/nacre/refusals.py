@@ -54,6 +54,8 @@ class BadDirectory(Refusal, frozen=True, kw_only=True):
                 return f"{said}; {_shown(nearest)} does"
             case DirectoryProblem.NOT_A_DIRECTORY, bytes(nearest):
                 return f"{said}; {_shown(nearest)} is"
+            case DirectoryProblem.FORBIDDEN, bytes(nearest):
+                return f"{said}; {_shown(nearest)} can"
             case _:
                 return f"{said}; choose another directory"
 

@@ -1,6 +1,5 @@
 """What a git command line says, as git itself would take it apart."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -11,6 +10,14 @@ _VALUED: Final = {
     *(b"-C", b"-c", b"--git-dir", b"--work-tree", b"--namespace", b"--exec-path"),
     *(b"--super-prefix", b"--config-env", b"--attr-source", b"--list-cmds"),
 }
+
+
+# Options of git commit that take the next word.
+COMMIT_VALUED: Final = frozenset(
+    {b"-m", b"-F", b"-C", b"-c", b"-t", b"--message", b"--file", b"--author", b"--date"}
+    | {b"--template", b"--cleanup", b"--reuse-message", b"--reedit-message", b"--trailer"}
+    | {b"--pathspec-from-file"}
+)
 
 
 class Git(Struct, frozen=True, kw_only=True):
@@ -52,53 +59,3 @@ def git(command: Command) -> Git | None:
             return None
         at += 1
     return None
-
-
-class Flag(Struct, frozen=True, kw_only=True):
-    """One option of a subcommand: its name, a letter with a dash or a long name in full."""
-
-    name: bytes
-    word: Word
-
-
-def flags(
-    arguments: tuple[Word, ...], valued: frozenset[bytes], known: frozenset[bytes]
-) -> Iterator[Flag]:
-    """The options among these words. `valued` take one; `known` are long names that may be
-    shortened, as git allows it."""
-    at = 0
-    while at < len(arguments):
-        word = arguments[at]
-        text = word.text if word.text is not None else word.prefix
-        if text == b"--":
-            return
-        if text.startswith(b"--"):
-            name, equals, _ = text.partition(b"=")
-            full = [each for each in known | valued if each.startswith(name)]
-            name = name if name in full or len(full) != 1 else full[0]
-            yield Flag(name=name, word=word)
-            at += name in valued and not equals
-        elif text.startswith(b"-") and len(text) > 1:
-            for place in range(1, len(text)):
-                letter = b"-" + text[place : place + 1]
-                yield Flag(name=letter, word=word)
-                if letter in valued:
-                    at += place == len(text) - 1
-                    break
-        at += 1
-
-
-def operands(arguments: tuple[Word, ...], valued: frozenset[bytes]) -> Iterator[Word]:
-    """The words that are no options."""
-    at, options = 0, True
-    while at < len(arguments):
-        word = arguments[at]
-        text = word.text if word.text is not None else word.prefix
-        if options and text == b"--":
-            options = False
-        elif options and text.startswith(b"-") and len(text) > 1:
-            last = text if text.startswith(b"--") else b"-" + text[-1:]
-            at += last in valued and b"=" not in text
-        else:
-            yield word
-        at += 1

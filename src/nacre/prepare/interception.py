@@ -7,7 +7,7 @@ there.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -16,6 +16,7 @@ from msgspec import Struct
 from nacre.caller import Caller
 from nacre.findings import Suggested
 from nacre.plan import Plan
+from nacre.prepare.arguments import NONE, has, operands
 from nacre.prepare.notes import noted
 from nacre.prepare.reading import reading
 from nacre.refusals import Intercepted
@@ -32,6 +33,35 @@ _TRANSPARENT: Final = {
     *(b"command", b"env", b"builtin", b"exec", b"nohup", b"nice", b"ionice", b"time", b"timeout"),
     *(b"stdbuf", b"setsid", b"eval", b"bash", b"sh", b"dash"),
 }
+# Options that take the next word.
+_COUNTS: Final = frozenset({b"-n", b"-c", b"--lines", b"--bytes"})
+_SEARCH_VALUED: Final = frozenset(
+    {
+        b"-A",
+        b"-B",
+        b"-C",
+        b"-e",
+        b"-f",
+        b"-g",
+        b"-m",
+        b"-t",
+        b"-T",
+        b"--regexp",
+        b"--file",
+        b"--glob",
+    }
+    | {
+        b"--type",
+        b"--max-count",
+        b"--context",
+        b"--after-context",
+        b"--before-context",
+        b"--include",
+    }
+)
+_FD_VALUED: Final = frozenset(
+    {b"-t", b"-e", b"-d", b"-E", b"-c", b"-j", b"--type", b"--extension", b"--max-depth"}
+)
 _NOT_FILES: Final = (b"/dev/", b"/proc/", b"/sys/")
 _NOWHERE: Final = {b"/dev/null", b"/dev/tty", b"/dev/stdout", b"/dev/stderr"}
 
@@ -152,10 +182,10 @@ def _read(command: Command, script: bytes) -> Arguments | None:
     del script
     if _keeps_its_output(command):
         return None
-    if command.name == b"tail" and _flag(command, b"fF", b"--follow", b"--retry"):
+    if command.name == b"tail" and has(command.arguments, b"fF", b"--follow", b"--retry"):
         return None
-    lines = b"nc" if command.name in (b"head", b"tail") else b""
-    files = [*_operands(command, lines, (b"--lines", b"--bytes"))]
+    valued = _COUNTS if command.name in (b"head", b"tail") else NONE
+    files = [*operands(command.arguments, valued)]
     files = [word for word in files if word.text != b"-" and not _is_count(word)]
     files += [each.target for each in command.redirects if each.operator == b"<" and not files]
     if not files or any(_is_device(word) for word in files):
@@ -169,16 +199,15 @@ def _search(command: Command, script: bytes) -> Arguments | None:
     del script
     if _keeps_its_output(command):
         return None
-    valued = {b"grep": b"ABCemfd", b"rg": b"ABCegjmMtTr"}.get(command.name or b"", b"ABCem")
     patterns = [
         following
         for word, following in zip(command.arguments, command.arguments[1:], strict=False)
         if word.text in (b"-e", b"--regexp")
     ]
-    words = [*_operands(command, valued, (b"--regexp", b"--file", b"--max-count"))]
+    words = [*operands(command.arguments, _SEARCH_VALUED)]
     if not patterns:
         patterns, words = words[:1], words[1:]
-    recursive = command.name != b"grep" or _flag(command, b"rR", b"--recursive")
+    recursive = command.name != b"grep" or has(command.arguments, b"rR", b"--recursive")
     fed = [each.target for each in command.redirects if each.operator == b"<"]
     if not patterns or not (words or recursive or fed) or any(map(_is_device, words + fed)):
         return None
@@ -220,13 +249,13 @@ def _find(command: Command, script: bytes) -> Arguments | None:
     elif command.name in (b"fd", b"fdfind"):
         if {b"-x", b"--exec", b"-X", b"--exec-batch"} & {*texts}:
             return None
-        flagged = _flag(command, b"tge", b"--type", b"--glob", b"--extension")
-        words = [*_operands(command, b"tedEcj", (b"--type", b"--extension", b"--max-depth"))]
+        flagged = has(command.arguments, b"tge", b"--type", b"--glob", b"--extension")
+        words = [*operands(command.arguments, _FD_VALUED)]
         if not flagged:
             return None
         named, start = (words[0] if words else None), (words[1] if len(words) > 1 else None)
     else:  # locate
-        words = [*_operands(command, b"dln", ())]
+        words = [*operands(command.arguments, frozenset({b"-d", b"-l", b"-n"}))]
         if not any(
             b"*" in text or text.startswith((b"-b", b"--basename", b"-r")) for text in texts
         ):
@@ -311,11 +340,11 @@ def _tee(command: Command, script: bytes) -> Arguments | None:
         return None
     if feeder.name == b"cat" and feeder.stdin is None:
         return None
-    files = [word for word in _operands(command, b"", ()) if not _is_device(word)]
+    files = [word for word in operands(command.arguments) if not _is_device(word)]
     if not files:
         return None
     body = command.stdin
-    if body is None or _flag(command, b"a", b"--append"):
+    if body is None or has(command.arguments, b"a", b"--append"):
         return _path(files[0])
     return _path(files[0]) | {"content": decode(body)}
 
@@ -336,35 +365,6 @@ def _is_device(word: Word) -> bool:
 
 def _said(command: Command) -> bytes | None:
     return said(msgspec.structs.replace(command, redirects=()))
-
-
-def _flag(command: Command, letters: bytes, *names: bytes) -> bool:
-    for word in command.arguments:
-        text = word.text or word.prefix
-        if text.startswith(b"--"):
-            if text.partition(b"=")[0] in names:
-                return True
-        elif text.startswith(b"-") and any(letter in letters for letter in text[1:]):
-            return True
-    return False
-
-
-def _operands(command: Command, valued: bytes, names: Sequence[bytes]) -> Iterator[Word]:
-    """Words that are neither options nor their values."""
-    skip = False
-    for at, word in enumerate(command.arguments):
-        text = word.text or word.prefix
-        if skip:
-            skip = False
-        elif text == b"--":
-            yield from command.arguments[at + 1 :]
-            return
-        elif text.startswith(b"--"):
-            skip = text in names
-        elif text.startswith(b"-") and len(text) > 1:
-            skip = text[-1] in valued
-        else:
-            yield word
 
 
 def _is_count(word: Word) -> bool:

@@ -6,7 +6,8 @@ from typing import Final
 from nacre.caller import Caller
 from nacre.findings import NeedsTerminal
 from nacre.plan import Plan
-from nacre.prepare.git import Git, flags, git, operands
+from nacre.prepare.arguments import flags, operands
+from nacre.prepare.git import COMMIT_VALUED, Git, git
 from nacre.prepare.notes import noted
 from nacre.prepare.reading import reading
 from nacre.script.commands import Command, Reading
@@ -84,21 +85,6 @@ _BATCH: Final[dict[bytes, tuple[bytes, ...]]] = {
     b"visudo": (b"-c", b"--check"),
 }
 _EDITOR_NAMES: Final = {b"EDITOR", b"VISUAL", b"GIT_EDITOR", b"GIT_SEQUENCE_EDITOR"}
-_COMMIT_VALUED: Final = frozenset(
-    {
-        b"-m",
-        b"-F",
-        b"-C",
-        b"-c",
-        b"-t",
-        b"--message",
-        b"--file",
-        b"--author",
-        b"--date",
-        b"--template",
-    }
-    | {b"--cleanup", b"--reuse-message", b"--reedit-message", b"--trailer", b"--pathspec-from-file"}
-)
 _HAS_MESSAGE: Final = {
     *(b"-m", b"-F", b"-C", b"--message", b"--file", b"--reuse-message", b"--no-edit", b"--fixup"),
     *(b"--dry-run", b"--short", b"--porcelain", b"--long", b"-h", b"--help", b"--squash"),
@@ -184,7 +170,7 @@ def _git(command: Command) -> tuple[str, str] | None:
     found = git(command)
     if found is None:
         return None
-    names = {flag.name for flag in flags(found.arguments, _COMMIT_VALUED, _COMMIT_LONG)}
+    names = {flag.name for flag in flags(found.arguments, COMMIT_VALUED, _COMMIT_LONG)}
     if found.subcommand in _PATCHES and _asks_for_patches(found, names):
         return "it asks about each change", "name the files, or git apply a patch"
     if found.subcommand == b"rebase" and names & {b"-i", b"--interactive"}:

@@ -18,27 +18,13 @@ from msgspec import Struct
 from nacre.caller import Caller
 from nacre.findings import Signed, Unsigned
 from nacre.plan import Plan
-from nacre.prepare.git import Git, flags, git
+from nacre.prepare.arguments import flags
+from nacre.prepare.git import COMMIT_VALUED, Git, git
 from nacre.prepare.notes import noted
 from nacre.prepare.reading import reading
 from nacre.script.commands import Command, Reading, Word
 from nacre.script.paths import at
 
-_VALUED: Final = frozenset(
-    {
-        b"-m",
-        b"-F",
-        b"-C",
-        b"-c",
-        b"-t",
-        b"--message",
-        b"--file",
-        b"--author",
-        b"--date",
-        b"--template",
-    }
-    | {b"--cleanup", b"--reuse-message", b"--reedit-message", b"--trailer", b"--pathspec-from-file"}
-)
 # With these no commit is made, or one that will be melted into another.
 _NO_COMMIT: Final = frozenset(
     {b"--dry-run", b"--fixup", b"--squash", b"--short", b"--porcelain", b"--long", b"--help"}
@@ -89,7 +75,7 @@ def commits(reading: Reading) -> Iterator[Commit]:
         found = git(command)
         if found is None or found.subcommand != b"commit":
             continue
-        names = {flag.name for flag in flags(found.arguments, _VALUED, _LONG)}
+        names = {flag.name for flag in flags(found.arguments, COMMIT_VALUED, _LONG)}
         if not names & (_NO_COMMIT | {b"-h"}):
             yield Commit(command=command, git=found)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
+from nacre.prepare.arguments import has, operands
 from nacre.prepare.safety.paths import CRITICAL, SYSTEM, devices, paths, protected
 from nacre.prepare.safety.rule import Around, Hit, Rule, shown
 from nacre.script.commands import Command, Redirect, Word
@@ -60,33 +61,6 @@ _NARROWS: Final = {
     *(b"-xtype", b"-links", b"-fstype"),
 }
 _DELETERS: Final = {b"rm", b"unlink", b"rmdir", b"shred", b"srm"}
-
-
-def operands(words: tuple[Word, ...]) -> Iterator[Word]:
-    """Words that are no options, as GNU programs see them: anywhere, and all of them behind --."""
-    options = True
-    for word in words:
-        text = word.text if word.text is not None else word.prefix
-        if options and text == b"--":
-            options = False
-        elif not (options and text.startswith(b"-") and len(text) > 1):
-            yield word
-
-
-def has(words: tuple[Word, ...], letters: bytes, *names: bytes) -> bool:
-    """Whether one of these options is given, alone or among other letters, or shortened."""
-    for word in words:
-        text = word.text
-        if text == b"--":
-            return False
-        if text is None or len(text) < 2:
-            continue
-        if text.startswith(b"--"):
-            if len(text) > 3 and any(name.startswith(text) for name in names):
-                return True
-        elif text.startswith(b"-") and any(letter in letters for letter in text[1:]):
-            return True
-    return False
 
 
 def _remove(command: Command, around: Around) -> Iterator[Hit]:

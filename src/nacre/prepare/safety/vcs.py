@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from nacre.prepare.git import Git, flags, git, operands
+from nacre.prepare.arguments import NONE, flags, operands
+from nacre.prepare.git import Git, git
 from nacre.prepare.safety.rule import Around, Hit, Rule, shown
 from nacre.script.commands import Command, Word
 
-_NOTHING: Final[frozenset[bytes]] = frozenset()
 _PUSH_VALUED: Final = frozenset({b"-o", b"--push-option", b"--repo", b"--receive-pack", b"--exec"})
 _PUSH_LONG: Final = frozenset({b"--force", b"--force-with-lease", b"--force-if-includes"})
 _CONFIG_VALUED: Final = frozenset(
@@ -44,7 +44,7 @@ def _add(command: Command, around: Around) -> Iterator[Hit]:
     blind = [word for word in paths if word.text in (b".", b"./", b":/", b"*", b":", b"$PWD")]
     everything = [
         flag.word
-        for flag in flags(found.arguments, _NOTHING, frozenset({b"--all"}))
+        for flag in flags(found.arguments, NONE, frozenset({b"--all"}))
         if flag.name in (b"-A", b"--all")
     ]
     if blind or (everything and not paths):
@@ -100,7 +100,7 @@ def _identity(command: Command, around: Around) -> Iterator[Hit]:
 
 
 def _configured(command: Command, found: Git, why: str, instead: str) -> Iterator[Hit]:
-    names = {flag.name for flag in flags(found.arguments, _CONFIG_VALUED, _NOTHING)}
+    names = {flag.name for flag in flags(found.arguments, _CONFIG_VALUED, NONE)}
     rest = [*operands(found.arguments, _CONFIG_VALUED)]
     if names & _READS or (rest and rest[0].text in _READS):
         return

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from nacre.prepare.safety.disk import has, operands
+from nacre.prepare.arguments import has, operands
 from nacre.prepare.safety.paths import paths
 from nacre.prepare.safety.rule import Around, Hit, Rule, shown
 from nacre.script.commands import Command, Word
