@@ -26,6 +26,7 @@ def fuzz(seed: int, inputs: int) -> float:
     checks = [
         contracts.checks("pi", {"intercept": "warn", "safety": "disk,git,workspace"}),
         contracts.checks("nacre", {}),
+        contracts.checks("phoenix", {}),
     ]
     known = corpus.commands()
     worst = (0.0, b"")

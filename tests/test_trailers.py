@@ -175,6 +175,11 @@ def test_what_makes_no_commit_of_its_own_is_left_alone(
     assert repository.decide(command) == command
 
 
+def test_a_commit_without_any_argument(repository: Repository) -> None:
+    made = repository.decide("git commit")
+    assert made == f"git {SETTING}commit{ADDED}"
+
+
 def test_values_that_look_like_options_are_values(repository: Repository) -> None:
     assert repository.commit("git commit -m --dry-run").count(TRAILER) == 1
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -19,6 +20,17 @@ class Resolved(Struct, frozen=True, kw_only=True):
 # Gets what stands behind scheme://, decoded. Raises LookupError, with a sentence, when it cannot.
 Resolver = Callable[[str], Resolved]
 
+
+@lru_cache(maxsize=1)
+def _home_of_user(user: int) -> bytes | None:
+    import pwd  # few need it
+
+    try:
+        return os.fsencode(pwd.getpwuid(user).pw_dir)
+    except KeyError:
+        return None
+
+
 _NONE: Mapping[str, Resolver] = MappingProxyType({})
 
 
@@ -30,7 +42,8 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def home(self) -> bytes | None:
-        return self.variable(b"HOME")
+        """As bash has it: where HOME is not set, it asks the system."""
+        return self.variable(b"HOME") or _home_of_user(os.getuid())
 
     def variable(self, name: bytes) -> bytes | None:
         return (os.environb if self.env is None else self.env).get(name)

@@ -8,6 +8,7 @@ there.
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Final, Literal
 
 import msgspec
@@ -282,7 +283,7 @@ def _edit(command: Command, script: bytes) -> Arguments | None:
         hit = (
             any(
                 text == b"-iinplace" or (text in (b"-i", b"--include") and following == b"inplace")
-                for text, following in zip(texts, [*texts[1:], b""], strict=True)
+                for text, following in zip_longest(texts, texts[1:], fillvalue=b"")
             )
             or b"--include=inplace" in texts
         )
@@ -373,7 +374,7 @@ def _is_count(word: Word) -> bool:
 
 def _count(command: Command) -> int | None:
     texts = [word.text or b"" for word in command.arguments]
-    for text, following in zip(texts, [*texts[1:], b""], strict=True):
+    for text, following in zip_longest(texts, texts[1:], fillvalue=b""):
         for shape, value in (
             (rb"-(\d+)", text),
             (rb"-n(\d+)", text),

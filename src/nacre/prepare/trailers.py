@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Final
 
 import msgspec
@@ -140,7 +141,7 @@ def _why_not(commit: Commit, line: bytes, plan: Plan, caller: Caller) -> str | N
 
 def _trailers(commit: Commit) -> Iterator[Word]:
     arguments = commit.git.arguments
-    for word, following in zip(arguments, (*arguments[1:], None), strict=True):
+    for word, following in zip_longest(arguments, arguments[1:]):
         if word.text == b"--trailer" and following is not None:
             yield following
         elif word.prefix.startswith(b"--trailer="):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from nacre.prepare.arguments import has, operands
+from nacre.prepare.arguments import beginning, has, operands
 from nacre.prepare.safety.paths import CRITICAL, SYSTEM, devices, paths, protected
 from nacre.prepare.safety.rule import Around, Hit, Rule, shown
 from nacre.script.commands import Command, Redirect, Word
@@ -60,6 +60,7 @@ _NARROWS: Final = {
     ),
     *(b"-xtype", b"-links", b"-fstype"),
 }
+_FINDERS: Final = (b"find", b"gfind", b"bfs")
 _DELETERS: Final = {b"rm", b"unlink", b"rmdir", b"shred", b"srm"}
 
 
@@ -82,27 +83,38 @@ def _named(path: bytes) -> str:
 
 
 def _find(command: Command, around: Around) -> Iterator[Hit]:
-    arguments = command.arguments
+    texts = {word.text for word in command.arguments}
+    if b"-delete" in texts or _runs_deleter(command.arguments):
+        yield from _searched(command, command, around)
+
+
+def _found(command: Command, around: Around) -> Iterator[Hit]:
+    """`find / | xargs rm`"""
+    feeder = command.feeder
+    if b"xargs" in command.via and feeder is not None and feeder.name in _FINDERS:
+        yield from _searched(feeder, command, around)
+
+
+def _searched(find: Command, deleter: Command, around: Around) -> Iterator[Hit]:
+    """Whether a search goes over more than anybody can want to delete."""
+    arguments = find.arguments
     at = 0
     while at < len(arguments) and arguments[at].text in (b"-H", b"-L", b"-P"):
         at += 1
     starts = []
     for word in arguments[at:]:
-        if (word.text or word.prefix).startswith((b"-", b"(", b"!")):
+        if beginning(word).startswith((b"-", b"(", b"!")):
             break
         starts.append(word)
-    texts = {word.text for word in arguments}
-    deletes = b"-delete" in texts or _runs_deleter(arguments)
-    if not deletes:
-        return
-    here = Word(start=command.words[0].start, end=command.words[0].end, text=b".", prefix=b".")
-    narrowed = bool(texts & _NARROWS)
+    first = find.words[0]
+    here = Word(start=first.start, end=first.end, text=b".", prefix=b".")
+    narrowed = bool({word.text for word in arguments} & _NARROWS)
     for word in starts or [here]:
-        for path in paths(word, command):
+        for path in paths(word, find):
             if path == b"/" or (not narrowed and protected(path, word, around.home, SYSTEM)):
                 yield Hit(
-                    words=(command.words[0], word),
-                    shown=shown(command.words),
+                    words=(first, word, *(deleter.words[:1] if deleter is not find else ())),
+                    shown=shown(find.words),
                     why=f"would search all of {_named(path)} and delete what it finds",
                     instead="search the directory that you mean, and look before deleting",
                 )
@@ -235,8 +247,14 @@ RULES: Final = (
     Rule(
         id="disk.find",
         says="find that deletes in all of / (or, without a test, of a home or system directory)",
-        programs=(b"find", b"gfind", b"bfs"),
+        programs=_FINDERS,
         command=_find,
+    ),
+    Rule(
+        id="disk.find-xargs",
+        says="the same through a pipe into xargs rm",
+        programs=(*_DELETERS,),
+        command=_found,
     ),
     Rule(
         id="disk.permissions",

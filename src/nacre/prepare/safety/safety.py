@@ -1,6 +1,5 @@
 """The step `safety`: refuse a command that a chosen rule matches."""
 
-import os
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Final
@@ -62,7 +61,7 @@ class Judge:
 
     def __call__(self, reading: Reading, home: bytes | None) -> Dangerous | None:
         """What the first rule that matches says."""
-        around = Around(home=home or os.fsencode(os.path.expanduser("~")), reading=reading)
+        around = Around(home=home, reading=reading)
         for command in reading.commands:
             for rule in (*self._of_program.get(command.name or b"", ()), *self._of_all):
                 assert rule.command is not None
