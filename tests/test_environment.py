@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,20 @@ def test_other_values_stay(value: str) -> None:
 )
 def test_what_runs_code_in_every_shell_is_dropped(name: str) -> None:
     assert name not in env("phoenix", {name: "x"})
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 130_000, "eyJ-" * 30_000, "SG." * 40_000, "a://b:" * 20_000]
+)
+def test_long_values_take_no_time(text: str) -> None:
+    began = time.perf_counter()
+    env("nacre", {"LONG": text, "N": str(began)})
+    assert time.perf_counter() - began < 0.5
+
+
+def test_paths_are_not_taken_for_keys() -> None:
+    path = "/home/me/sk-learn-contrib-extra-project-2/.venv/bin:/usr/bin"
+    assert env("phoenix", {"PATH": path})["PATH"] == path
 
 
 def test_what_was_dropped_is_noted_by_name_only() -> None:

@@ -39,6 +39,7 @@ def test_a_url_in_a_command_becomes_a_path(artifact: str) -> None:
         "a=(artifact://3)": f"a=({path})",
         "cat <<E\n$(cat artifact://3)\nE": f"cat <<E\n$(cat {path})\nE",
         "cat artifact://3 artifact://3": f"cat {path} {path}",
+        "join artifact://3,artifact://3": f"join {path},{path}",
     }.items():
         assert script(decided("pi", given)) == made
         assert script(decided("phoenix", given)) == made
@@ -53,6 +54,7 @@ def test_a_url_in_a_command_becomes_a_path(artifact: str) -> None:
         "cat <<E\nartifact://3\nE",
         "# artifact://3",
         "curl https://example.com/artifact://3",
+        "curl https://example.com/?f=artifact://3",
         "curl http://example.com ftp://x",
         "echo xartifact://3",
         "bash -c 'cat artifact://3'",
@@ -100,8 +102,12 @@ def test_values_and_directories_stand_as_they_are(tmp_path: Path) -> None:
         ("cat local:///etc/passwd", "is an absolute path"),
         ("cat local://%2fetc/passwd", "is an absolute path"),
         ("cat local://a%00b", "holds a character that no name can"),
-        ("cat local://$x", "goes on with something that only the shell knows"),
-        ('cat local://a"$x"', "goes on with something that only the shell knows"),
+        ("cat local://$x", "goes on with something else; write the URL out"),
+        ('cat local://a"$x"', "goes on with something else; write the URL out"),
+        ("cat local://a'/../../etc/passwd'", "goes on with something else; write the URL out"),
+        ("cat local://dir/'my file'", "goes on with something else; write the URL out"),
+        ("cat local://x/\\../y", "goes on with something else; write the URL out"),
+        ("cat local://a,local://..", "leads out of its place with .."),
         ("cat skill://x", "nothing here resolves skill:// URLs; schemes with a resolver: artifact"),
     ],
 )

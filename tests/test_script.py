@@ -86,7 +86,7 @@ def test_every_command_is_listed(text: str, expected: list[str]) -> None:
         ("\\time -f %e rm x", "rm x"),
         ("stdbuf -oL -e0 rm x", "rm x"),
         ("setsid -w rm x", "rm x"),
-        ("xargs -n1 -I{} rm x", "rm x ?"),
+        ("xargs -n1 -I{} rm {}", "rm ?"),
         ("echo a b | xargs rm x", "rm x a b"),
         ("chroot /mnt rm x", "rm x"),
         ("chroot --userspec=a:b /mnt rm x", "rm x"),
@@ -260,6 +260,15 @@ BOMBS = {
     "choices": "".join(f"x{i}=${{y:-a}}$x{i - 1}$x{i - 1};" for i in range(1, 400)) + "echo $x399",
     "branches": "if a; then x=1; fi\n" * 3_000,
     "errors": "a\n)\n" * 10_000,
+    "fewer errors": "a\n)\n" * 3_000,
+    "errors on one line": "a ) " * 6_000,
+    "bars": "| " * 9_000,
+    "thens": "then " * 9_000,
+    "dones": "done; " * 9_000,
+    "elses": "else a; " * 5_000,
+    "redirections": "> " * 9_000,
+    "doublings": "x=aa; " + "x=$x$x; " * 200,
+    "arrays": "x=(a b); " + 'x=("${x[@]}" "${x[@]}"); ' * 60,
 }
 
 

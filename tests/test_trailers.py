@@ -10,7 +10,8 @@ from nacre.findings import Signed, Unsigned
 from .deciding import decided, script
 
 TRAILER = "Co-authored-by: Phoenix <phoenix@exe.dev>"
-SETTING = "-c trailer.co-authored-by.ifexists=addIfDifferent "
+KEY = "-c trailer.co-authored-by"
+SETTING = f"{KEY}.ifexists=addIfDifferent {KEY}.ifmissing=add "
 ADDED = f" --trailer '{TRAILER}'"
 
 
@@ -130,6 +131,63 @@ def test_amending_does_not_add_another(repository: Repository) -> None:
         "git commit --amend -m Again",
     ):
         assert repository.commit(command).count(TRAILER) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'run() { "$@"; }; run git commit -m x; run git status',
+        'a=(git commit -m x); "${a[@]}"',
+        "cmd='git commit -m x'; $cmd",
+        "c='commit -m'; git $c x",
+        "git {commit,-m} x",
+        'set -- git commit -m x; "$@"',
+        'g() { git "$@"; }; g commit -m x; g status --short',
+        "bash -c '\"$@\"' _ git commit -m x",
+    ],
+)
+def test_words_that_something_expands_to_are_not_touched(
+    repository: Repository, command: str
+) -> None:
+    assert repository.decide(command) == command
+    repository.run(command)
+
+
+@pytest.mark.parametrize("message", [f"Add\n\n{TRAILER}\n\nMore", f"- a\n- b\n{TRAILER}", TRAILER])
+def test_a_message_that_has_it_anywhere_keeps_one(repository: Repository, message: str) -> None:
+    assert repository.commit(f"git commit -m '{message}'").count(TRAILER) == 1
+    repository.change()
+    assert repository.commit(f"git commit -F - <<'E'\n{message}\nE").count(TRAILER) == 1
+
+
+def test_an_empty_message_is_still_refused_by_git(repository: Repository) -> None:
+    assert repository.decide("git commit -m ''") == "git commit -m ''"
+    assert repository.decide("git commit -F /dev/null") == "git commit -F /dev/null"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["bash <<'A'; bash <<'B'\n{0}\nA\n{0}\nB", "bash <<'A' # {0}\n{0}\nA", "bash <<< '{0}'"],
+)
+def test_a_heredoc_is_changed_where_it_stands(repository: Repository, command: str) -> None:
+    commit = "git commit --allow-empty -m x"
+    given = command.format(commit)
+    commits = 1 if "B" not in command else 2
+    assert repository.commit(given).count(TRAILER) == 1
+    assert repository.run("git log --format=%B").count(TRAILER) == commits
+
+
+def test_the_question_to_git_is_not_put_to_somebody_else(
+    repository: Repository, tmp_path: Path
+) -> None:
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    (evil / "git").write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\n")
+    (evil / "git").chmod(0o755)
+    env = {**repository.env, "MY_API_KEY": "hidden"}
+    extra = {"PATH": f"{evil}:/usr/bin:/bin"}
+    decided("phoenix", "git commit -m x", cwd=repository.path, env=env, extra=extra)
+    assert not (tmp_path / "seen").exists()
 
 
 def test_several_commits_in_one_command(repository: Repository) -> None:

@@ -33,7 +33,8 @@ class Shared(Struct, frozen=True, kw_only=True):
 def _is_trailer(text: str) -> bool:
     key, colon, value = text.partition(": ")
     plain = key.replace("-", "").isalnum() and key.isascii()
-    return plain and bool(colon and value.strip()) and not set(text) & {"\n", "'", '"', "\0"}
+    odd = set(text) & set("\n'\"\0$`\\")  # it stands in quotes of every kind
+    return plain and bool(colon and value.strip()) and not odd
 
 
 def checked(options: Shared) -> tuple[Step, ...]:

@@ -18,10 +18,14 @@ class Flag(Struct, frozen=True, kw_only=True):
 
 
 def flags(
-    words: Sequence[Word], valued: frozenset[bytes] = NONE, known: frozenset[bytes] = NONE
+    words: Sequence[Word],
+    valued: frozenset[bytes] = NONE,
+    known: frozenset[bytes] = NONE,
+    glued: frozenset[bytes] = NONE,
 ) -> Iterator[Flag]:
-    """The options among these words. `valued` are those that take the next word; `known` are long
-    names, which may be shortened as long as it is clear which is meant."""
+    """The options among these words. `valued` are those that take the next word, or what is glued
+    to them; `glued` take only that. `known` are long names, which may be shortened as long as it
+    is clear which is meant."""
     at = 0
     while at < len(words):
         word = words[at]
@@ -38,8 +42,8 @@ def flags(
             for place in range(1, len(text)):
                 letter = b"-" + text[place : place + 1]
                 yield Flag(name=letter, word=word)
-                if letter in valued:
-                    at += place == len(text) - 1
+                if letter in valued | glued:
+                    at += letter in valued and place == len(text) - 1
                     break
         at += 1
 
@@ -67,7 +71,7 @@ def has(words: Sequence[Word], letters: bytes, *names: bytes) -> bool:
         if text == b"--":
             return False
         if text.startswith(b"--"):
-            if len(text) > 3 and any(name.startswith(text) for name in names):
+            if len(text) > 2 and any(name.startswith(text) for name in names):
                 return True
         elif text.startswith(b"-") and any(letter in letters for letter in text[1:]):
             return True

@@ -118,7 +118,7 @@ def _first_words(wanted: Sequence[str]) -> Look:
 def _regex(name: str, pattern: str) -> Look:
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(
             f"{name} has a pattern that does not compile ({error}): {pattern}"
         ) from None

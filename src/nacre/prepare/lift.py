@@ -2,6 +2,8 @@
 
 import os
 import pwd
+import re
+from typing import Final
 
 import msgspec
 
@@ -11,6 +13,8 @@ from nacre.plan import Plan
 from nacre.prepare.notes import noted
 from nacre.script.lead import leading_cd
 from nacre.script.paths import at
+
+_URL: Final = re.compile(rb"[a-z]+://")
 
 
 def lift(plan: Plan, caller: Caller) -> Plan:
@@ -24,11 +28,22 @@ def lift(plan: Plan, caller: Caller) -> Plan:
     relative = not lead.path.startswith((b"/", b"./", b"../")) and lead.path not in (b".", b"..")
     if relative and not lead.tilde and caller.variable(b"CDPATH"):
         return plan  # bash would look elsewhere first
-    path = resolved(lead.path, caller, tilde=lead.tilde)
-    if path is None:
+    if _URL.match(lead.path):
+        path: bytes | None = lead.path  # for the next step
+    else:
+        path = resolved(lead.path, caller, tilde=lead.tilde)
+    if path is None or not _goes_through(lead.path, caller):
         return plan
     moved = msgspec.structs.replace(command, script=command.script[lead.rest :], cwd=path)
     return noted(msgspec.structs.replace(plan, command=moved), Lifted(path=lead.path))
+
+
+def _goes_through(path: bytes, caller: Caller) -> bool:
+    """bash goes back (`a/..`) only from where it could have gone."""
+    before, dots, _ = path.partition(b"/..")
+    if not dots or before.strip(b"./") == b"" or before.startswith(b"~"):
+        return True
+    return os.path.isdir(at(caller.cwd, before))
 
 
 def resolved(path: bytes, caller: Caller, *, tilde: bool) -> bytes | None:

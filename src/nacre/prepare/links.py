@@ -7,7 +7,7 @@ In variables and in the directory the path stands as it is.
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -30,7 +30,9 @@ class _Bad(Exception):
 
 def links(schemes: Sequence[str] = SCHEMES) -> Callable[[Plan, Caller], Plan | BadLink]:
     """A step for these schemes; everything else that looks like a URL is left alone."""
-    url = re.compile(rb"(?:^|(?<=[=@,]))(" + "|".join(schemes).encode() + rb")://(.*)", re.DOTALL)
+    known = b"(" + "|".join(schemes).encode() + b")://"
+    whole = re.compile(known + rb"(.*)", re.DOTALL)
+    inside = re.compile(rb"(?:^|(?<=[=@,]))" + known + rb"([^,]*)", re.DOTALL)
 
     def step(plan: Plan, caller: Caller) -> Plan | BadLink:
         """Put paths in the place of internal URLs."""
@@ -42,10 +44,10 @@ def links(schemes: Sequence[str] = SCHEMES) -> Callable[[Plan, Caller], Plan | B
         try:
             made = msgspec.structs.replace(
                 command,
-                script=_in_script(command.script, url, caller, chores),
-                cwd=_whole(_as_given(command.cwd, caller, url), command.cwd, url, caller, chores),
+                script=_in_script(command.script, whole, inside, caller, chores),
+                cwd=_whole(command.cwd, whole, caller, chores),
                 extra={
-                    name: _whole(value, value, url, caller, chores)
+                    name: _whole(value, whole, caller, chores)
                     for name, value in command.extra.items()
                 },
             )
@@ -56,54 +58,59 @@ def links(schemes: Sequence[str] = SCHEMES) -> Callable[[Plan, Caller], Plan | B
     return step
 
 
-def _as_given(cwd: bytes, caller: Caller, url: re.Pattern[bytes]) -> bytes:
-    """A URL as directory was taken for a relative path when it was resolved."""
-    beneath = cwd.removeprefix(caller.cwd.rstrip(b"/") + b"/")
-    return beneath if url.match(beneath.replace(b":/", b"://", 1)) else cwd
-
-
-def _whole(
-    text: bytes, otherwise: bytes, url: re.Pattern[bytes], caller: Caller, chores: list[Chore]
-) -> bytes:
+def _whole(text: bytes, url: re.Pattern[bytes], caller: Caller, chores: list[Chore]) -> bytes:
     """A value that is a URL from its first byte to its last."""
-    found = url.match(text) or url.match(text.replace(b":/", b"://", 1))
-    if not found:
-        return otherwise
-    return _resolved(found[1], found[2], caller, chores)
+    found = url.fullmatch(text)
+    return _resolved(found[1], found[2], caller, chores) if found else text
 
 
-def _in_script(script: bytes, url: re.Pattern[bytes], caller: Caller, chores: list[Chore]) -> bytes:
+def _in_script(
+    script: bytes,
+    whole: re.Pattern[bytes],
+    inside: re.Pattern[bytes],
+    caller: Caller,
+    chores: list[Chore],
+) -> bytes:
     made = script
     pieces = sorted(texts(script), key=lambda piece: piece.start, reverse=True)
     for piece in pieces:
-        edit = _edit(piece, url, caller, chores)
-        if edit is not None:
-            start, text = edit
-            made = made[:start] + text + made[piece.end :]
+        for start, end, path in _edits(piece, whole, inside, caller, chores):
+            made = made[:start] + quote(path) + made[end:]
     return made
 
 
-def _edit(
-    piece: Piece, url: re.Pattern[bytes], caller: Caller, chores: list[Chore]
-) -> tuple[int, bytes] | None:
-    """Where to put what, for the URL in this piece, if there is one."""
-    if piece.text is None:
-        return None
-    found = url.match(piece.text) if piece.quoted else url.search(piece.text)
-    if not found or (piece.quoted and re.search(rb"\s", piece.text)):
-        return None
-    scheme, rest = found[1], found[2]
-    if piece.goes_on:
-        shown = decode(scheme + b"://" + rest)
-        problem = "goes on with something that only the shell knows; write the URL out"
-        raise _Bad(BadLink(url=shown, problem=problem))
-    path = quote(_resolved(scheme, rest, caller, chores))
-    return piece.start + (0 if piece.quoted else found.start()), path
+def _edits(
+    piece: Piece,
+    whole: re.Pattern[bytes],
+    inside: re.Pattern[bytes],
+    caller: Caller,
+    chores: list[Chore],
+) -> Iterator[tuple[int, int, bytes]]:
+    """Where to put what, for the URLs in this piece, from the last to the first."""
+    text = piece.text
+    if text is None:
+        return
+    if piece.quoted:
+        found = [] if re.search(rb"\s", text) else [*whole.finditer(text)][:1]
+        if not found or found[0].start():
+            return
+    else:
+        found = [each for each in inside.finditer(text) if b"://" not in text[: each.start()]]
+        found = [*inside.finditer(text)] if found else []
+    for each in reversed(found):
+        if piece.goes_on and each.end() == len(text):
+            problem = "goes on with something else; write the URL out, or put all of it in quotes"
+            raise _Bad(BadLink(url=decode(each[0]), problem=problem))
+        path = _resolved(each[1], each[2], caller, chores)
+        if piece.quoted:
+            yield piece.start, piece.end, path
+        else:
+            yield piece.start + each.start(), piece.start + each.end(), path
 
 
 def _resolved(scheme: bytes, rest: bytes, caller: Caller, chores: list[Chore]) -> bytes:
     name = scheme.decode()
-    shown = decode(scheme + b"://" + rest)
+    shown = decode(scheme + b"://" + rest).replace("\n", " ")
     resolver = caller.resolvers.get(name)
     if resolver is None:
         known = ", ".join(sorted(caller.resolvers)) or "none"

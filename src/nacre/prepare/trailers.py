@@ -23,13 +23,14 @@ from nacre.prepare.arguments import flags
 from nacre.prepare.git import COMMIT_VALUED, Git, git
 from nacre.prepare.notes import noted
 from nacre.prepare.reading import reading
-from nacre.script.commands import Command, Reading, Word
+from nacre.script.commands import Command, Reading
 from nacre.script.paths import at
 
 # With these no commit is made, or one that will be melted into another.
 _NO_COMMIT: Final = frozenset(
     {b"--dry-run", b"--fixup", b"--squash", b"--short", b"--porcelain", b"--long", b"--help"}
 )
+_GLUED: Final = frozenset({b"-S", b"-u"})
 _LONG: Final = _NO_COMMIT | {
     *(
         b"--all",
@@ -59,6 +60,11 @@ _LONG: Final = _NO_COMMIT | {
         b"--verbose",
     ),
 }
+# What git needs to find its settings, and nothing that is secret.
+_FOR_GIT: Final = (
+    *(b"PATH", b"HOME", b"XDG_CONFIG_HOME", b"GIT_CONFIG_GLOBAL", b"GIT_CONFIG_SYSTEM"),
+    *(b"GIT_CONFIG_NOSYSTEM", b"GIT_CEILING_DIRECTORIES"),
+)
 _ASKS_WITHIN: Final = 2.0  # seconds, for a question to git
 _FIRST_WITH_TRAILERS: Final = (2, 32)
 
@@ -76,7 +82,7 @@ def commits(reading: Reading) -> Iterator[Commit]:
         found = git(command)
         if found is None or found.subcommand != b"commit":
             continue
-        names = {flag.name for flag in flags(found.arguments, COMMIT_VALUED, _LONG)}
+        names = {flag.name for flag in flags(found.arguments, COMMIT_VALUED, _LONG, _GLUED)}
         if not names & (_NO_COMMIT | {b"-h"}):
             yield Commit(command=command, git=found)
 
@@ -90,22 +96,21 @@ def trailers(trailer: str) -> Callable[[Plan, Caller], Plan]:
         found = [*commits(reading(plan, caller))]
         if not found:
             return plan
+        script = plan.command.script
+        asked = _Asked(caller)
         edits: dict[int, bytes] = {}
         for commit in found:
-            why = _why_not(commit, line, plan, caller)
+            why = _why_not(commit, line, script) or asked.why_not(commit)
             if why is not None:
                 plan = noted(plan, Unsigned(why=why))
-                continue
-            edits |= _insertions(commit, key.encode(), line)
+            else:
+                edits |= _insertions(commit, key.encode(), line)
         if not edits:
             return plan
-        command = plan.command
-        script = command.script
         for place in sorted(edits, reverse=True):
             script = script[:place] + edits[place] + script[place:]
-        plan = msgspec.structs.replace(
-            plan, command=msgspec.structs.replace(command, script=script)
-        )
+        command = msgspec.structs.replace(plan.command, script=script)
+        plan = msgspec.structs.replace(plan, command=command)
         return noted(plan, Signed(trailer=trailer, commits=len(edits) // 2))
 
     return step
@@ -114,38 +119,87 @@ def trailers(trailer: str) -> Callable[[Plan, Caller], Plan]:
 def _insertions(commit: Commit, key: bytes, line: bytes) -> dict[int, bytes]:
     word = commit.command.words[commit.git.place]
     mark = b'"' if commit.command.quotes == b"'" else b"'"
+    setting = b"-c trailer." + key
     return {
-        word.start: b"-c trailer." + key + b".ifexists=addIfDifferent ",
+        word.start: setting + b".ifexists=addIfDifferent " + setting + b".ifmissing=add ",
         word.end: b" --trailer " + mark + line + mark,
     }
 
 
-def _why_not(commit: Commit, line: bytes, plan: Plan, caller: Caller) -> str | None:
+def _why_not(commit: Commit, line: bytes, script: bytes) -> str | None:
+    """What speaks against it in the command itself."""
     command = commit.command
-    if not command.exact or command.words[commit.git.place].glob:
+    if not command.exact or not _stands_there(commit, script):
         return "the commit stands in a text that cannot be changed in place"
-    if any(word.text is not None and line in word.text for word in _trailers(commit)):
+    if any(line in text for text in (*_texts(commit), command.stdin or b"")):
         return "the command gives the trailer itself"
-    env = dict(os.environb if caller.env is None else caller.env) | plan.command.extra
-    program = shutil.which("git", path=os.fsdecode(env.get(b"PATH", b"")) or None)
-    if program is None:
-        return "there is no git here"
-    version = _version(program, os.stat(program).st_mtime)
-    if version is not None and version < _FIRST_WITH_TRAILERS:
-        return f"git {version[0]}.{version[1]} cannot add trailers; 2.32 can"
-    directory = _directory(commit)
-    if directory is not None and _declines(program, directory, env):
-        return "the repository says nacre.coauthor = false"
+    messages = [*_messages(commit)]
+    if messages and all(text is not None and not text.strip() for text in messages):
+        return "the message is empty, and git shall say so"
     return None
 
 
-def _trailers(commit: Commit) -> Iterator[Word]:
+def _stands_there(commit: Commit, script: bytes) -> bool:
+    """Whether `git` and `commit` are words of the script's own, and not what one expands to."""
+    words = commit.command.words
+    spans = [(word.start, word.end) for word in words]
+    for word in (words[0], words[commit.git.place]):
+        written = script[word.start : word.end]
+        if spans.count((word.start, word.end)) > 1 or re.search(rb"[$`{*?\[~]", written):
+            return False
+    return not any(word.bare and word.text is None for word in words[1 : commit.git.place])
+
+
+def _texts(commit: Commit) -> Iterator[bytes]:
+    return (word.text for word in commit.git.arguments if word.text is not None)
+
+
+def _messages(commit: Commit) -> Iterator[bytes | None]:
+    """What is given with -m and -F; None for what is not known."""
     arguments = commit.git.arguments
     for word, following in zip_longest(arguments, arguments[1:]):
-        if word.text == b"--trailer" and following is not None:
-            yield following
-        elif word.prefix.startswith(b"--trailer="):
-            yield word
+        if word.text in (b"-m", b"--message") and following is not None:
+            yield following.text
+        elif word.text in (b"-F", b"--file") and following is not None:
+            yield b"" if following.text == b"/dev/null" else None
+        elif word.prefix.startswith(b"-") and b"m" in word.prefix.partition(b"=")[0]:
+            yield None
+
+
+class _Asked:
+    """What git says about itself and its repositories; each question is asked once."""
+
+    def __init__(self, caller: Caller) -> None:
+        env = os.environb if caller.env is None else caller.env
+        self._env = {name: env[name] for name in _FOR_GIT if name in env}
+        path = os.fsdecode(env.get(b"PATH", b""))
+        self._program = shutil.which("git", path=path or None)
+        self._declines: dict[bytes, bool] = {}
+
+    def why_not(self, commit: Commit) -> str | None:
+        if self._program is None:
+            return "there is no git here"
+        version = _version(self._program, os.stat(self._program).st_mtime)
+        if version is not None and version < _FIRST_WITH_TRAILERS:
+            return f"git {version[0]}.{version[1]} cannot add trailers; 2.32 can"
+        directory = _directory(commit)
+        if directory is None:
+            return None
+        if directory not in self._declines:
+            said = _ask(
+                [
+                    self._program,
+                    "-C",
+                    directory,
+                    "config",
+                    "--type=bool",
+                    "--get",
+                    "nacre.coauthor",
+                ],
+                self._env,
+            )
+            self._declines[directory] = said is not None and said.strip() == b"false"
+        return "the repository says nacre.coauthor = false" if self._declines[directory] else None
 
 
 def _directory(commit: Commit) -> bytes | None:
@@ -154,11 +208,6 @@ def _directory(commit: Commit) -> bytes | None:
     for step in commit.git.directories:
         path = None if path is None or step is None else at(path, step)
     return path
-
-
-def _declines(program: str, directory: bytes, env: dict[bytes, bytes]) -> bool:
-    said = _ask([program, "-C", directory, "config", "--type=bool", "--get", "nacre.coauthor"], env)
-    return said is not None and said.strip() == b"false"
 
 
 @lru_cache(maxsize=4)

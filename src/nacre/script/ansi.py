@@ -11,8 +11,8 @@ _ANSI: Final = re.compile(
 _ANSI_LETTERS: Final = dict(zip(b"abeEfnrtv\\'\"?", b"\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 
 
-def ansi(text: bytes) -> bytes:
-    """What `$'text'` stands for. It ends at a NUL, as in bash."""
+def ansi(text: bytes, *, nul: bool = False) -> bytes:
+    """What `$'text'` stands for. It ends at a NUL, unless one can be printed."""
 
     def one(found: re.Match[bytes]) -> bytes:
         letter, octal, hexa, short, long, control = found.groups()
@@ -27,4 +27,5 @@ def ansi(text: bytes) -> bytes:
         number = int(short or long, 16)
         return chr(number).encode("utf-8", "surrogatepass") if number < 0x110000 else found[0]
 
-    return _ANSI.sub(one, text).split(b"\0")[0]
+    made = _ANSI.sub(one, text)
+    return made if nul else made.split(b"\0")[0]

@@ -19,6 +19,7 @@ class Word(Struct, frozen=True, kw_only=True, gc=False):
     maybe: tuple[bytes, ...] = ()  # what it may be then, among others
     prefix: bytes = b""  # and how it begins
     glob: bool = False  # the text is a pattern that bash would expand
+    content: bytes | None = None  # of <( … ): what is in the file that it names
     bare: bool = False  # nothing in it is quoted
 
     @property
@@ -39,7 +40,8 @@ class Redirect(Struct, frozen=True, kw_only=True, gc=False):
     operator: bytes  # "<<" also for "<<-"
     descriptor: int | None  # None: named by a variable
     target: Word  # of a heredoc its delimiter
-    body: bytes | None = None  # what a heredoc or here-string feeds, when it is known
+    body: bytes | None = None  # what it feeds, when that is known
+    body_at: int | None = None  # where that stands in the text, when it stands there as it is
     start: int
     end: int
 

@@ -1,20 +1,24 @@
 """From a command to what it would run in turn: wrappers, scripts in strings and on standard input,
 functions of the script's own. To a bounded depth."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 from nacre.script import lex
-from nacre.script.commands import Command, Word, program
+from nacre.script.commands import Assignment, Command, Word, program
 from nacre.script.paths import at
 from nacre.script.scene import Origin, Place, Scene
 from nacre.script.skeleton import Node
+from nacre.script.state import value_of
 from nacre.script.tokens import Bomb, Frame
+from nacre.script.values import UNKNOWN
 from nacre.script.wrappers import Reads, ReadsInput, Runs, inside
 
 _DEEPEST: Final = 8
 _MOST_COMMANDS: Final = 4000
+_IN_THIS_SHELL: Final = {b"command", b"builtin", b"eval"}
 _MOST_FROM_INPUT: Final = 64  # words that xargs would add
 
 
@@ -23,6 +27,8 @@ class Follower(Scene):
         super().__init__(home, cwd)
         self.commands: list[Command] = []
         self._seen: set[object] = set()
+        self._zero: tuple[Word, ...] = ()
+        self._given: tuple[Assignment, ...] = ()  # with the command that is followed
         self._depth = 0
 
     def walk(self, frame: Frame, place: Place) -> object:
@@ -35,7 +41,7 @@ class Follower(Scene):
         """Take note of a command, and of what it would run."""
         if len(self.commands) >= _MOST_COMMANDS:
             raise Bomb(f"it would run more than {_MOST_COMMANDS} commands")
-        if command.via:
+        if command.via and command.exact:
             # What a function runs again says nothing new.
             key = (command.start, command.end, command.words, command.cwd, command.redirects)
             if key in self._seen:
@@ -46,6 +52,8 @@ class Follower(Scene):
             self._depth += 1
             self._follow(command)
             self._depth -= 1
+        if command.words and (not command.via or command.via[-1] in _IN_THIS_SHELL):
+            self.state.after(command.words, command.stdin)
 
     def script(self, text: bytes, origin: Origin) -> None:
         """Read text as a script of its own, in the state that is."""
@@ -65,9 +73,12 @@ class Follower(Scene):
             match each:
                 case Runs():
                     self._runs(command, each, via)
-                case Reads(words=words, positional=positional):
+                case Reads(words=words, positional=positional, zero=zero):
+                    self._given = command.assignments
+                    self._zero = zero
                     self._reads(words, positional, via)
                 case ReadsInput(positional=positional):
+                    self._given, self._zero = command.assignments, ()
                     if command.stdin is not None:
                         origin = self._origin_of_input(command, command.stdin)
                         self._elsewhere(command.stdin, origin, positional, via)
@@ -75,6 +86,10 @@ class Follower(Scene):
     # Words that are a command
 
     def _runs(self, command: Command, found: Runs, via: tuple[bytes, ...]) -> None:
+        if found.replaces is not None:
+            for words in self._replaced(command, found.words, found.replaces):
+                self._runs(command, Runs(words=words), via)
+            return
         words, cwd = found.words, command.cwd
         if found.adds:
             words += self._words_of_input(command, words[-1])
@@ -98,6 +113,17 @@ class Follower(Scene):
             return (Word(start=last.start, end=last.end),)
         texts = command.stdin.replace(b"\0", b" ").split()[:_MOST_FROM_INPUT]
         return tuple(Word(start=last.start, end=last.end, text=each, prefix=each) for each in texts)
+
+    def _replaced(
+        self, command: Command, words: tuple[Word, ...], mark: bytes
+    ) -> Iterator[tuple[Word, ...]]:
+        """`xargs -I{}`: once for each line of input, in the place of the mark."""
+        if command.stdin is None:
+            yield tuple(_filled(word, mark, None) for word in words)
+            return
+        lines = command.stdin.replace(b"\0", b"\n").split(b"\n")
+        for line in [each for each in lines if each][:_MOST_FROM_INPUT]:
+            yield tuple(_filled(word, mark, line) for word in words)
 
     # Words that are a script
 
@@ -131,12 +157,11 @@ class Follower(Scene):
 
     def _origin_of_input(self, command: Command, text: bytes) -> Origin:
         """So does one that stands in a heredoc."""
-        base = self.origin.base
-        fed = any(each.operator == b"<<" and each.body == text for each in command.redirects)
-        if base is not None and fed and text:
-            found = self.frame.source.find(text, command.start - base)
-            if found >= 0:
-                return Origin(base=base + found, quotes=command.quotes)
+        for redirect in command.redirects:
+            if redirect.body == text and redirect.body_at is not None and not command.quotes:
+                return Origin(base=redirect.body_at)
+            if redirect.operator == b"<<<" and redirect.body == text:
+                return self._origin_of(redirect.target, text[:-1])
         return Origin(base=None, span=(command.start, command.end))
 
     def _elsewhere(
@@ -149,7 +174,9 @@ class Follower(Scene):
         """Read a script in another shell, or, without positional parameters, in this one."""
         state, place = self.state, self.place
         if positional is not None:
-            self.state = state.of_another_shell(positional)
+            self.state = state.of_another_shell(positional, self._given)
+            for word in self._zero:
+                self.state.assign(b"0", value_of(word))
         self.place = msgspec.structs.replace(place, via=via, stdin=None)
         try:
             self.script(text, origin)
@@ -167,6 +194,8 @@ class Follower(Scene):
             return
         outer, place = self.frame, self.place
         positional = self.state.arrays.get(b"@")
+        before, outer_locals = dict(self.state.variables), self.state.locals
+        self.state.locals = set()
         self.state.set_positional(command.arguments)
         self.frame = frame
         inner = msgspec.structs.replace(
@@ -178,3 +207,15 @@ class Follower(Scene):
             self.place = place
             self.frame = outer
         self.state.restore_positional(positional)
+        for name in self.state.locals:
+            self.state.assign(name, before.get(name, UNKNOWN))
+        self.state.locals = outer_locals
+
+
+def _filled(word: Word, mark: bytes, line: bytes | None) -> Word:
+    if word.text is None or mark not in word.text:
+        return word
+    if line is None:
+        return Word(start=word.start, end=word.end)
+    text = word.text.replace(mark, line)
+    return Word(start=word.start, end=word.end, text=text, prefix=text)

@@ -11,6 +11,7 @@ KEYWORDS: Final = {
 _OPENING: Final = {b"if", b"while", b"until", b"for", b"select", b"case", b"{"}
 _CLOSING: Final = {b"fi", b"done", b"esac", b"}"}
 _DECLARE: Final = {b"declare", b"typeset", b"local", b"export", b"readonly", b"eval", b"alias"}
+MOST_WRONG: Final = 40  # in one frame; what has more is no script
 # What may follow the end of a compound command without a separator.
 FOLLOWING: Final = {*_CLOSING, b"then", b"do", b"else", b"elif"}
 
@@ -23,7 +24,7 @@ class Grammar:
         self.closed = False  # a compound command has just ended: only redirections may follow
         self.after = b""  # the keyword whose next word is special: for, case, function
         self.depth = 0
-        self.wrong = False  # something stood where it cannot
+        self.wrong = 0  # how often something stood where it cannot
         self._begun = False  # the command has its name
         self._declares = False  # and may assign arrays
         self._last = b""  # the operator, if it was the last thing; b"f(" behind a word
@@ -61,7 +62,8 @@ class Grammar:
             return
         self._expect()
         if text in _CLOSING:
-            self.depth -= 1
+            self._object(self.depth <= 0)
+            self.depth = max(self.depth - 1, 0)
             self.closed = True
 
     def test(self) -> None:
@@ -111,7 +113,9 @@ class Grammar:
                 return
             if self.innermost in (b"(", b"(("):
                 self._open.pop()
-            self.depth -= 1
+                self.depth -= 1
+            else:
+                self._object(True)
             self._expect()
             self.closed = last != b"f("  # else a function begins
         elif text in (b";;", b";&", b";;&"):
@@ -121,6 +125,8 @@ class Grammar:
             self._expect()
         elif text == b"\n" and self.after in (b"for+", b"case+"):
             return
+        elif text != b"\n" and self.expects and not self.closed:
+            self._object(True)  # nothing stands before it
         else:
             self._expect()
             if self.after != b"for+":
@@ -147,4 +153,4 @@ class Grammar:
         self.closed = False
 
     def _object(self, wrong: bool) -> None:
-        self.wrong = self.wrong or wrong
+        self.wrong += wrong

@@ -14,7 +14,7 @@ as far as it can. `Bomb` is raised for text that is too much to read.
 import re
 from typing import Final
 
-from nacre.script.grammar import FOLLOWING, KEYWORDS, Grammar
+from nacre.script.grammar import FOLLOWING, KEYWORDS, MOST_WRONG, Grammar
 from nacre.script.pieces import BLANK, DEEPEST, PLAIN, Pieces
 from nacre.script.tokens import (
     Array,
@@ -37,7 +37,7 @@ _SIMPLE: Final = re.compile(
 _OPERATOR: Final = re.compile(rb"\|\||\|&|\||&&|;;&|;;|;&|&(?!>)|;|\n|[()]")
 _REDIRECT: Final = re.compile(rb"(?:\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\||<|>)")
 _IN_HEREDOC: Final = re.compile(rb"[^\\$`]+")
-_IN_TEST: Final = re.compile(rb"[^\s'\"\\$`]+")
+_IN_TEST: Final = re.compile(rb"[^ \t\n'\"\\$`]+")
 _IN_NEXT: Final = re.compile(rb"\s*in\s")
 # Keywords that the grammar need not see, with what belongs to them.
 _PREFIXES: Final = {
@@ -101,6 +101,8 @@ class _Lexer(Pieces):
                 each.heredoc = Heredoc(self.at, self.at, True, False, False, [])
         if draft.grammar.wrong:
             self._complain("it is not valid bash")
+            if draft.grammar.wrong > MOST_WRONG and not closes:
+                self.at = self.limit
         skeleton = draft.skeleton(self.at)
         frame = Frame(
             source=self.source,
@@ -119,6 +121,8 @@ class _Lexer(Pieces):
     def _token(self, draft: _Draft, *, closes: bool) -> bool:
         """Read one token into the draft. False at the end."""
         here = self.at = self._match_end(BLANK)
+        if draft.grammar.wrong > MOST_WRONG:
+            return False  # this is no script
         if here >= self.limit:
             if closes:
                 self._complain("a parenthesis is never closed")
@@ -154,7 +158,8 @@ class _Lexer(Pieces):
         if text == b"\n":
             if grammar.ends_command() and not self._in_follows(grammar):
                 draft.mark(here, b";")
-                draft.lines.append(self.at)
+                if not grammar.depth:
+                    draft.lines.append(self.at)
         else:
             if text.startswith(b";") and draft.marks and draft.marks[-1] == (here - 1, b";"):
                 draft.marks.pop()  # a newline; together they would be another operator

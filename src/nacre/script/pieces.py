@@ -28,13 +28,14 @@ MOST_TOKENS: Final = 20_000
 DEEPEST: Final = 60
 
 BLANK: Final = re.compile(rb"(?:[ \t]|\\\n)*")
-PLAIN: Final = re.compile(rb"[^\s'\"\\$`|&;<>()\0]+")
+PLAIN: Final = re.compile(rb"[^ \t\n'\"\\$`|&;<>()\0]+")
 _PARAMETER: Final = re.compile(rb"[A-Za-z_]\w*|\d+|[@*#?$!-]")
 _EXPANSION: Final = re.compile(
     rb"([#!]?)([A-Za-z_]\w*|\d+|[@*?$!#-])(" + SUBSCRIPT + rb")?"
     rb"(:[-=?+]|[-=?+]|##|#|%%|%|//|/[#%]?|\^\^|\^|,,|,|@|:|(?=\}))"
 )
 _IN_DOUBLE: Final = re.compile(rb'[^"\\$`]+')
+_IN_SUBSCRIPT: Final = re.compile(rb"[^\\$`]+")
 _IN_BRACES: Final = re.compile(rb"[^}'\"\\$`]+")
 _IN_SUM: Final = re.compile(rb"[^()'\"\\$`]+")
 _BEGINS_EXTGLOB: Final = re.compile(rb"[?*+@!]\(")
@@ -87,10 +88,9 @@ class Pieces:
         """`name[subscript]=`, and the array behind it if there is one."""
         if not self.source.startswith(b"(", assigns.end()):
             if assigns[2]:  # a subscript may hold anything
-                parts.append(Text(self.at, assigns.end(), assigns[0]))
-                self.at = assigns.end()
+                self._subscript(parts, assigns)
             return
-        parts.append(Text(self.at, assigns.end(), assigns[0]))
+        self._subscript(parts, assigns)
         begin = assigns.end()
         self.at = begin + 1
         self._enter()
@@ -118,6 +118,16 @@ class Pieces:
                     words.append(word)
         parts.append(Array(begin, self.at, words))
         self._depth -= 1
+
+    def _subscript(self, parts: list[Part], assigns: re.Match[bytes]) -> None:
+        """`name[subscript]=`; substitutions in the subscript are run, too."""
+        parts.append(Text(self.at, assigns.end(), assigns[0]))
+        if assigns[2] and re.search(rb"[$`]", assigns[2]):
+            inside = self._inner(assigns.start(2), assigns.end(2))
+            found: list[Part] = []
+            inside.pieces(found, _IN_SUBSCRIPT, b"\\$`")
+            parts.append(Sum(assigns.start(2), assigns.end(2), found))
+        self.at = assigns.end()
 
     def _extglob(self, parts: list[Part]) -> bool:
         """`@(a|b)` and kin, which may stand in a word; read as unquoted text."""
@@ -303,11 +313,11 @@ class Pieces:
         self.at = min(self.at + 1, self.limit)
         self._depth -= 1
         if shape is None:
-            parts.append(Parameter(here, self.at, b"", b"?", argument, b"", True))
+            parts.append(Parameter(here, self.at, b"", b"?", argument, b"", b"?"))
             return
         parts.append(
             Parameter(
-                here, self.at, shape[2], operator, argument, (shape[3] or b"")[1:-1], bool(shape[1])
+                here, self.at, shape[2], operator, argument, (shape[3] or b"")[1:-1], shape[1]
             )
         )
 

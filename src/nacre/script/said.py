@@ -1,11 +1,12 @@
 """What the plainest commands would print, when that can be known: text that is fed to a shell."""
 
+import re
 from typing import Final
 
 from nacre.script.ansi import ansi
 from nacre.script.commands import Command
 
-_SAY: Final = {b"echo", b"printf", b"cat", b"pwd", b":", b"true"}
+_SAY: Final = {b"echo", b"printf", b"cat", b"tee", b"pwd", b":", b"true"}
 
 
 def said(command: Command) -> bytes | None:
@@ -24,6 +25,8 @@ def said(command: Command) -> bytes | None:
         case b"printf":
             return _printed(words)
         case b"cat" if not words or words == [b"-"]:
+            return command.stdin
+        case b"tee":
             return command.stdin
         case b"pwd" if not words and command.cwd is not None:
             return command.cwd + b"\n"
@@ -49,15 +52,18 @@ def _printed(words: list[bytes]) -> bytes | None:
     if not words or words[0].startswith(b"-"):
         return None
     form, values = words[0], words[1:]
-    pieces = form.replace(b"%%", b"\0").split(b"%s")
+    holes = re.findall(rb"%[sb]", form.replace(b"%%", b""))
+    pieces = re.split(rb"%[sb]", form.replace(b"%%", b"\0"))
     if any(b"%" in piece for piece in pieces):
         return None
-    pieces = [ansi(piece.replace(b"\0", b"%")) for piece in pieces]
-    holes = len(pieces) - 1
+    pieces = [ansi(piece.replace(b"\0", b"%"), nul=True) for piece in pieces]
+    if b"%b" in holes:
+        values = [ansi(value, nul=True) for value in values]
     if not holes:
         return pieces[0]
     made = b""
-    for at in range(0, max(len(values), 1), holes):
-        filled = [*values[at : at + holes], *[b""] * holes][:holes]
+    count = len(holes)
+    for at in range(0, max(len(values), 1), count):
+        filled = [*values[at : at + count], *[b""] * count][:count]
         made += pieces[0] + b"".join(v + p for v, p in zip(filled, pieces[1:], strict=True))
     return made

@@ -6,15 +6,20 @@ The lower half of the walk; `walk` goes through the structure.
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from nacre.script import tokens, words
 from nacre.script.commands import Assignment, Command, Redirect, Word
-from nacre.script.state import State
+from nacre.script.state import State, value_of
 from nacre.script.tokens import Frame, Heredoc, Part, Redirection, Substitution, Token
-from nacre.script.words import UNKNOWN, Value, known
+from nacre.script.values import UNKNOWN, UNSET, Value, known
+
+_ASSIGNED: Final = re.compile(
+    rb"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+)
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -61,6 +66,11 @@ class Scene:
         if name == b"PWD":
             cwd = self.state.cwd
             return UNKNOWN if cwd is None else known(cwd)
+        if name.isdigit() and name != b"0":
+            values = self.state.arrays.get(b"@")
+            if values is None:
+                return UNKNOWN
+            return values[int(name) - 1] if int(name) <= len(values) else UNSET
         return self.state.variables.get(name, UNKNOWN)
 
     def elements(self, name: bytes) -> tuple[Value, ...] | None:
@@ -68,6 +78,11 @@ class Scene:
 
     def assign(self, name: bytes, value: Value) -> None:
         self.state.assign(name, value)
+
+    def arithmetic(self, start: int, end: int) -> None:
+        """What a sum assigns is a number that we do not know."""
+        for found in _ASSIGNED.finditer(self.frame.source, start, end):
+            self.state.assign(found[1] or found[2], UNKNOWN)
 
     def output(self, substitution: Substitution) -> Value:
         raise NotImplementedError
@@ -122,6 +137,8 @@ class Scene:
                 parts.append(part)
             elif isinstance(part, tokens.Text) and part.end > at:
                 parts.append(tokens.Text(at, part.end, part.text[at - part.start :]))
+            else:  # a subscript
+                words.visit([part], self)
         if token.broken:
             words.visit(parts, self)
             return UNKNOWN
@@ -131,19 +148,22 @@ class Scene:
         """An assignment that outlives its command."""
         found = token.assigns
         assert found is not None
-        name = assignment.name
-        value = Value(assignment.value.texts, open=assignment.value.text is None)
+        name, value = assignment.name, value_of(assignment.value)
+        elements = tuple(map(value_of, assignment.elements or ()))
         if found[2]:  # an element of an array
             self.state.assign(name, UNKNOWN)
+        elif assignment.elements is not None:
+            before = self.state.arrays.get(name) if found[3] == b"+=" else ()
+            if before is None:
+                self.state.assign(name, UNKNOWN)
+            else:
+                self.state.assign_array(name, before + elements)
         elif found[3] == b"+=":
             old, new = self.variable(name).text, value.text
             known_both = old is not None and new is not None
             self.state.assign(name, known((old or b"") + (new or b"")) if known_both else UNKNOWN)
-        elif assignment.elements is None:
-            self.state.assign(name, value)
         else:
-            values = (Value(e.texts, open=e.text is None or e.glob) for e in assignment.elements)
-            self.state.assign_array(name, tuple(values))
+            self.state.assign(name, value)
 
     def forget_assigned(self, start: int) -> None:
         """What a later turn of a loop assigns is open in an earlier line of it."""
@@ -158,14 +178,19 @@ class Scene:
 
     def redirect(self, token: Redirection) -> Redirect:
         begin, stop = self.origin.placed(token.start, token.end)
-        target, body = Word(start=begin, end=stop), None
+        target, body, body_at = Word(start=begin, end=stop), None, None
         if token.heredoc is not None:
             body = self._body(token.heredoc)
+            written = self.frame.source[token.heredoc.start : token.heredoc.end]
+            if body == written and self.origin.base is not None:
+                body_at = self.origin.base + token.heredoc.start
         else:
             found = self.expanded(token.target)
             target = found[0] if len(found) == 1 else target
             if token.operator == b"<<<" and target.text is not None:
                 body = target.text + b"\n"
+            elif token.operator == b"<":
+                body = target.content
         descriptor: int | None = 0 if token.operator.startswith(b"<") else 1
         if token.descriptor:
             descriptor = int(token.descriptor) if token.descriptor.isdigit() else None
@@ -174,6 +199,7 @@ class Scene:
             descriptor=descriptor,
             target=target,
             body=body,
+            body_at=body_at,
             start=begin,
             end=stop,
         )

@@ -4,12 +4,14 @@ tree-sitter sees a skeleton (see `lex`), so its nodes are only about structure; 
 few small types of ours. What it cannot make sense of comes out as a sequence of what it could.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import tree_sitter
 import tree_sitter_bash
 from msgspec import Struct
 
+_PIECE: Final = 1024
 _LOOSE: Final = {"word", "variable_name", "special_variable_name"}
 _PARSER: Final = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
@@ -77,8 +79,49 @@ class Redirected(Struct, gc=False):
 Node = Simple | Sequence | Chain | Pipeline | Group | If | Loop | Case | Function | Redirected
 
 
-def parse(skeleton: bytes, base: int) -> tuple[Sequence, int | None]:
-    """The structure, positions counted from `base`, and where it stops making sense, if so."""
+def parse(skeleton: bytes, base: int, lines: Iterable[int] = ()) -> tuple[Sequence, int | None]:
+    """The structure, positions counted from `base`, and where it stops making sense, if so.
+
+    `lines` are positions where a command begins that has nothing to do with what stands before
+    it. The text is parsed in pieces that begin there: what is wrong in one does not spoil the
+    others, and tree-sitter, whose way out of an error takes longer the more text there is, never
+    has much of it.
+    """
+    whole = Sequence([], set())
+    wrong: int | None = None
+    for start, end in _pieces(len(skeleton), [line - base for line in lines], _PIECE):
+        made, odd = _parsed(skeleton[start:end], base + start)
+        if odd is not None and end - start > 1:
+            inner = [line - base - start for line in lines if start < line - base < end]
+            parts = [
+                _parsed(skeleton[start + a : start + b], base + start + a)
+                for a, b in _pieces(end - start, inner, 0)
+            ]
+            for each, _ in parts:
+                _append(whole, each)
+            odd = next((where for _, where in parts if where is not None), odd)
+        else:
+            _append(whole, made)
+        wrong = odd if wrong is None else wrong
+    return whole, wrong
+
+
+def _pieces(length: int, cuts: list[int], least: int) -> Iterator[tuple[int, int]]:
+    """Stretches between cuts that are longer than `least`."""
+    start = 0
+    for cut in cuts:
+        if cut - start > least and cut < length:
+            yield start, cut
+            start = cut
+    yield start, length
+
+
+def _append(whole: Sequence, more: Sequence) -> None:
+    whole.background.update(each + len(whole.items) for each in more.background)
+    whole.items.extend(more.items)
+
+
+def _parsed(skeleton: bytes, base: int) -> tuple[Sequence, int | None]:
     maker = _Maker(skeleton, base)
     root = _PARSER.parse(skeleton).root_node
     if root.has_error:

@@ -4,19 +4,24 @@ Knows which builtins change what. Nothing here reads text.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
-from nacre.script.commands import Word
+from nacre.script.commands import Assignment, Word
 from nacre.script.paths import at
 from nacre.script.skeleton import Node
 from nacre.script.tokens import Frame
-from nacre.script.words import UNKNOWN, Value, either, known
+from nacre.script.values import IFS, UNKNOWN, UNSET, Value, either, known, one_of
+
+_MOST_ELEMENTS: Final = 256
 
 
 class State:
     def __init__(self) -> None:
-        self.variables: dict[bytes, Value] = {}
+        self.variables: dict[bytes, Value] = {b"IFS": known(IFS)}
         self.arrays: dict[bytes, tuple[Value, ...]] = {}
         self.functions: dict[bytes, tuple[Node, Frame]] = {}
+        self.exported: set[bytes] = set()
+        self.locals: set[bytes] = set()  # of the function that is being called
         self.cwd: bytes | None = None
 
     def copy(self) -> "State":
@@ -24,6 +29,8 @@ class State:
         other.variables = dict(self.variables)
         other.arrays = dict(self.arrays)
         other.functions = dict(self.functions)
+        other.exported = set(self.exported)
+        other.locals = self.locals
         other.cwd = self.cwd
         return other
 
@@ -37,15 +44,21 @@ class State:
             name: values for name, values in self.arrays.items() if other.arrays.get(name) == values
         }
         made.functions = other.functions | self.functions
+        made.exported = self.exported | other.exported
+        made.locals = self.locals
         made.cwd = self.cwd if self.cwd == other.cwd else None
         return made
 
-    def of_another_shell(self, positional: Sequence[Word]) -> "State":
-        """What a shell knows that this one starts. What was exported to it is open."""
+    def of_another_shell(self, positional: Sequence[Word], given: Sequence[Assignment]) -> "State":
+        """What a shell knows that this one starts: what was exported, or given with the command."""
         made = State()
         made.cwd = self.cwd
-        if b"HOME" in self.variables:
-            made.variables[b"HOME"] = self.variables[b"HOME"]
+        for name in (b"HOME", *self.exported):
+            if name in self.variables:
+                made.variables[name] = self.variables[name]
+        made.exported = set(self.exported)
+        for assignment in given:
+            made.assign(assignment.name, value_of(assignment.value))
         made.set_positional(positional)
         return made
 
@@ -54,46 +67,91 @@ class State:
         self.arrays.pop(name, None)
 
     def assign_array(self, name: bytes, values: tuple[Value, ...]) -> None:
+        if len(values) > _MOST_ELEMENTS:
+            self.assign(name, UNKNOWN)
+            return
         self.arrays[name] = values
         self.variables[name] = values[0] if values else known(b"")
 
     def set_positional(self, words: Sequence[Word]) -> None:
-        self.restore_positional(tuple(Value(each.texts, open=each.text is None) for each in words))
+        self.restore_positional(tuple(map(value_of, words)))
 
     def restore_positional(self, values: tuple[Value, ...] | None) -> None:
-        self.forget_positional()
-        if values is not None:
+        if values is None or len(values) > _MOST_ELEMENTS:
+            self.arrays.pop(b"@", None)
+        else:
             self.arrays[b"@"] = values
-            for number, value in enumerate(values[:9], 1):
-                self.variables[str(number).encode()] = value
 
     def forget_positional(self) -> None:
         self.arrays.pop(b"@", None)
-        for name in [name for name in self.variables if name.isdigit()]:
-            del self.variables[name]
 
     def forget_everything(self) -> None:
-        self.variables = {b"HOME": self.variables.get(b"HOME", UNKNOWN)}
+        kept = (b"HOME", b"IFS")
+        self.variables = {name: self.variables.get(name, UNKNOWN) for name in kept}
         self.arrays = {}
         self.cwd = None
 
-    def after(self, words: Sequence[Word]) -> None:
+    def after(self, words: Sequence[Word], stdin: bytes | None) -> None:
         """What a builtin with these words has changed."""
         match words[0].text:
             case b"cd" | b"pushd":
                 self._change_directory(words)
             case b"popd":
                 self.cwd = None
-            case b"read" | b"unset" | b"getopts" | b"mapfile" | b"readarray" | b"let":
+            case b"read":
+                self._read(words[1:], stdin)
+            case b"unset":
+                for text in (text for word in words[1:] for text in word.texts):
+                    name, bracket, _ = text.partition(b"[")
+                    self.assign(name, UNKNOWN if bracket else UNSET)
+            case b"getopts" | b"mapfile" | b"readarray" | b"let":
                 self._forget_named(words[1:])
             case b"printf" if len(words) > 2 and words[1].text == b"-v":
                 self._forget_named(words[2:3])
             case b"source" | b".":
                 self.forget_everything()
             case b"shift":
-                self.forget_positional()
+                self._shift(words)
             case b"set" if len(words) > 1 and words[1].text == b"--":
                 self.set_positional(words[2:])
+            case b"export" | b"declare" | b"typeset" | b"local" | b"readonly":
+                self._declare(words)
+
+    def _declare(self, words: Sequence[Word]) -> None:
+        """Names that are exported, and attributes that change what is assigned."""
+        options = b"".join(w.text for w in words[1:] if w.text and w.text.startswith(b"-"))
+        for word in words[1:]:
+            if word.text is None:
+                self.assign(word.prefix.partition(b"=")[0], UNKNOWN)
+                continue
+            if word.text.startswith(b"-"):
+                continue
+            name, equals, value = word.text.partition(b"=")
+            if words[0].text not in (b"export", b"readonly"):
+                self.locals.add(name)
+            if words[0].text == b"export" or b"x" in options:
+                self.exported.add(name)
+            if any(letter in options for letter in b"iulnA"):
+                self.assign(name, UNKNOWN)
+            elif equals and b"[" not in name and b"+" not in name and b"a" not in options:
+                self.assign(name, known(value))
+
+    def _read(self, words: Sequence[Word], stdin: bytes | None) -> None:
+        names = [word for word in words if not (word.text or b"").startswith(b"-")]
+        self._forget_named(names)
+        plain = all((w.text or b"x").strip(b"-r") == b"" for w in words if w not in names)
+        if stdin is not None and len(names) == 1 and names[0].text is not None and plain:
+            # In a loop it is each of the lines in turn.
+            lines = tuple(line.strip(b" \t") for line in stdin.rstrip(b"\n").split(b"\n"))
+            self.assign(names[0].text, one_of(lines, open=False))
+
+    def _shift(self, words: Sequence[Word]) -> None:
+        count = words[1].text if len(words) > 1 else b"1"
+        values = self.arrays.get(b"@")
+        if values is None or count is None or not count.isdigit():
+            self.forget_positional()
+        else:
+            self.arrays[b"@"] = values[int(count[:6]) :]
 
     def _change_directory(self, words: Sequence[Word]) -> None:
         given = [word for word in words[1:] if word.text not in (b"-P", b"-L", b"-e", b"--")]
@@ -111,3 +169,7 @@ class State:
         for word in words:
             for text in word.texts:
                 self.assign(text.partition(b"=")[0], UNKNOWN)
+
+
+def value_of(word: Word) -> Value:
+    return Value(word.texts, open=word.text is None or word.glob, glob=word.glob)

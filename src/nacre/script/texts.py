@@ -54,8 +54,7 @@ def _frame(frame: tokens.Frame, script: bytes) -> Iterator[Piece]:
 
 def _word(word: tokens.Word, script: bytes) -> Iterator[Piece]:
     for index, part in enumerate(word.parts):
-        following = word.parts[index + 1] if index + 1 < len(word.parts) else None
-        goes_on = following is not None and not isinstance(following, Quoted)
+        goes_on = index + 1 < len(word.parts)
         match part:
             case Text(start=start, end=end, text=text):
                 yield Piece(start=start, end=end, text=text, quoted=False, goes_on=goes_on)

@@ -50,7 +50,7 @@ class Parameter(Struct, gc=False):
     operator: bytes = b""
     argument: "list[Part]" = []
     subscript: bytes = b""
-    odd: bool = False  # a length, an indirection: the value is not the name's own
+    prefix: bytes = b""  # "#": its length, "!": what it names, "?": cannot be read
 
 
 class Sum(Struct, gc=False):
@@ -123,5 +123,5 @@ class Frame(Struct, gc=False):
     tokens: list[Token]  # in order; words that are grammar are not among them
     starts: list[int]  # of the tokens
     skeleton: bytes  # the frame, byte for byte, all on one line
-    lines: list[int]  # where a line begins that could be the first of a script
+    lines: list[int]  # where a line begins that has nothing to do with what is before it
     trouble: str | None = None

@@ -26,13 +26,13 @@ from nacre.script.skeleton import (
     Sequence,
     Simple,
 )
+from nacre.script.state import State, value_of
 from nacre.script.tokens import Frame, Substitution
-from nacre.script.words import UNKNOWN, Value, either, known
+from nacre.script.values import UNKNOWN, Value, either, known
 
-_TRIES: Final = 64
-_DECLARES: Final = {b"export", b"declare", b"local", b"readonly", b"typeset"}
 _LEAVES: Final = {b"exit", b"return", b"break", b"continue"}
-_DECIDES: Final = _LEAVES | {b"[", b"test", b"wait", b"sleep", b"read"}
+_DECIDES: Final = _LEAVES | {b"[", b"test"}
+_PLAIN: Final = {b"command", b"builtin", b"env"}
 _BODIES: Final = (b"<<", b"<<<")
 
 
@@ -69,13 +69,11 @@ class Walker(Follower):
             self.origin = origin
 
     def walk(self, frame: Frame, place: Place) -> Sequence:
-        structure, wrong = skeleton.parse(frame.skeleton, frame.start)
+        structure, wrong = skeleton.parse(frame.skeleton, frame.start, frame.lines)
         if self.origin.given and (frame.trouble is not None or wrong is not None):
             where = None if self.origin.base is None else wrong
             why = frame.trouble or "it is not valid bash"
             self.unreadable = self.unreadable or Unreadable(why=why, at=where)
-        if wrong is not None:
-            structure = _lines_before(frame, structure)
         outer, around = self.frame, self.place
         self.frame = frame
         try:
@@ -143,16 +141,32 @@ class Walker(Follower):
             self._apart(stage, inner)
             made = [each for each in self.commands[before:] if not each.substitution]
             feeder = made[0] if made and isinstance(stage, Simple) else None
-            stdin = said(feeder) if feeder is not None else None
+            stdin = _said_by(stage, made)
 
     def _chain(self, node: Chain, place: Place) -> None:
-        self.visit(node.left, place)
-        saved = self.state.copy()
-        self.visit(node.right, place)
-        if node.operator == b"||" and self._leaves(node.right):
-            self.state = saved
-        else:
-            self.state = self.state.or_else(saved)
+        """`a && b || c`: what is on the right of an && runs when all on its left has worked."""
+        steps = [(b"", node.right)]
+        left: Node = node
+        while isinstance(left, Chain):
+            steps[-1] = (left.operator, left.right)
+            left = left.left
+            steps.append((b"", left))
+        failed: list[State] = []  # what may be when the last one has failed
+        for operator, step in reversed(steps):
+            worked = self.state
+            if operator == b"||":
+                self.state = _any_of(failed) if failed else worked.copy()
+            else:
+                self.state = worked.copy()
+            self.visit(step, place)
+            if operator != b"||":
+                failed.append(self.state.copy())
+            elif self._leaves(step):
+                self.state, failed = worked, []
+            else:
+                failed = [self.state.copy()]
+                self.state = self.state.or_else(worked)
+        self.state = _any_of([self.state, *failed])
 
     def _leaves(self, node: Node) -> bool:
         match node:
@@ -181,7 +195,7 @@ class Walker(Follower):
         inner = msgspec.structs.replace(place, loop=True, stdin=None)
         self.forget_assigned(node.head[0])
         if node.condition is not None:
-            self.visit(node.condition, inner)
+            self.visit(node.condition, msgspec.structs.replace(place, loop=True))
         else:
             self.place = place
             self._for(self.tokens_in(*node.head))
@@ -197,8 +211,7 @@ class Walker(Follower):
         values = [each for word in found[1:] for each in words.expand(word, self)]
         value = Value(()) if values else UNKNOWN
         for each in values:
-            texts = Value(each.texts, open=each.text is None or each.glob)
-            value = either(value, texts)
+            value = either(value, value_of(each))
         self.assign(self.written(found[0]), value)
 
     def _case(self, node: Case, place: Place) -> None:
@@ -249,10 +262,8 @@ class Walker(Follower):
         self.place = place
         redirects = self.redirects(self.tokens_in(start, end))
         for redirect in redirects:
-            if redirect.operator in _BODIES:
+            if redirect.operator in _BODIES or redirect.operator == b"<":
                 place = msgspec.structs.replace(place, stdin=redirect.body, fed=True)
-            elif redirect.operator == b"<":
-                place = msgspec.structs.replace(place, stdin=None, fed=True)
         self._emit(words=(), assignments=(), redirects=redirects, start=start, end=end)
         if any(redirect.of_output for redirect in redirects):
             place = msgspec.structs.replace(place, feeds=True)
@@ -266,14 +277,22 @@ class Walker(Follower):
         leading = 0
         while leading < len(written) and written[leading].assigns:
             leading += 1
-        assignments = [self.assignment(token) for token in written[:leading]]
-        made = [word for token in written[leading:] for word in self.expanded(token)]
+        only_assigns = leading == len(written)
+        assignments = []
+        for token in written[:leading]:
+            assignments.append(self.assignment(token))
+            if only_assigns:  # no command: it stays, and the next one knows of it
+                self.keep(assignments[-1], token)
+        arrays = [token for token in written[leading:] if _has_array(token)]
+        made = [
+            word
+            for token in written[leading:]
+            for word in (self.expanded(token) if token not in arrays else [self._whole(token)])
+        ]
         redirects = self.redirects(found)
-        if leading == len(written):  # no command: they stay
-            for assignment, token in zip(assignments, written, strict=True):
-                self.keep(assignment, token)
-        elif written[leading].is_test:
+        if not only_assigns and written[leading].is_test:
             made = []
+            self.arithmetic(written[leading].start, written[leading].end)
         if made or redirects:
             self._emit(
                 words=tuple(made),
@@ -282,12 +301,14 @@ class Walker(Follower):
                 start=start,
                 end=found[-1].end,
             )
-        if made:
-            self.state.after(made)
-            if made[0].text in _DECLARES:
-                for token in written[leading + 1 :]:
-                    if token.assigns:
-                        self.keep(self.assignment(token), token)
+        for token in arrays:
+            self.keep(self.assignment(token), token)
+
+    def _whole(self, token: tokens.Word) -> Word:
+        """A word that is not expanded here."""
+        start, end = self.origin.placed(token.start, token.end)
+        assert token.assigns is not None
+        return Word(start=start, end=end, prefix=token.assigns[1])
 
     def _emit(
         self,
@@ -301,10 +322,10 @@ class Walker(Follower):
         place = self.place
         stdin = place.stdin
         for redirect in redirects:
-            if redirect.operator in _BODIES:
+            if redirect.operator in _BODIES or (
+                redirect.operator == b"<" and redirect.descriptor == 0
+            ):
                 stdin = redirect.body
-            elif redirect.operator == b"<":
-                stdin = None
         begin, stop = self.origin.placed(start, end)
         command = Command(
             words=words,
@@ -329,6 +350,29 @@ class Walker(Follower):
         self.add(command)
 
 
+def _any_of(states: list[State]) -> State:
+    made = states[0]
+    for each in states[1:]:
+        made = made.or_else(each)
+    return made
+
+
+def _has_array(token: tokens.Word) -> bool:
+    return token.assigns is not None and any(isinstance(each, tokens.Array) for each in token.parts)
+
+
+def _said_by(stage: Node, made: list[Command]) -> bytes | None:
+    """What a stage of a pipeline prints, when that can be known."""
+    if isinstance(stage, Simple):
+        return said(made[-1]) if made and _PLAIN.issuperset(made[-1].via) else None
+    if not isinstance(stage, Group) or stage.body.background:
+        return None
+    if not all(isinstance(each, Simple) for each in stage.body.items):
+        return None
+    texts = [said(each) for each in made]
+    return None if None in texts else b"".join(each for each in texts if each)
+
+
 def _may_end(node: Node, body: tuple[Command, ...]) -> bool:
     """Whether a function that calls itself could come to an end."""
     return _branches(node) or any(command.name in _DECIDES for command in body)
@@ -336,6 +380,8 @@ def _may_end(node: Node, body: tuple[Command, ...]) -> bool:
 
 def _branches(node: Node) -> bool:
     match node:
+        case Loop(condition=Sequence(items=[Simple()]), body=body):
+            return _branches(body)  # its condition is looked at as a command
         case If() | Loop() | Case() | Chain():
             return True
         case Sequence(items=items) | Pipeline(stages=items):
@@ -346,31 +392,3 @@ def _branches(node: Node) -> bool:
             return _branches(inner)
         case _:
             return False
-
-
-def _lines_before(frame: Frame, structure: Sequence) -> Sequence:
-    """bash runs the lines before a syntax error, so those are read by themselves."""
-    for begin in reversed(frame.lines[-_TRIES:]):
-        lines, wrong = skeleton.parse(frame.skeleton[: begin - frame.start], frame.start)
-        if wrong is None:
-            lines.items.extend(item for item in structure.items if _begin(item) >= begin)
-            return lines
-    return structure
-
-
-def _begin(node: Node) -> int:
-    match node:
-        case Simple(start=start) | skeleton.Function(start=start):
-            return start
-        case Loop(head=head) | Case(head=head):
-            return head[0]
-        case Sequence(items=items) | Pipeline(stages=items):
-            return _begin(items[0]) if items else -1
-        case Group(body=body) | Redirected(body=body):
-            return _begin(body)
-        case Chain(left=left):
-            return _begin(left)
-        case If(arms=[(condition, _), *_]):
-            return _begin(condition)
-        case _:
-            return -1

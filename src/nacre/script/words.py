@@ -1,68 +1,34 @@
 """Words as bash would expand them, as far as that can be known before running.
 
-A `Value` is what a piece of text may be. Braces first, then tildes, parameters and substitutions,
-then splitting, as in bash; globs stay patterns, since only the disk knows what they match.
+Braces first, then tildes, parameters and substitutions, then splitting, as in bash; globs stay
+patterns, since only the disk knows what they match.
 """
 
-import fnmatch
 import re
 from collections.abc import Iterator
-from itertools import pairwise, product
-from typing import Final, NamedTuple, Protocol
+from itertools import product
+from typing import Final, NamedTuple
 
 from nacre.script import tokens
+from nacre.script.braces import MOST_WORDS, expand_braces
 from nacre.script.commands import Word
+from nacre.script.parameters import resolved
 from nacre.script.tokens import Array, Double, Parameter, Part, Quoted, Substitution, Sum, Text
+from nacre.script.values import (
+    EMPTY,
+    IFS,
+    MOST_CHOICES,
+    UNKNOWN,
+    Scope,
+    Value,
+    known,
+    one_of,
+)
 
-_MOST_CHOICES: Final = 16
-_MOST_WORDS: Final = 256
 _SPECIAL: Final = re.compile(rb"[~{*?\[]")
 _NAMED_TILDE: Final = re.compile(rb"([A-Za-z_]\w*\+?=)~")
 _GLOB: Final = re.compile(rb"[*?]|\[[^\]]+\]|[?*+@!]\(")
-_RANGE: Final = re.compile(rb"\{(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?\}")
-
-
-class Value(NamedTuple):
-    """What something may be: one of `texts`, or, when it is open, something else as well."""
-
-    texts: tuple[bytes, ...]
-    open: bool = False
-
-    @property
-    def text(self) -> bytes | None:
-        return self.texts[0] if len(self.texts) == 1 and not self.open else None
-
-
-UNKNOWN: Final = Value((), open=True)
-EMPTY: Final = Value((b"",))
-
-
-def known(text: bytes) -> Value:
-    return Value((text,))
-
-
-def either(first: Value, second: Value) -> Value:
-    """What may be one or the other."""
-    if first == second:
-        return first
-    texts = tuple(dict.fromkeys(first.texts + second.texts))
-    return Value(texts[:_MOST_CHOICES], first.open or second.open or len(texts) > _MOST_CHOICES)
-
-
-class Scope(Protocol):
-    """What is known where a word stands."""
-
-    def variable(self, name: bytes) -> Value: ...
-
-    def elements(self, name: bytes) -> tuple[Value, ...] | None:
-        """Of an array, or of the positional parameters."""
-        ...
-
-    def assign(self, name: bytes, value: Value) -> None: ...
-
-    def output(self, substitution: Substitution) -> Value:
-        """What a substitution gives. Also the place where the commands in it are taken note of."""
-        ...
+_BLANK: Final = re.compile(rb"[ \t\n]")
 
 
 def expand(word: tokens.Word, scope: Scope) -> list[Word]:
@@ -76,12 +42,11 @@ def expand(word: tokens.Word, scope: Scope) -> list[Word]:
     if word.is_test or word.broken:
         visit(parts, scope)
         return [Word(start=word.start, end=word.end)]
-    found = []
-    for each in _braces(parts):
-        for field in _fields(each, scope):
-            found.append(field.word(word))
-        if len(found) > _MOST_WORDS:
-            break
+    found: list[Word] = []
+    for each in expand_braces(parts):
+        found.extend(field.word(word) for field in _fields(each, scope))
+        if len(found) > MOST_WORDS:
+            return [*found[:MOST_WORDS], Word(start=word.start, end=word.end)]
     return found
 
 
@@ -89,10 +54,14 @@ def join(parts: list[Part], scope: Scope, *, tildes: bool = False) -> Value:
     """The parts as one text, neither split nor globbed: what an assignment gets."""
     field = _Field()
     for index, part in enumerate(parts):
-        if isinstance(part, Text) and tildes and part.text.startswith(b"~") and not index:
-            field.add(_tilde(part.text, scope))
-        else:
-            field.add(_value(part, scope))
+        if isinstance(part, Text) and tildes:
+            if b":~" in part.text:  # a list of paths has a tilde each
+                field.add(UNKNOWN)
+                continue
+            if part.text.startswith(b"~") and not index:
+                field.add(_tilde(part.text, scope))
+                continue
+        field.add(_value(part, scope))
     return field.value
 
 
@@ -102,8 +71,11 @@ def visit(parts: list[Part], scope: Scope) -> None:
         match part:
             case Substitution():
                 scope.output(part)
-            case Double(parts=inner) | Sum(parts=inner) | Parameter(argument=inner):
+            case Double(parts=inner) | Parameter(argument=inner):
                 visit(inner, scope)
+            case Sum(start=start, end=end, parts=inner):
+                visit(inner, scope)
+                scope.arithmetic(start, end)
             case Array(words=words):
                 for word in words:
                     visit(word.parts, scope)
@@ -118,6 +90,7 @@ class _Field:
         self.there = False  # something is in it, be it an empty pair of quotes
         self.glob = False
         self.bare = True
+        self.content: bytes | None = None
         self._open = False
 
     def add(self, value: Value, beginning: bytes = b"") -> None:
@@ -126,16 +99,19 @@ class _Field:
         if not self._open:
             self.prefix += beginning if text is None else text
             self._open = text is None
+        self.glob = self.glob or value.glob
         mine = self.value.text
         if mine is not None and text is not None:
-            self.value = Value((mine + text,))
+            self.value = known(mine + text)
             return
-        texts = [a + b for a, b in product(self.value.texts, value.texts)][: _MOST_CHOICES + 1]
-        open_ = self.value.open or value.open or len(texts) > _MOST_CHOICES
-        self.value = Value(tuple(texts[:_MOST_CHOICES]), open_)
+        pairs = [*product(self.value.texts, value.texts)][: MOST_CHOICES + 1]
+        open_ = self.value.open or value.open
+        self.value = one_of(tuple(a + b for a, b in pairs), open=open_)
+        self.value = self.value._replace(glob=self.glob)
 
     def word(self, written: tokens.Word) -> Word:
-        text = self.value.text
+        only = self.value.texts if not self.value.open else ()
+        text = only[0] if len(only) == 1 else None
         return Word(
             start=written.start,
             end=written.end,
@@ -143,8 +119,17 @@ class _Field:
             maybe=() if text is not None else self.value.texts,
             prefix=self.prefix if text is None else text,
             glob=self.glob,
+            content=self.content,
             bare=self.bare,
         )
+
+
+class _Fallen(NamedTuple):
+    """Words that an expansion falls into, and whether it begins and ends with a blank."""
+
+    values: tuple[Value, ...]
+    parted: bool = False
+    parts: bool = False
 
 
 def _fields(parts: list[Part], scope: Scope) -> Iterator[_Field]:
@@ -152,49 +137,57 @@ def _fields(parts: list[Part], scope: Scope) -> Iterator[_Field]:
     for index, part in enumerate(parts):
         match part:
             case Text(text=text):
-                named = _NAMED_TILDE.match(text) if not index else None
-                if named:  # make PREFIX=~/x
-                    field.add(known(named[1]))
-                    text = text[named.end(1) :]
-                if text.startswith(b"~") and not index and _whole_tilde(text, parts):
-                    field.add(_tilde(text, scope))
-                else:
-                    field.add(known(text))
-                field.glob = field.glob or bool(_GLOB.search(text))
-                field.there = True
+                _unquoted(field, text, parts, scope, first=not index)
                 continue
             case Quoted():
                 field.there, field.bare = True, False
                 field.add(known(part.text))
                 continue
             case Double(parts=inner):
-                field.there, field.bare = True, False
-                pieces = _listed(inner, scope)
-                if pieces is None:
+                listed = _listed(inner, scope)
+                if listed is None:
+                    field.there, field.bare = True, False
                     for each in inner:
                         field.add(_value(each, scope))
                     continue
+                field.bare = False
+                fallen = _Fallen(listed)
             case Substitution(opening=b"<(" | b">("):
-                scope.output(part)
                 field.there = True
+                field.content = scope.output(part).text
                 field.add(UNKNOWN, b"/dev/fd/")
                 continue
             case _:
-                pieces = _split(part, scope)
-                if pieces is None:
-                    field.add(_value(part, scope))
-                    field.there = True
-                    continue
-                field.glob = field.glob or any(_GLOB.search(v.texts[0]) for v in pieces if v.texts)
+                fallen = _split(part, scope)
+        if fallen.parted and field.there:
+            yield field
+            field = _Field()
         # Several words: the first goes on with what we have, the last with what follows.
-        for at, piece in enumerate(pieces):
+        for at, piece in enumerate(fallen.values):
             if at:
                 yield field
                 field = _Field()
             field.add(piece)
+            field.glob = field.glob or any(_GLOB.search(text) for text in piece.texts)
             field.there = True
+        if fallen.parts and field.there:
+            yield field
+            field = _Field()
     if field.there:
         yield field
+
+
+def _unquoted(field: _Field, text: bytes, parts: list[Part], scope: Scope, *, first: bool) -> None:
+    named = _NAMED_TILDE.match(text) if first else None
+    if named:  # make PREFIX=~/x
+        field.add(known(named[1]))
+        text = text[named.end(1) :]
+    if first and text.startswith(b"~") and _whole_tilde(text, parts):
+        field.add(_tilde(text, scope))
+    else:
+        field.add(known(text))
+    field.glob = field.glob or bool(_GLOB.search(text))
+    field.there = True
 
 
 def _listed(inner: list[Part], scope: Scope) -> tuple[Value, ...] | None:
@@ -202,35 +195,39 @@ def _listed(inner: list[Part], scope: Scope) -> tuple[Value, ...] | None:
     if len(inner) != 1 or not isinstance(inner[0], Parameter):
         return None
     part = inner[0]
-    if part.operator or part.odd:
+    if part.operator or part.prefix:
         return None
     if part.name == b"@" or part.subscript == b"@":
         return scope.elements(part.name)
     return None
 
 
-def _split(part: Part, scope: Scope) -> tuple[Value, ...] | None:
-    """An unquoted expansion as the words that it falls into, if it does and that is known."""
-    if isinstance(part, Parameter) and not part.operator and not part.odd:
-        if part.name in (b"@", b"*") or part.subscript in (b"@", b"*"):
-            elements = scope.elements(part.name)
-            return elements and tuple(each for value in elements for each in _fallen(value))
-        value = _parameter(part, scope)
-    elif isinstance(part, Parameter):
-        value = _parameter(part, scope)
-    elif isinstance(part, Substitution) and part.opening in (b"$(", b"`"):
-        value = scope.output(part)
-    else:
-        return None
-    return _fallen(value)
+def _split(part: Part, scope: Scope) -> _Fallen:
+    """An unquoted expansion as the words that it falls into, if that is known."""
+    if isinstance(part, Parameter) and _is_list(part):
+        elements = scope.elements(part.name)
+        if elements is None:
+            return _Fallen((UNKNOWN,))
+        return _Fallen(tuple(e for value in elements for e in _fallen(value, scope).values))
+    return _fallen(_value(part, scope), scope)
 
 
-def _fallen(value: Value) -> tuple[Value, ...]:
+def _is_list(part: Parameter) -> bool:
+    whole = part.name in (b"@", b"*") or part.subscript in (b"@", b"*")
+    return whole and not (part.operator or part.prefix)
+
+
+def _fallen(value: Value, scope: Scope) -> _Fallen:
     """A text falls apart at blanks; what is not known stays one."""
     text = value.text
-    if text is None or (text and not re.search(rb"[ \t\n]", text)):
-        return (value,)
-    return tuple(known(each) for each in text.split())
+    if text is None:
+        return _Fallen((value,))
+    if scope.variable(b"IFS").text != IFS:
+        return _Fallen((value if text.isalnum() and not text.isdigit() else UNKNOWN,))
+    if text and not _BLANK.search(text):
+        return _Fallen((value,))
+    values = tuple(known(each) for each in text.split())
+    return _Fallen(values, bool(_BLANK.match(text)), bool(_BLANK.match(text[-1:])))
 
 
 def _value(part: Part, scope: Scope) -> Value:
@@ -244,61 +241,22 @@ def _value(part: Part, scope: Scope) -> Value:
         case Substitution():
             value = scope.output(part)
             return value if part.opening in (b"$(", b"`") else UNKNOWN
-        case Sum(parts=inner):
-            visit(inner, scope)
-        case Array(words=words):
-            for word in words:
-                visit(word.parts, scope)
+        case Sum() | Array():
+            visit([part], scope)
     return UNKNOWN
 
 
 def _parameter(part: Parameter, scope: Scope) -> Value:
     argument = join(part.argument, scope, tildes=True) if part.argument else EMPTY
-    if part.odd or (part.subscript and part.subscript not in (b"0", b"@", b"*")):
+    if part.subscript not in (b"@", b"*") and part.name not in (b"@", b"*"):
+        return resolved(part, argument, scope)
+    elements = scope.elements(part.name)
+    if elements is None or part.operator or part.prefix:
         return UNKNOWN
-    if part.subscript in (b"@", b"*") or part.name in (b"@", b"*"):
-        elements = scope.elements(part.name)
-        if elements is None or part.operator:
-            return UNKNOWN
-        texts = [each.text for each in elements]
-        return UNKNOWN if None in texts else known(b" ".join(each for each in texts if each))
-    return _operated(part, scope.variable(part.name), argument, scope)
-
-
-def _operated(part: Parameter, value: Value, argument: Value, scope: Scope) -> Value:
-    text = value.text
-    match part.operator:
-        case b"":
-            return value
-        case b":-" | b"-" | b":=" | b"=":
-            if text is None:
-                result = either(Value(value.texts, open=True), argument)
-            else:
-                result = value if text or part.operator in (b"-", b"=") else argument
-            if part.operator.endswith(b"="):
-                scope.assign(part.name, result)
-            return result
-        case b":+" | b"+":
-            if text is None:
-                return either(EMPTY, argument)
-            return argument if text or part.operator == b"+" else EMPTY
-        case b":?" | b"?":
-            return value
-        case b"#" | b"##" | b"%" | b"%%" if text is not None and argument.text is not None:
-            return known(_trimmed(text, part.operator, argument.text))
-        case _:
-            return UNKNOWN
-
-
-def _trimmed(text: bytes, operator: bytes, pattern: bytes) -> bytes:
-    """`${x#pattern}` and kin."""
-    lengths = range(len(text) + 1)
-    for length in lengths if len(operator) == 1 else reversed(lengths):
-        front = operator.startswith(b"#")
-        piece = text[:length] if front else text[len(text) - length :]
-        if fnmatch.fnmatchcase(piece.decode("latin-1"), pattern.decode("latin-1")):
-            return text[length:] if front else text[: len(text) - length]
-    return text
+    texts = [each.text for each in elements]
+    if None in texts or scope.variable(b"IFS").text != IFS:
+        return UNKNOWN
+    return known(b" ".join(each for each in texts if each))
 
 
 def _whole_tilde(text: bytes, parts: list[Part]) -> bool:
@@ -308,7 +266,6 @@ def _whole_tilde(text: bytes, parts: list[Part]) -> bool:
 
 def _tilde(text: bytes, scope: Scope) -> Value:
     user, slash, rest = text[1:].partition(b"/")
-    behind = slash + rest
     if b":" in text:  # bash has rules of its own for lists of paths
         return UNKNOWN
     if not user:
@@ -319,101 +276,4 @@ def _tilde(text: bytes, scope: Scope) -> Value:
         home = scope.variable(b"PWD" if user == b"+" else b"OLDPWD")
     else:  # only the system knows; there is one usual place
         home = Value((b"/home/" + user,), open=True)
-    return Value(tuple(each + behind for each in home.texts), home.open)
-
-
-def _braces(parts: list[Part]) -> list[list[Part]]:
-    """Brace expansion, over the unquoted text of a word."""
-    if not any(isinstance(part, Text) and b"{" in part.text for part in parts):
-        return [parts]
-    atoms: list[Part] = []
-    for part in parts:
-        if isinstance(part, Text):
-            atoms.extend(Text(part.start, part.end, bytes([byte])) for byte in part.text)
-        else:
-            atoms.append(part)
-    return [_melted(each) for each in _unbraced(atoms)]
-
-
-def _unbraced(atoms: list[Part]) -> list[list[Part]]:
-    for begin, atom in enumerate(atoms):
-        if not _is(atom, b"{"):
-            continue
-        commas, end = _brace(atoms, begin)
-        if end is None:
-            continue
-        ranged = _range(atoms[begin : end + 1]) if not commas else None
-        if not commas and ranged is None:
-            continue
-        if ranged is None:
-            edges = [begin, *commas, end]
-            pieces = [atoms[a + 1 : b] for a, b in pairwise(edges)]
-            middles = [each for piece in pieces for each in _unbraced(piece)]
-        else:
-            middles = ranged
-        tails = _unbraced(atoms[end + 1 :])
-        made = [atoms[:begin] + middle + tail for middle in middles for tail in tails]
-        return made[:_MOST_WORDS]
-    return [atoms]
-
-
-def _brace(atoms: list[Part], begin: int) -> tuple[list[int], int | None]:
-    """Where the commas of the brace at `begin` are, and its end."""
-    commas: list[int] = []
-    depth = 0
-    for at in range(begin, len(atoms)):
-        if _is(atoms[at], b"{"):
-            depth += 1
-        elif _is(atoms[at], b"}"):
-            depth -= 1
-            if not depth:
-                return commas, at
-        elif depth == 1 and _is(atoms[at], b","):
-            commas.append(at)
-    return [], None
-
-
-def _range(atoms: list[Part]) -> list[list[Part]] | None:
-    """`{1..3}`, `{a..c}`."""
-    if not all(isinstance(atom, Text) for atom in atoms):
-        return None
-    text = b"".join(atom.text for atom in atoms if isinstance(atom, Text))
-    found = _RANGE.fullmatch(text)
-    if not found or found[0].count(b"..") > 1:
-        return None
-    start, end = atoms[0].start, atoms[-1].end
-    first, last = found[1], found[2]
-    if first.isalpha() and last.isalpha():
-        low, high = first[0], last[0]
-    elif first.isalpha() or last.isalpha() or len(first) > 6 or len(last) > 6:
-        return None
-    else:
-        low, high = int(first), int(last)
-    step = 1 if low <= high else -1
-    numbers = range(low, high + step, step)[:_MOST_WORDS]
-    made = [bytes([n]) if first.isalpha() else str(n).encode() for n in numbers]
-    return [[Text(start, end, each)] for each in made]
-
-
-def _melted(atoms: list[Part]) -> list[Part]:
-    """Neighbouring unquoted text in one piece again."""
-    made: list[Part] = []
-    for atom in atoms:
-        last = made[-1] if made else None
-        if isinstance(atom, Text) and isinstance(last, Text):
-            made[-1] = Text(last.start, atom.end, last.text + atom.text)
-        elif isinstance(atom, Text) and isinstance(last, Parameter) and _goes_on(last, atom):
-            made[-1] = Parameter(last.start, last.end + 1, last.name + atom.text)
-        else:
-            made.append(atom)
-    return made
-
-
-def _goes_on(parameter: Parameter, text: Text) -> bool:
-    """Braces come first: of `$a{b,c}` bash makes `$ab $ac`."""
-    bare = parameter.end - parameter.start == 1 + len(parameter.name)
-    return bare and bool(re.fullmatch(rb"[A-Za-z_]\w*", parameter.name + text.text))
-
-
-def _is(atom: Part, text: bytes) -> bool:
-    return isinstance(atom, Text) and atom.text == text
+    return Value(tuple(each + slash + rest for each in home.texts), home.open)

@@ -19,6 +19,7 @@ class Runs(Struct, frozen=True, kw_only=True):
     words: tuple[Word, ...]
     directory: bytes | None = None  # where, if the wrapper says so
     adds: bool = False  # more words come from standard input
+    replaces: bytes | None = None  # or stand in the place of this
 
 
 class Reads(Struct, frozen=True, kw_only=True):
@@ -26,6 +27,7 @@ class Reads(Struct, frozen=True, kw_only=True):
 
     words: tuple[Word, ...]
     positional: tuple[Word, ...] | None = None  # None: in the same shell, with all that it knows
+    zero: tuple[Word, ...] = ()  # what $0 is, if that was said
 
 
 class ReadsInput(Struct, frozen=True, kw_only=True):
@@ -51,13 +53,12 @@ class _Wrapper(Struct, frozen=True):
 _WRAPPERS: Final[dict[bytes, _Wrapper]] = {
     b"sudo": _Wrapper(
         "ugpCDRTUrth",
-        ("user", "group", "prompt", "chdir", "chroot", "host", "role", "type", "command-timeout"),
+        ("user", "group", "prompt", "chdir", "chroot", "host", "role", "type", "close-from"),
         assigns=True,
-        not_with="elvKk",
+        not_with="elvK",
     ),
     b"doas": _Wrapper("uC"),
     b"pkexec": _Wrapper("u", ("user",)),
-    b"su": _Wrapper("gGsw", ("group", "shell"), skips=99, script=("-c", "--command")),
     b"runuser": _Wrapper(
         "ugGsw", ("user", "group", "shell"), script=("-c", "--command", "--session-command")
     ),
@@ -102,6 +103,8 @@ def inside(command: Command) -> Iterator[Inside]:
     elif name == b"eval":
         start = 2 if len(words) > 1 and words[1].text == b"--" else 1
         yield Reads(words=words[start:])
+    elif name == b"su":
+        yield from _su(words)
     elif name == b"trap":
         yield from _trap(words)
     elif name in (b"find", b"gfind", b"bfs"):
@@ -111,6 +114,8 @@ def inside(command: Command) -> Iterator[Inside]:
     elif name in (b"source", b".") and len(words) > 1:
         if words[1].text in (b"/dev/stdin", b"/proc/self/fd/0"):
             yield ReadsInput(positional=words[2:])
+        elif words[1].content is not None:
+            yield _content(words[1], None)
     elif name in _WRAPPERS:
         yield from _wrapped(name, _WRAPPERS[name], words)
 
@@ -126,7 +131,7 @@ def _behind_a_guess(words: tuple[Word, ...]) -> Iterator[Inside]:
 
 
 def _wrapped(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> Iterator[Inside]:
-    at, directory, scripts, login = 1, None, [], False
+    at, directory, scripts, login, mark = 1, None, [], False, None
     while at < len(words):
         text = words[at].text or words[at].prefix
         if text == b"--":
@@ -150,11 +155,14 @@ def _wrapped(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> Iterato
         if name == b"env" and option in ("-S", "--split-string") and value is not None:
             yield Reads(words=(value, *words[at + taken :]))
             return
-        login = login or (name in (b"sudo", b"su") and option in ("-s", "-i", "--shell", "--login"))
+        login = login or (name == b"sudo" and option in ("-s", "-i", "--shell", "--login"))
+        if name == b"xargs" and option in ("-I", "--replace") and value is not None:
+            mark = value.text
         at += taken
     for script in scripts:
         yield Reads(words=(script,), positional=())
-    if name == b"flock" and not scripts and at + 1 < len(words) and words[at + 1].text == b"-c":
+    behind = words[at + 1].text if at + 1 < len(words) else None
+    if name == b"flock" and not scripts and behind in (b"-c", b"--command"):
         yield Reads(words=words[at + 2 : at + 3], positional=())
         return
     if scripts:
@@ -165,11 +173,14 @@ def _wrapped(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> Iterato
     while wrapper.assigns and rest and b"=" in rest[0].prefix.split(b"/")[0]:
         rest = rest[1:]
     if not rest:
+        if login:
+            yield ReadsInput()
         return
     if login or (name == b"watch" and not _has(words[:at], b"-x", b"--exec")):
         yield Reads(words=rest, positional=())
     else:
-        yield Runs(words=rest, directory=directory, adds=name == b"xargs")
+        adds = name == b"xargs" and mark is None
+        yield Runs(words=rest, directory=directory, adds=adds, replaces=mark)
 
 
 def _option(words: tuple[Word, ...], at: int, wrapper: _Wrapper) -> tuple[str, Word | None, int]:
@@ -198,7 +209,7 @@ def _option(words: tuple[Word, ...], at: int, wrapper: _Wrapper) -> tuple[str, W
 
 
 def _shell(words: tuple[Word, ...]) -> Iterator[Inside]:
-    at, reads = 1, False
+    at, reads, from_input = 1, False, False
     while at < len(words):
         text = words[at].text
         if text is None or not text.startswith((b"-", b"+")):
@@ -209,16 +220,42 @@ def _shell(words: tuple[Word, ...]) -> Iterator[Inside]:
         if text.startswith(b"--"):
             at += text in (b"--rcfile", b"--init-file")
             continue
+        if text.startswith(b"-") and b"n" in text[1:]:
+            return  # it only looks
         if text.endswith((b"o", b"O")):
             at += 1
         reads = reads or (b"c" in text[1:] and text.startswith(b"-"))
-        if b"s" in text[1:] and not reads:
-            yield ReadsInput(positional=words[at:])
-            return
-    if reads and at < len(words):
-        yield Reads(words=words[at : at + 1], positional=words[at + 2 :])
+        from_input = from_input or (b"s" in text[1:] and text.startswith(b"-"))
+    if reads:
+        if at < len(words):
+            yield Reads(
+                words=words[at : at + 1], positional=words[at + 2 :], zero=words[at + 1 : at + 2]
+            )
+    elif from_input:
+        yield ReadsInput(positional=words[at:])
     elif at >= len(words) or words[at].text in (b"/dev/stdin", b"-"):
         yield ReadsInput(positional=words[at + 1 :])
+    elif words[at].content is not None:  # bash <(echo …)
+        yield _content(words[at], words[at + 1 :])
+
+
+def _content(word: Word, positional: tuple[Word, ...] | None) -> Reads:
+    script = Word(start=word.start, end=word.end, text=word.content)
+    return Reads(words=(script,), positional=positional)
+
+
+def _su(words: tuple[Word, ...]) -> Iterator[Inside]:
+    """`su - bob -c SCRIPT`: its options may stand anywhere."""
+    for at, word in enumerate(words):
+        text = word.text or b""
+        if text in (b"-c", b"--command", b"--session-command") and at + 1 < len(words):
+            yield Reads(words=words[at + 1 : at + 2], positional=())
+            return
+        if text.startswith(b"--command="):
+            value = text.partition(b"=")[2]
+            yield Reads(words=(Word(start=word.start, end=word.end, text=value),), positional=())
+            return
+    yield ReadsInput()
 
 
 def _trap(words: tuple[Word, ...]) -> Iterator[Inside]:

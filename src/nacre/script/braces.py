@@ -1,0 +1,110 @@
+"""Brace expansion, over the unquoted text of a word."""
+
+import re
+from itertools import pairwise
+from typing import Final
+
+from nacre.script.tokens import Parameter, Part, Text
+
+MOST_WORDS: Final = 256
+_RANGE: Final = re.compile(rb"\{(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?\}")
+_UNKNOWN: Final = b"?"  # the prefix of a parameter that nobody can resolve
+
+
+def expand_braces(parts: list[Part]) -> list[list[Part]]:
+    if not any(isinstance(part, Text) and b"{" in part.text for part in parts):
+        return [parts]
+    atoms: list[Part] = []
+    for part in parts:
+        if isinstance(part, Text):
+            atoms.extend(Text(part.start, part.end, bytes([byte])) for byte in part.text)
+        else:
+            atoms.append(part)
+    return [_melted(each) for each in _unbraced(atoms)]
+
+
+def _unbraced(atoms: list[Part]) -> list[list[Part]]:
+    for begin, atom in enumerate(atoms):
+        if not _is(atom, b"{"):
+            continue
+        commas, end = _brace(atoms, begin)
+        if end is None:
+            continue
+        ranged = _range(atoms[begin : end + 1]) if not commas else None
+        if not commas and ranged is None:
+            continue
+        if ranged is None:
+            edges = [begin, *commas, end]
+            pieces = [atoms[a + 1 : b] for a, b in pairwise(edges)]
+            middles = [each for piece in pieces for each in _unbraced(piece)]
+        else:
+            middles = ranged
+        tails = _unbraced(atoms[end + 1 :])
+        made = [atoms[:begin] + middle + tail for middle in middles for tail in tails]
+        return made[:MOST_WORDS]
+    return [atoms]
+
+
+def _brace(atoms: list[Part], begin: int) -> tuple[list[int], int | None]:
+    """Where the commas of the brace at `begin` are, and its end."""
+    commas: list[int] = []
+    depth = 0
+    for at in range(begin, len(atoms)):
+        if _is(atoms[at], b"{"):
+            depth += 1
+        elif _is(atoms[at], b"}"):
+            depth -= 1
+            if not depth:
+                return commas, at
+        elif depth == 1 and _is(atoms[at], b","):
+            commas.append(at)
+    return [], None
+
+
+def _range(atoms: list[Part]) -> list[list[Part]] | None:
+    """`{1..3}`, `{a..c}`, `{01..10..2}`."""
+    if not all(isinstance(atom, Text) for atom in atoms):
+        return None
+    found = _RANGE.fullmatch(b"".join(atom.text for atom in atoms if isinstance(atom, Text)))
+    if not found or found[1].isalpha() != found[2].isalpha():
+        return None
+    start, end = atoms[0].start, atoms[-1].end
+    letters = found[1].isalpha()
+    low, high = (found[1][0], found[2][0]) if letters else (int(found[1]), int(found[2]))
+    step = max(abs(int(found[3] or 1)), 1) * (1 if low <= high else -1)
+    numbers = range(low, high + (1 if step > 0 else -1), step)
+    if len(numbers) > MOST_WORDS:
+        return [[Parameter(start, end, b"", prefix=_UNKNOWN)]]
+    width = _width(found[1], found[2])
+    made = [bytes([n]) if letters else b"%0*d" % (width, n) for n in numbers]
+    return [[Text(start, end, each)] for each in made]
+
+
+def _width(*ends: bytes) -> int:
+    """A leading zero asks for as many digits everywhere."""
+    padded = any(re.match(rb"-?0\d", each) for each in ends)
+    return max(map(len, ends)) if padded else 0
+
+
+def _melted(atoms: list[Part]) -> list[Part]:
+    """Neighbouring unquoted text in one piece again."""
+    made: list[Part] = []
+    for atom in atoms:
+        last = made[-1] if made else None
+        if isinstance(atom, Text) and isinstance(last, Text):
+            made[-1] = Text(last.start, atom.end, last.text + atom.text)
+        elif isinstance(atom, Text) and isinstance(last, Parameter) and _goes_on(last, atom):
+            made[-1] = Parameter(last.start, last.end + 1, last.name + atom.text)
+        else:
+            made.append(atom)
+    return made
+
+
+def _goes_on(parameter: Parameter, text: Text) -> bool:
+    """Braces come first: of `$a{b,c}` bash makes `$ab $ac`."""
+    bare = parameter.end - parameter.start == 1 + len(parameter.name)
+    return bare and bool(re.fullmatch(rb"[A-Za-z_]\w*", parameter.name + text.text))
+
+
+def _is(atom: Part, text: bytes) -> bool:
+    return isinstance(atom, Text) and atom.text == text

@@ -1,0 +1,96 @@
+"""`${name…}`: what its operators make of a value."""
+
+import fnmatch
+import re
+from typing import Final
+
+from nacre.script.tokens import Parameter
+from nacre.script.values import EMPTY, UNKNOWN, UNSET, Scope, Value, either, known
+
+_GLOB: Final = re.compile(rb"[*?\[]")
+_SLICE: Final = re.compile(rb"(\d{1,6})(?::(\d{1,6}))?")
+
+
+def resolved(part: Parameter, argument: Value, scope: Scope) -> Value:
+    """The value of a parameter that is neither an array nor the positional parameters."""
+    value = _plain(part, scope)
+    if part.prefix == b"#":
+        return UNKNOWN if value.text is None else known(b"%d" % len(value.text))
+    if part.prefix == b"!":
+        value = UNKNOWN if value.text is None else scope.variable(value.text)
+    elif part.prefix:
+        return UNKNOWN
+    return _operated(part, value, argument, scope)
+
+
+def _plain(part: Parameter, scope: Scope) -> Value:
+    if not part.subscript or part.subscript == b"0":
+        return scope.variable(part.name)
+    elements = scope.elements(part.name)
+    if elements is None or not part.subscript.isdigit():
+        return UNKNOWN
+    index = int(part.subscript[:6])
+    return elements[index] if index < len(elements) else UNSET
+
+
+def _operated(part: Parameter, value: Value, argument: Value, scope: Scope) -> Value:
+    text, operator = value.text, part.operator
+    match operator:
+        case b"":
+            return value
+        case b":-" | b"-" | b":=" | b"=":
+            result = _default(value, argument, colon=operator.startswith(b":"))
+            if operator.endswith(b"="):
+                scope.assign(part.name, result)
+            return result
+        case b":+" | b"+":
+            if text is None:
+                return either(EMPTY, argument)
+            return argument if text or operator == b"+" else EMPTY
+        case b":?" | b"?":
+            return value
+    if text is None or argument.text is None:
+        return UNKNOWN
+    return _changed(text, operator, argument.text)
+
+
+def _default(value: Value, argument: Value, *, colon: bool) -> Value:
+    if value.text is None:
+        return either(Value(value.texts, open=True, glob=value.glob), argument)
+    if value.text:
+        return value
+    return argument if colon else value
+
+
+def _changed(text: bytes, operator: bytes, argument: bytes) -> Value:
+    match operator:
+        case b"#" | b"##" | b"%" | b"%%":
+            return known(_trimmed(text, operator, argument))
+        case b"/" | b"//":
+            pattern, _, replacement = argument.partition(b"/")
+            if not pattern or _GLOB.search(pattern):
+                return UNKNOWN
+            return known(text.replace(pattern, replacement, 1 if operator == b"/" else -1))
+        case b",," if not argument:
+            return known(text.lower())
+        case b"^^" if not argument:
+            return known(text.upper())
+        case b":":
+            found = _SLICE.fullmatch(argument.strip())
+            if not found:
+                return UNKNOWN
+            first = int(found[1])
+            return known(text[first : first + int(found[2])] if found[2] else text[first:])
+        case _:
+            return UNKNOWN
+
+
+def _trimmed(text: bytes, operator: bytes, pattern: bytes) -> bytes:
+    """`${x#pattern}` and kin."""
+    lengths = range(len(text) + 1)
+    front = operator.startswith(b"#")
+    for length in lengths if len(operator) == 1 else reversed(lengths):
+        piece = text[:length] if front else text[len(text) - length :]
+        if fnmatch.fnmatchcase(piece.decode("latin-1"), pattern.decode("latin-1")):
+            return text[length:] if front else text[: len(text) - length]
+    return text
