@@ -17,7 +17,7 @@ from msgspec import Struct
 from nacre.caller import Caller
 from nacre.findings import Suggested
 from nacre.plan import Plan
-from nacre.prepare.arguments import NONE, has, operands
+from nacre.prepare.arguments import NONE, beginning, flags, has, operands
 from nacre.prepare.notes import noted
 from nacre.prepare.reading import reading
 from nacre.refusals import Intercepted
@@ -64,7 +64,6 @@ _FD_VALUED: Final = frozenset(
     {b"-t", b"-e", b"-d", b"-E", b"-c", b"-j", b"--type", b"--extension", b"--max-depth"}
 )
 _NOT_FILES: Final = (b"/dev/", b"/proc/", b"/sys/")
-_NOWHERE: Final = {b"/dev/null", b"/dev/tty", b"/dev/stdout", b"/dev/stderr"}
 
 
 class Given(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -185,10 +184,12 @@ def _read(command: Command, script: bytes) -> Arguments | None:
         return None
     if command.name == b"tail" and has(command.arguments, b"fF", b"--follow", b"--retry"):
         return None
+    if any(beginning(word).startswith(b"+F") for word in command.arguments):
+        return None
     valued = _COUNTS if command.name in (b"head", b"tail") else NONE
     files = [*operands(command.arguments, valued)]
     files = [word for word in files if word.text != b"-" and not _is_count(word)]
-    files += [each.target for each in command.redirects if each.operator == b"<" and not files]
+    files += [each.target for each in command.redirects if _is_input(each) and not files]
     if not files or any(_is_device(word) for word in files):
         return None
     arguments = _path(files[0])
@@ -200,21 +201,21 @@ def _search(command: Command, script: bytes) -> Arguments | None:
     del script
     if _keeps_its_output(command):
         return None
-    patterns = [
-        following
-        for word, following in zip(command.arguments, command.arguments[1:], strict=False)
-        if word.text in (b"-e", b"--regexp")
-    ]
+    given = [*flags(command.arguments, _SEARCH_VALUED)]
+    named = any(each.name in (b"-e", b"--regexp", b"-f", b"--file") for each in given)
     words = [*operands(command.arguments, _SEARCH_VALUED)]
-    if not patterns:
-        patterns, words = words[:1], words[1:]
-    recursive = command.name != b"grep" or has(command.arguments, b"rR", b"--recursive")
-    fed = [each.target for each in command.redirects if each.operator == b"<"]
-    if not patterns or not (words or recursive or fed) or any(map(_is_device, words + fed)):
+    patterns = [_after(command, b"-e", b"--regexp")] if named else words[:1]
+    where = words if named else words[1:]
+    recursive = command.name not in (b"grep", b"egrep", b"fgrep") or has(
+        command.arguments, b"rR", b"--recursive", b"--dereference-recursive"
+    )
+    where += [each.target for each in command.redirects if _is_input(each)]
+    if not (patterns and (where or recursive)) or any(map(_is_device, where)):
         return None
-    arguments = _text("pattern", patterns[0])
-    where = words or fed
-    return arguments | (_path(where[0]) if where else {})
+    if any(word.text == b"-" for word in where):
+        return None
+    pattern = {} if patterns[0] is None else _text("pattern", patterns[0])
+    return pattern | (_path(where[0]) if where else {})
 
 
 def _find(command: Command, script: bytes) -> Arguments | None:
@@ -246,7 +247,8 @@ def _find(command: Command, script: bytes) -> Arguments | None:
         if acts & {*texts} or not asks & {*texts}:
             return None
         named = _after(command, *asks - {b"-type"})
-        start = command.arguments[0] if texts and not texts[0].startswith(b"-") else None
+        starts = [each for each in command.arguments if each.text not in (b"-L", b"-H", b"-P")]
+        start = starts[0] if starts and not beginning(starts[0]).startswith(b"-") else None
     elif command.name in (b"fd", b"fdfind"):
         if {b"-x", b"--exec", b"-X", b"--exec-batch"} & {*texts}:
             return None
@@ -273,24 +275,27 @@ def _edit(command: Command, script: bytes) -> Arguments | None:
     name, words = command.name, command.arguments
     texts = [word.text or word.prefix for word in words]
     if name in (b"sed", b"gsed"):
+        before = texts[: texts.index(b"--")] if b"--" in texts else texts
         hit = any(
-            text.startswith(b"--in-place") or (_letters(text, b"nrEsuzle") and b"i" in text)
-            for text in texts
+            (len(text) > 3 and b"--in-place".startswith(text.partition(b"=")[0]))
+            or (_letters(text, b"nrEsuzle") and b"i" in text)
+            for text in before
         )
     elif name == b"perl":
         hit = _perl_edits(texts)
     else:  # awk and kin
         hit = (
             any(
-                text == b"-iinplace" or (text in (b"-i", b"--include") and following == b"inplace")
+                text == b"-iinplace"
+                or (text in (b"-i", b"--include") and following.startswith(b"inplace"))
                 for text, following in zip_longest(texts, texts[1:], fillvalue=b"")
             )
             or b"--include=inplace" in texts
         )
     if not hit:
         return None
-    last = words[-1]
-    return _path(last) if last.text is not None and not last.text.startswith(b"-") else {}
+    last = [word for word in words if not beginning(word).startswith(b"-")][-1:]
+    return _path(last[0]) if last else {}
 
 
 def _letters(text: bytes, allowed: bytes) -> bool:
@@ -310,7 +315,7 @@ def _perl_edits(texts: list[bytes]) -> bool:
             continue
         if not text.startswith(b"-") or text.startswith(b"--") or text == b"-":
             return False
-        switches = re.match(rb"-([aclnpsStTuUvwWX0-9]*)(.?)", text)
+        switches = re.match(rb"-((?:[aclnpsStTuUvwWX0-9]|C[A-Z0-9]*)*)(.?)", text)
         assert switches is not None
         if switches[2] == b"i":
             return True
@@ -351,8 +356,7 @@ def _tee(command: Command, script: bytes) -> Arguments | None:
 
 
 def _is_file(redirect: Redirect) -> bool:
-    text = redirect.target.text
-    return text is None or (text not in _NOWHERE and not text.startswith((b"/dev/", b"/proc/")))
+    return not _is_device(redirect.target)
 
 
 def _keeps_its_output(command: Command) -> bool:
@@ -360,8 +364,13 @@ def _keeps_its_output(command: Command) -> bool:
     return any(each.of_output for each in command.redirects)
 
 
+def _is_input(redirect: Redirect) -> bool:
+    return redirect.operator == b"<" and redirect.descriptor == 0
+
+
 def _is_device(word: Word) -> bool:
-    return any(text.startswith(_NOT_FILES) for text in (*word.texts, word.prefix))
+    texts = (*word.texts, word.prefix)
+    return any((text.rstrip(b"/") + b"/").startswith(_NOT_FILES) for text in texts if text)
 
 
 def _said(command: Command) -> bytes | None:
@@ -388,6 +397,7 @@ def _count(command: Command) -> int | None:
 
 
 def _after(command: Command, *options: bytes) -> Word | None:
+    """The value of an option that stands in a word of its own."""
     for word, following in zip(command.arguments, command.arguments[1:], strict=False):
         if word.text in options:
             return following

@@ -1,16 +1,18 @@
 """The step `terminal_needs`: what cannot work without a terminal, or wants an editor."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
+
+import msgspec
 
 from nacre.caller import Caller
 from nacre.findings import NeedsTerminal
 from nacre.plan import Plan
-from nacre.prepare.arguments import flags, operands
+from nacre.prepare.arguments import beginning, flags, operands
 from nacre.prepare.git import COMMIT_VALUED, Git, git
 from nacre.prepare.notes import noted
 from nacre.prepare.reading import reading
-from nacre.script.commands import Command, Reading
+from nacre.script.commands import Assignment, Command, Reading, Word, program
 from nacre.text import decode
 
 _EDITORS: Final = {
@@ -89,7 +91,18 @@ _HAS_MESSAGE: Final = {
     *(b"-m", b"-F", b"-C", b"--message", b"--file", b"--reuse-message", b"--no-edit", b"--fixup"),
     *(b"--dry-run", b"--short", b"--porcelain", b"--long", b"-h", b"--help", b"--squash"),
 }
-_COMMIT_LONG: Final = frozenset(each for each in _HAS_MESSAGE if each.startswith(b"--"))
+_LONG: Final = frozenset(
+    {each for each in _HAS_MESSAGE if each.startswith(b"--")}
+    | {b"--interactive", b"--patch", b"--edit-todo", b"--edit"}
+)
+# Options of docker run and exec that take the next word.
+_DOCKER_VALUED: Final = frozenset(
+    {b"-v", b"-e", b"-p", b"-w", b"-u", b"-h", b"-m", b"-l", b"-c", b"-n", b"--name", b"--network"}
+    | {b"--volume", b"--env", b"--publish", b"--workdir", b"--user", b"--entrypoint", b"--mount"}
+    | {b"--env-file", b"--platform", b"--hostname", b"--memory", b"--cpus", b"--namespace"}
+)
+_SSH_VALUED: Final = frozenset(b"-" + bytes([letter]) for letter in b"BbcDEeFIiJLlmOopQRSWw")
+_QUIET: Final = Word(start=0, end=0, text=b"true")
 _PATCHES: Final = {b"add", b"stage", b"checkout", b"restore", b"reset", b"stash", b"commit"}
 
 
@@ -101,7 +114,13 @@ def terminal_needs(plan: Plan, caller: Caller) -> Plan:
 
 def needs(reading: Reading) -> Iterator[NeedsTerminal]:
     """Everything in a script that wants a terminal or an editor."""
+    exported: set[bytes] = set()  # editors that the script has chosen itself
     for command in reading.commands:
+        if command.name in (b"export", b"declare"):
+            exported |= {beginning(word).partition(b"=")[0] for word in command.arguments}
+        if exported & _EDITOR_NAMES:
+            chosen = Assignment(name=b"EDITOR", value=_QUIET, start=0, end=0)
+            command = msgspec.structs.replace(command, assignments=(*command.assignments, chosen))
         found = _need(command)
         if found is not None:
             why, instead = found
@@ -161,8 +180,6 @@ def _editor(command: Command, texts: set[bytes | None]) -> tuple[str, str] | Non
         text and text.startswith(b"-") and b"s" in text and b"e" in text.lower() for text in texts
     ):
         return None
-    if command.name == b"sed":
-        return None
     return "it is an editor for a person", "write the file with a heredoc, or change it with sed -i"
 
 
@@ -170,10 +187,12 @@ def _git(command: Command) -> tuple[str, str] | None:
     found = git(command)
     if found is None:
         return None
-    names = {flag.name for flag in flags(found.arguments, COMMIT_VALUED, _COMMIT_LONG)}
+    names = {flag.name for flag in flags(found.arguments, COMMIT_VALUED, _LONG)}
+    if b"--help" in names:
+        return None
     if found.subcommand in _PATCHES and _asks_for_patches(found, names):
         return "it asks about each change", "name the files, or git apply a patch"
-    if found.subcommand == b"rebase" and names & {b"-i", b"--interactive"}:
+    if found.subcommand == b"rebase" and names & {b"-i", b"--interactive", b"--edit-todo"}:
         if _chooses_editor(command, found, b"sequence.editor"):
             return None
         return (
@@ -184,41 +203,65 @@ def _git(command: Command) -> tuple[str, str] | None:
         if _chooses_editor(command, found, b"core.editor"):
             return None
         return "it opens an editor for the message", "give the message with -m or -F"
-    if found.subcommand == b"config" and names & {b"-e", b"--edit"}:
+    edits = [word.text for word in found.arguments[:1]] == [b"edit"]
+    if found.subcommand == b"config" and (names & {b"-e", b"--edit"} or edits):
         return "it opens an editor", "give name and value"
+    if found.subcommand == b"tag" and names & {b"-a", b"-s"} and not names & _HAS_MESSAGE:
+        return "it opens an editor for the message", "give the message with -m"
     return None
 
 
 def _asks_for_patches(found: Git, names: set[bytes]) -> bool:
+    if found.arguments[:1] and found.arguments[0].text in (b"show", b"list"):
+        return False  # git stash show -p
     interactive = b"-i" in names and found.subcommand in (b"add", b"stage")
     return interactive or bool(names & {b"-p", b"--patch", b"--interactive"})
 
 
 def _chooses_editor(command: Command, found: Git, setting: bytes) -> bool:
-    assigned = {assignment.name for assignment in command.assignments}
-    if assigned & _EDITOR_NAMES or b"env" in command.via:
+    for assignment in command.assignments:
+        if assignment.name in _EDITOR_NAMES:
+            return program((assignment.value,)) not in _EDITORS
+    if b"env" in command.via:
         return True
     return any(word.prefix.lower().startswith(setting + b"=") for word in found.settings)
 
 
 def _other(command: Command, texts: set[bytes | None]) -> tuple[str, str] | None:
     name = command.name
-    if name == b"ssh" and texts & {b"-t", b"-tt"}:
+    if name == b"ssh" and _own_flags(command.arguments, _SSH_VALUED) & {b"-t"}:
         return "it asks for a terminal", "leave -t out, and give the remote command"
-    if name in (b"docker", b"podman", b"nerdctl", b"kubectl", b"docker-compose", b"oc"):
-        words = [*operands(command.arguments, frozenset())]
-        if words and words[0].text in (b"exec", b"run", b"compose", b"attach", b"container"):
-            bundles = {b"-it", b"-ti", b"-t", b"--tty", b"-itd", b"-tid"}
-            if texts & bundles and not texts & {b"-d", b"--detach", b"-itd", b"-tid"}:
+    if name in (b"docker", b"podman", b"nerdctl", b"kubectl", b"oc"):
+        verbs = {b"exec", b"run", b"attach"}
+        at = next((i for i, w in enumerate(command.arguments) if w.text in verbs), None)
+        if at is not None:
+            own = _own_flags(command.arguments[at + 1 :], _DOCKER_VALUED)
+            terminal = own & {b"-t", b"--tty"} or command.arguments[at].text == b"attach"
+            if terminal and not own & {b"-d", b"--detach"}:
                 return "it asks for a terminal", "leave -t out"
     chosen = {each.name for each in command.assignments} & _EDITOR_NAMES or b"env" in command.via
     if name == b"crontab" and b"-e" in texts and not chosen:
         return "it opens an editor", "write the table to a file, and crontab FILE"
     if name in (b"tmux", b"screen"):
         return _multiplexer(command, texts)
+    edited = name in (b"kubectl", b"oc", b"systemctl") and b"edit" in texts
+    if (edited or (name == b"sudo" and b"-e" in texts)) and not chosen:
+        return "it opens an editor", "write the file, and apply it"
     if name in (b"passwd", b"chsh", b"chfn") and len(command.words) < 3:
         return "it asks questions on a terminal", "use a program that takes the answer as input"
     return None
+
+
+def _own_flags(words: Sequence[Word], valued: frozenset[bytes]) -> set[bytes]:
+    """The options before the first word that is none: what follows is another command's."""
+    own: list[Word] = []
+    at = 0
+    while at < len(words) and beginning(words[at]).startswith(b"-"):
+        own.append(words[at])
+        text = beginning(words[at])
+        last = text if text.startswith(b"--") else b"-" + text[-1:]
+        at += 2 if last in valued else 1
+    return {flag.name.partition(b"=")[0] for flag in flags(own)}
 
 
 def _multiplexer(command: Command, texts: set[bytes | None]) -> tuple[str, str] | None:

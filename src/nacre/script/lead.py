@@ -66,7 +66,7 @@ def _path(frame: tokens.Frame, command: Simple) -> tuple[bytes, bool] | None:
     name, path = found
     if not isinstance(name, tokens.Word) or not isinstance(path, tokens.Word):
         return None
-    if _literal(name) != b"cd" or b"=" in frame.source[name.start : name.end]:
+    if _literal(name) != b"cd" or b"$" in frame.source[path.start : path.end]:
         return None
     first = path.parts[0] if path.parts else None
     tilde = isinstance(first, Text) and first.text.startswith(b"~")

@@ -1,7 +1,7 @@
 """The pack `disk`: what destroys a system or somebody's files beyond repair."""
 
+import re
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Final
 
 from nacre.prepare.arguments import beginning, has, operands
@@ -9,30 +9,42 @@ from nacre.prepare.safety.paths import CRITICAL, SYSTEM, devices, paths, protect
 from nacre.prepare.safety.rule import Around, Hit, Rule, shown
 from nacre.script.commands import Command, Redirect, Word
 
-_FORMATS: Final = (
-    *(
-        b"mkfs",
-        b"mke2fs",
-        b"mkswap",
-        b"wipefs",
-        b"blkdiscard",
-        b"shred",
-        b"sfdisk",
-        b"sgdisk",
-        b"fdisk",
+# Programs that erase what they are pointed at; some only with one of these words, some unless.
+_ERASE: Final = {
+    *(b"mkfs", b"mke2fs", b"mkdosfs", b"mkntfs", b"mkexfatfs", b"mkswap", b"newfs", b"blkdiscard"),
+    *(b"shred", b"pvcreate", b"cfdisk"),
+}
+_ERASE_WITH: Final[dict[bytes, frozenset[bytes]]] = {
+    b"wipefs": frozenset({b"-a", b"--all", b"-af", b"-fa", b"-o", b"--offset"}),
+    b"mdadm": frozenset({b"-C", b"--create", b"--zero-superblock"}),
+    b"badblocks": frozenset({b"-w", b"-n", b"-ws", b"-wsv", b"-sw", b"-wv"}),
+    b"hdparm": frozenset({b"--security-erase", b"--trim-sector-ranges", b"--write-sector"}),
+    b"cryptsetup": frozenset({b"luksFormat", b"luksErase", b"erase", b"reencrypt"}),
+    b"nvme": frozenset({b"format", b"sanitize", b"write-zeroes"}),
+    b"parted": frozenset({b"mklabel", b"mktable", b"mkpart", b"rm", b"resizepart"}),
+    b"sgdisk": frozenset(
+        {
+            b"-o",
+            b"-Z",
+            b"-z",
+            b"-n",
+            b"-d",
+            b"-g",
+            b"-G",
+            b"--zap-all",
+            b"--clear",
+            b"--zap",
+            b"--new",
+        }
+        | {b"--delete", b"--mbrtogpt"}
     ),
-    *(b"gdisk", b"cfdisk", b"parted", b"pvcreate", b"mdadm", b"badblocks", b"hdparm", b"newfs"),
-)
-_HARMLESS: Final = {
-    b"-l",
-    b"--list",
-    b"-n",
-    b"--no-act",
-    b"print",
-    b"-p",
-    b"--print",
-    b"-i",
-    b"--examine",
+}
+_ERASE_UNLESS: Final[dict[bytes, frozenset[bytes]]] = {
+    b"fdisk": frozenset({b"-l", b"--list", b"-s", b"-x"}),
+    b"gdisk": frozenset({b"-l"}),
+    b"sfdisk": frozenset(
+        {b"-l", b"-d", b"-s", b"-V", b"-F", b"-J", b"--list", b"--dump", b"--json", b"--verify"}
+    ),
 }
 _NARROWS: Final = {
     *(b"-name", b"-iname", b"-path", b"-ipath", b"-wholename", b"-regex", b"-iregex", b"-lname"),
@@ -60,6 +72,10 @@ _NARROWS: Final = {
     ),
     *(b"-xtype", b"-links", b"-fstype"),
 }
+_ALONE: Final = {b"-empty", b"-nouser", b"-nogroup"}  # tests without a value
+_EXECUTES: Final = {b"-exec", b"-execdir", b"-ok", b"-okdir"}
+_FORKS: Final = re.compile(rb"fork\s*(?:\(\s*\))?\s*while\b|while\s*\(?\s*1?\s*\)?\s*\{\s*fork")
+_MODE: Final = re.compile(rb"-[rwxXst]+")
 _FINDERS: Final = (b"find", b"gfind", b"bfs")
 _DELETERS: Final = {b"rm", b"unlink", b"rmdir", b"shred", b"srm"}
 
@@ -83,9 +99,24 @@ def _named(path: bytes) -> str:
 
 
 def _find(command: Command, around: Around) -> Iterator[Hit]:
-    texts = {word.text for word in command.arguments}
-    if b"-delete" in texts or _runs_deleter(command.arguments):
+    if b"-delete" in _primaries(command.arguments) or _runs_deleter(command, around):
         yield from _searched(command, command, around)
+
+
+def _primaries(arguments: tuple[Word, ...]) -> set[bytes]:
+    """What a search is told to do, without the values of its tests and other commands' words."""
+    found: set[bytes] = set()
+    at = 0
+    while at < len(arguments):
+        text = beginning(arguments[at])
+        found.add(text)
+        if text in _EXECUTES:
+            while at < len(arguments) and arguments[at].text not in (b";", b"+"):
+                at += 1
+        elif text in _NARROWS - _ALONE or text in (b"-type", b"-maxdepth", b"-mindepth"):
+            at += 1
+        at += 1
+    return found
 
 
 def _found(command: Command, around: Around) -> Iterator[Hit]:
@@ -99,8 +130,14 @@ def _searched(find: Command, deleter: Command, around: Around) -> Iterator[Hit]:
     """Whether a search goes over more than anybody can want to delete."""
     arguments = find.arguments
     at = 0
-    while at < len(arguments) and arguments[at].text in (b"-H", b"-L", b"-P"):
-        at += 1
+    while at < len(arguments) and beginning(arguments[at])[:2] in (
+        b"-H",
+        b"-L",
+        b"-P",
+        b"-O",
+        b"-D",
+    ):
+        at += 2 if arguments[at].text == b"-D" else 1
     starts = []
     for word in arguments[at:]:
         if beginning(word).startswith((b"-", b"(", b"!")):
@@ -108,7 +145,7 @@ def _searched(find: Command, deleter: Command, around: Around) -> Iterator[Hit]:
         starts.append(word)
     first = find.words[0]
     here = Word(start=first.start, end=first.end, text=b".", prefix=b".")
-    narrowed = bool({word.text for word in arguments} & _NARROWS)
+    narrowed = bool(_primaries(arguments) & _NARROWS)
     for word in starts or [here]:
         for path in paths(word, find):
             if path == b"/" or (not narrowed and protected(path, word, around.home, SYSTEM)):
@@ -120,21 +157,23 @@ def _searched(find: Command, deleter: Command, around: Around) -> Iterator[Hit]:
                 )
 
 
-def _runs_deleter(arguments: tuple[Word, ...]) -> bool:
-    for word, following in pairwise(arguments):
-        if word.text in (b"-exec", b"-execdir", b"-ok", b"-okdir"):
-            name = (following.text or b"").rpartition(b"/")[2]
-            if name in _DELETERS:
-                return True
-    return False
+def _runs_deleter(command: Command, around: Around) -> bool:
+    """Whether what it executes deletes, be it through sudo or a shell."""
+    return any(
+        each.name in _DELETERS
+        and b"find" in each.via
+        and command.start <= each.start <= command.end
+        for each in around.reading.commands
+    )
 
 
 def _permissions(command: Command, around: Around) -> Iterator[Hit]:
     if not has(command.arguments, b"R", b"--recursive"):
         return
     given = [*operands(command.arguments)]
-    targets = given if has(command.arguments, b"", b"--reference") else given[1:]
-    for word in targets:
+    dashed = any(_MODE.fullmatch(beginning(word)) for word in command.arguments)  # chmod -R -x
+    whole = dashed or has(command.arguments, b"", b"--reference")
+    for word in given if whole else given[1:]:
         for path in paths(word, command):
             if protected(path, word, around.home, CRITICAL):
                 name = (command.name or b"").decode()
@@ -158,7 +197,7 @@ def _writes_device(hit: tuple[Word, ...], target: bytes, command: Command) -> Hi
 def _dd(command: Command, around: Around) -> Iterator[Hit]:
     del around
     for word in command.arguments:
-        for target in devices(word, b"of="):
+        for target in devices(word, command, b"of="):
             yield _writes_device((word,), target, command)
 
 
@@ -166,9 +205,10 @@ def _copies(command: Command, around: Around) -> Iterator[Hit]:
     """Programs that write to what they are given."""
     del around
     given = [*operands(command.arguments)]
-    targets = given if command.name in (b"tee", b"truncate", b"sponge") else given[-1:]
-    for word in targets:
-        for target in devices(word):
+    into = has(command.arguments, b"t", b"--target-directory")  # cp -t there x
+    every = into or command.name in (b"tee", b"truncate", b"sponge")
+    for word in given if every else given[-1:]:
+        for target in devices(word, command):
             yield _writes_device((word,), target, command)
 
 
@@ -177,7 +217,7 @@ def _redirects(command: Command, around: Around) -> Iterator[Hit]:
     for redirect in command.redirects:
         if not redirect.writes:
             continue
-        for target in devices(redirect.target):
+        for target in devices(redirect.target, command):
             yield Hit(
                 redirect=redirect,
                 shown=(*shown(command.words), redirect.operator, _shown(redirect, target)),
@@ -192,13 +232,10 @@ def _shown(redirect: Redirect, target: bytes) -> bytes:
 
 def _format(command: Command, around: Around) -> Iterator[Hit]:
     del around
-    name = command.name or b""
-    if name not in _FORMATS and not name.startswith((b"mkfs.", b"mkdosfs", b"newfs_")):
-        return
-    if {word.text for word in command.arguments} & _HARMLESS and name not in (b"mkfs", b"shred"):
+    if not _erases(command):
         return
     for word in command.arguments:
-        for target in devices(word):
+        for target in devices(word, command):
             yield Hit(
                 words=(command.words[0], word),
                 shown=shown(command.words),
@@ -208,18 +245,28 @@ def _format(command: Command, around: Around) -> Iterator[Hit]:
             )
 
 
+def _erases(command: Command) -> bool:
+    name, words = command.name or b"", {beginning(word) for word in command.arguments}
+    if name in _ERASE or name.startswith((b"mkfs.", b"newfs_")):
+        return True
+    if name in _ERASE_WITH:
+        return bool(words & _ERASE_WITH[name])
+    return name in _ERASE_UNLESS and not words & _ERASE_UNLESS[name]
+
+
 def _forks(around: Around) -> Iterator[Hit]:
     for function in around.reading.functions:
         calls = [
             each for each in function.body if each.words and each.words[0].text == function.name
         ]
         away = [each for each in calls if each.background or each.feeds or each.fed]
-        if len(calls) > 1 and away and not function.decides:
+        enough = len(calls) > 1 or any(each.loop for each in away)
+        if enough and away and not function.decides:
             word = Word(start=function.start, end=function.end, text=function.name)
             yield Hit(
                 words=(word,),
                 shown=(function.name + b"()",),
-                why="calls itself twice each time and never ends: a fork bomb",
+                why="multiplies each time it is called, and never ends: a fork bomb",
                 instead="give the recursion an end, or leave it",
             )
 
@@ -227,8 +274,7 @@ def _forks(around: Around) -> Iterator[Hit]:
 def _perl_forks(command: Command, around: Around) -> Iterator[Hit]:
     del around
     for word in command.arguments:
-        text = (word.text or b"").replace(b" ", b"").replace(b"(", b"").replace(b")", b"")
-        if b"forkwhilefork" in text or b"fork;fork" in text:
+        if _FORKS.search(word.text or b""):
             yield Hit(
                 words=(command.words[0], word),
                 shown=shown(command.words),

@@ -22,14 +22,21 @@ CRITICAL: Final = frozenset(
     b"/usr/lib /usr/lib64 /usr/libexec /usr/sbin /usr/share /var /var/lib /System /Library "
     b"/private".split()
 )
+_PATTERN: Final = re.compile(rb"[*?\[]|[@!+]\(")
 _HOMES: Final = (b"/home", b"/Users")
 _DRIVE: Final = re.compile(rb"/mnt/[a-z]")
 # A last component that leaves nothing out: * ** .* ?* .[!.]* and so on.
-_EVERYTHING: Final = re.compile(rb"\.?(?:\*+|\?\*|\[[!^][^\]]*\]\*|\.\*)")
-_DEVICE: Final = re.compile(
-    rb"/dev/(?:(?:s|h|v|xv)d(?:[a-z?*\[]|$)|nvme(?:[\d?*\[]|$)|mmcblk|r?disk[\d*?]|loop[\d*?]|md[\d*?]|md/"
-    rb"|dm-|mapper/(?!control$)|disk/by-|sr\d|zram\d|nbd\d|pmem\d|ram\d|block/|vg[^/]*/|k?mem$|port$)"
+EVERYTHING: Final = re.compile(
+    rb"\.?(?:\*+|\?+\*|\[[!^][^\]]*\]\*|\[a-z\]\*|\[a-zA-Z\]\*|\.\*|[!+*]\(.*\))"
 )
+_DEVICE: Final = re.compile(
+    rb"/dev/(?:(?:s|h|v|xv)d(?:[a-z?*\[]|$)|nvme(?:[\d?*\[]|$)|mmcblk|mtdblock|r?disk[\d*?]"
+    rb"|(?:loop|md|sr|zram|nbd|pmem|ram|fd|bcache|rbd|drbd|dasd|sg)[\d*?a-z]*\d|md/|dm-"
+    rb"|mapper/(?!control$)|disk/by-|zvol/|block/|root$|[\w.-]*(?:vg|VG|volgroup)[\w.-]*/|k?mem$|port$)"
+)
+# Where homes of tests and of throw-away users are.
+_TEMPORARY: Final = (b"/tmp", b"/var/tmp", b"/private/tmp", b"/dev/shm")
+_ALTERNATIVES: Final = re.compile(rb"[@?+*]\(([^()]*)\)")
 
 
 def paths(word: Word, command: Command) -> Iterator[bytes]:
@@ -44,13 +51,13 @@ def paths(word: Word, command: Command) -> Iterator[bytes]:
 def protected(path: bytes, word: Word, home: bytes | None, system: frozenset[bytes]) -> bool:
     """Whether to do something to all of this path is to do it to the system, or to a home."""
     homes = home if system is SYSTEM else None
-    if not word.glob or not re.search(rb"[*?\[]", path):
+    if not word.glob or not _PATTERN.search(path):
         return _is(path, homes, system)
     parent, last = os.path.split(path)
-    if _EVERYTHING.fullmatch(last) and _matches(parent, homes, system):
+    if EVERYTHING.fullmatch(last) and _matches(parent, homes, system):
         return True
     return _matches(path, homes, system) or (
-        system is SYSTEM and parent in _HOMES and bool(_EVERYTHING.fullmatch(last))
+        system is SYSTEM and parent in _HOMES and bool(EVERYTHING.fullmatch(last))
     )
 
 
@@ -61,16 +68,27 @@ def _is(path: bytes, home: bytes | None, system: frozenset[bytes]) -> bool:
         return False
     if home is not None and len(home) > 1:
         home = at(b"/", home)
-        if path == home or home.startswith(path + b"/"):
+        if path == home or (home.startswith(path + b"/") and path not in _TEMPORARY):
             return True
     return os.path.dirname(path) in _HOMES or bool(_DRIVE.fullmatch(path))
 
 
 def _matches(pattern: bytes, home: bytes | None, system: frozenset[bytes]) -> bool:
-    if not re.search(rb"[*?\[]", pattern):
+    if not _PATTERN.search(pattern):
         return _is(pattern, home, system)
+    if home is not None and os.path.dirname(pattern) in _HOMES:
+        return True
     known = system if home is None else {*system, at(b"/", home)}
-    return any(_glob(pattern, each) for each in known)
+    return any(_glob(each, path) for each in _spelled_out(pattern) for path in known)
+
+
+def _spelled_out(pattern: bytes) -> list[bytes]:
+    """`/@(etc|usr)` is one of several."""
+    found = _ALTERNATIVES.search(pattern)
+    if not found:
+        return [pattern]
+    before, after = pattern[: found.start()], pattern[found.end() :]
+    return [before + each + after for each in found[1].split(b"|")[:16]]
 
 
 def _glob(pattern: bytes, path: bytes) -> bool:
@@ -82,14 +100,13 @@ def _glob(pattern: bytes, path: bytes) -> bool:
     )
 
 
-def device(text: bytes) -> bool:
-    """Whether this is a disk, or memory."""
-    return bool(_DEVICE.match(at(b"/", text))) if text.startswith(b"/") else False
-
-
-def devices(word: Word, prefix: bytes = b"") -> Iterator[bytes]:
-    """The devices that a word may name, behind `prefix` (as in of=/dev/sda)."""
-    known = word.texts or ((word.prefix,) if word.prefix else ())
-    for text in known:
-        if text.startswith(prefix) and device(text[len(prefix) :]):
-            yield text[len(prefix) :]
+def devices(word: Word, command: Command, prefix: bytes = b"") -> Iterator[bytes]:
+    """The disks that a word may name, behind `prefix` (as in of=/dev/sda)."""
+    for text in word.texts or ((word.prefix,) if word.prefix else ()):
+        target = text.removeprefix(prefix)
+        if not text.startswith(prefix) or not target:
+            continue
+        if target.startswith(b"/") or command.cwd is not None:
+            path = at(command.cwd or b"/", target)
+            if _DEVICE.match(path):
+                yield path

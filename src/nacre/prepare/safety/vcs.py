@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from nacre.prepare.arguments import NONE, flags, operands
+from nacre.prepare.arguments import NONE, flags, has, operands
 from nacre.prepare.git import Git, git
 from nacre.prepare.safety.rule import Around, Hit, Rule, shown
 from nacre.script.commands import Command, Word
@@ -17,7 +17,10 @@ _READS: Final = {
     *(b"--get", b"--get-all", b"--get-regexp", b"--get-urlmatch", b"-l", b"--list", b"--get-color"),
     *(b"get", b"list", b"--name-only"),
 }
-_IDENTITY: Final = (b"user.name", b"user.email", b"author.name", b"author.email", b"committer.name")
+_IDENTITY: Final = (
+    *(b"user.name", b"user.email", b"author.name", b"author.email", b"committer.name"),
+    b"committer.email",
+)
 _VARIABLES: Final = (
     *(b"GIT_AUTHOR_NAME", b"GIT_AUTHOR_EMAIL", b"GIT_COMMITTER_NAME", b"GIT_COMMITTER_EMAIL"),
 )
@@ -41,7 +44,13 @@ def _add(command: Command, around: Around) -> Iterator[Hit]:
     if found is None or found.subcommand not in (b"add", b"stage"):
         return
     paths = [*operands(found.arguments, frozenset({b"--pathspec-from-file", b"--chmod"}))]
-    blind = [word for word in paths if word.text in (b".", b"./", b":/", b"*", b":", b"$PWD")]
+    if has(found.arguments, b"n", b"--dry-run"):
+        return
+    blind = [
+        word
+        for word in paths
+        if word.text in (b".", b"./", b":/", b":/.", b"*", b"./*", b":", command.cwd)
+    ]
     everything = [
         flag.word
         for flag in flags(found.arguments, NONE, frozenset({b"--all"}))
@@ -61,6 +70,8 @@ def _push(command: Command, around: Around) -> Iterator[Hit]:
     del around
     found = git(command)
     if found is None or found.subcommand != b"push":
+        return
+    if has(found.arguments, b"n", b"--dry-run"):
         return
     given = [*flags(found.arguments, _PUSH_VALUED, _PUSH_LONG)]
     force = [flag.word for flag in given if flag.name in (b"-f", b"--force", b"--mirror")]
@@ -92,7 +103,7 @@ def _identity(command: Command, around: Around) -> Iterator[Hit]:
         if assignment.name in _VARIABLES:
             word = Word(start=assignment.start, end=assignment.end, text=assignment.name + b"=")
             yield Hit(words=(word,), shown=(assignment.name,), why=why, instead=instead)
-    if command.name in (b"export", b"declare", b"typeset", b"readonly"):
+    if command.name in (b"export", b"declare", b"typeset", b"readonly", b"env", b"sudo"):
         for word in command.arguments:
             name, equals, _ = word.prefix.partition(b"=")
             if name in _VARIABLES and equals:
@@ -104,14 +115,15 @@ def _configured(command: Command, found: Git, why: str, instead: str) -> Iterato
     rest = [*operands(found.arguments, _CONFIG_VALUED)]
     if names & _READS or (rest and rest[0].text in _READS):
         return
+    sections = names & {b"--remove-section", b"--rename-section"}
+    if rest and rest[0].text == b"user" and sections:
+        yield _hit(command, found, tuple(rest[:1]), why, instead)
     if rest and rest[0].text in (b"set", b"unset", b"add"):
         verb, rest = rest[0].text, rest[1:]
     else:
         verb = b"unset" if names & {b"--unset", b"--unset-all"} else b""
     if rest and (rest[0].text or b"").lower() in _IDENTITY and (len(rest) > 1 or verb):
         yield _hit(command, found, tuple(rest[:2]), why, instead)
-    if names & {b"-e", b"--edit"} or (rest and rest[0].text == b"edit"):
-        return
 
 
 RULES: Final = (

@@ -1,16 +1,14 @@
 """The pack `workspace`: what costs an agent its own work."""
 
+import fnmatch
 import os
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from nacre.prepare.arguments import has, operands
-from nacre.prepare.safety.paths import paths
+from nacre.prepare.safety.paths import EVERYTHING, paths
 from nacre.prepare.safety.rule import Around, Hit, Rule, shown
 from nacre.script.commands import Command, Word
-
-_ALL_HERE: Final = re.compile(rb"(?:\./)*(?:\*+|\.\*|\.\[!\.\]\*|\.)/*")
 
 
 def _removed(command: Command) -> Iterator[Word]:
@@ -27,7 +25,8 @@ def _git(command: Command, around: Around) -> Iterator[Hit]:
     for word in _removed(command):
         for text in word.texts:
             parts = text.rstrip(b"/").split(b"/")
-            if b".git" in (parts[-1], *(parts[-2:-1] if parts[-1] in (b"*", b".") else ())):
+            inside = parts[-2:-1] if EVERYTHING.fullmatch(parts[-1]) or parts[-1] == b"." else []
+            if b".git" in (parts[-1], *inside) or (word.glob and _matches_git(parts[-1])):
                 yield _hit(
                     command,
                     word,
@@ -36,13 +35,18 @@ def _git(command: Command, around: Around) -> Iterator[Hit]:
                 )
 
 
+def _matches_git(pattern: bytes) -> bool:
+    """A glob that has .git in mind; one that takes everything is another rule's."""
+    return pattern.startswith(b".g") and fnmatch.fnmatchcase(".git", pattern.decode("latin-1"))
+
+
 def _everything(command: Command, around: Around) -> Iterator[Hit]:
     del around
     for word in _removed(command):
-        for text in word.texts:
-            here = command.cwd is not None and text.startswith(b"/")
-            whole = _ALL_HERE.fullmatch(text) and (word.glob or b"*" not in text)
-            if whole or (here and next(paths(word, command), b"") == command.cwd):
+        for path in paths(word, command):
+            parent, last = os.path.split(path)
+            every = word.glob and EVERYTHING.fullmatch(last) and parent == command.cwd
+            if every or path == command.cwd:
                 yield _hit(
                     command,
                     word,
