@@ -414,3 +414,46 @@ def test_pi_decides_in_its_order() -> None:
 def test_phoenix_looks_at_the_directory_first() -> None:
     decision = decided("phoenix", "rm -rf /", cwd="/nowhere/at/all")
     assert type(decision.refusal).__name__ == "BadDirectory"
+
+
+def test_corners_of_interception() -> None:
+    expected: dict[str, tuple[str, dict[str, object]] | None] = {
+        "grep -ne x f": ("search", {"path": "f"}),
+        "grep --regexp=foo f": ("search", {"path": "f"}),
+        "grep -f pats f": ("search", {"path": "f"}),
+        "rg --type py x src": ("search", {"pattern": "x", "path": "src"}),
+        "grep --include '*.py' -r x .": ("search", {"pattern": "x", "path": "."}),
+        "grep --context 3 x f": ("search", {"pattern": "x", "path": "f"}),
+        "find -L . -name x": ("find", {"pattern": "x", "path": "."}),
+        "sed s/a/b/ f -i": ("edit", {"path": "f"}),
+        "sed --in-pl s/a/b/ f": ("edit", {"path": "f"}),
+        "perl -CSDi -pe x f": ("edit", {"path": "f"}),
+        "head < f": ("read", {"path": "f"}),
+        **dict.fromkeys(
+            [
+                *("grep x -", "find /proc -name x", "find /dev -name 'sd*'", "tail --fol log"),
+                *("less +F log", "cat <(ls)", "echo x > >(cat)", "sed -- s/a/b/ -i", "cat 3< f"),
+                *("echo 1 > /sys/x", "awk", "gawk", "head", "cat", "sed", "perl", "find", "grep"),
+            ]
+        ),
+    }
+    assert {command: suggested(command) for command in expected} == expected
+
+
+def test_corners_of_terminals() -> None:
+    def wants(command: str) -> bool:
+        findings = decided("nacre", command).findings
+        return any(isinstance(each, NeedsTerminal) for each in findings)
+
+    needs = [
+        *("docker run -itw /x ubuntu", "docker attach c", "git rebase --inter x", "sudo -e f"),
+        *("git rebase --edit-todo", "git tag -a v1", "git config edit", "EDITOR=vim git commit"),
+        *("kubectl edit deploy x", "systemctl edit x"),
+    ]
+    does_not = [
+        *("ssh h ls -t", "docker exec c ls -t", "docker run ubuntu tar -it", "git stash show -p"),
+        *("kubectl exec pod -- ls -t", "git rebase -i --help", "git tag -a v1 -m x", "git tag v1"),
+        *("export GIT_EDITOR=true; git commit --amend", "export EDITOR=true; crontab -e"),
+    ]
+    assert [each for each in needs if not wants(each)] == []
+    assert [each for each in does_not if wants(each)] == []

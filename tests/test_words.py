@@ -171,3 +171,43 @@ def test_whatever_we_know_bash_agrees(pieces: list[str]) -> None:
     found = texts(text, BEFORE)
     if None not in found and read(BEFORE + b"echo " + text).unreadable is None:
         assert found == bash(text, BEFORE)
+
+
+CORNERS = rb"""
+x=1; ((x++)); p $x
+x=1; : $((x=5)); p $x
+declare -i x; x=1+1; p $x
+declare -u x=abc; p $x
+x=1; f() { local x=2; }; f; p $x
+x=1; x=2 y=$x; p $y
+x=" a "; p b${x}c
+x=a:~/y; p $x
+IFS=,; x=a,b; p $x
+IFS=; x='a b'; p $x
+set -- a b; IFS=,; p "$*"
+x=a; command read x <<< b; p $x
+x=a; builtin printf -v x b; p $x
+cd /tmp; builtin cd /usr; p $PWD
+y='x=b'; export $y; p $x
+p {01..03} {1..10..3} {c..a..2} {-1..1}
+x=(a b); unset 'x[0]'; p ${x[0]}
+x=(a b c); p ${x[1]} "${x[2]}" ${x[9]}-
+x=abc; p ${x:1} ${x:0:2} ${x^^} ${x/b/-} ${#x}
+x=y; y=z; p ${!x}
+set -- a b c; shift; p $1 $3-
+unset x; p ${x-d} ${x:-e} ${x+f}-
+x=; p ${x-d} ${x:-e} ${x+f}
+x="a b"; set -- $x; p "$1" "$2"
+read x <<< 'one'; p $x
+x=$(printf 'a\nb\n'); p "$x" $x
+a() { x=$1; }; a z; p $x
+export x=1; p $(bash -c 'echo $x')
+""".strip().split(b"\n")
+
+
+@pytest.mark.parametrize("script", CORNERS, ids=lambda text: text.decode())
+def test_what_we_think_we_know_is_so(script: bytes) -> None:
+    ours = [word.text for word in read(script, home=HOME, cwd=b"/w").commands[-1].words[1:]]
+    if None not in ours:
+        before, _, words = (b":; " + script).rpartition(b"p ")
+        assert ours == bash(words, before)

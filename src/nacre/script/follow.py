@@ -52,8 +52,12 @@ class Follower(Scene):
             self._depth += 1
             self._follow(command)
             self._depth -= 1
-        if command.words and (not command.via or command.via[-1] in _IN_THIS_SHELL):
+        if command.words and self._in_this_shell(command):
             self.state.after(command.words, command.stdin)
+
+    def _in_this_shell(self, command: Command) -> bool:
+        last = command.via[-1] if command.via else b"eval"
+        return last in _IN_THIS_SHELL or last in self.state.functions
 
     def script(self, text: bytes, origin: Origin) -> None:
         """Read text as a script of its own, in the state that is."""

@@ -21,6 +21,7 @@ class State:
         self.arrays: dict[bytes, tuple[Value, ...]] = {}
         self.functions: dict[bytes, tuple[Node, Frame]] = {}
         self.exported: set[bytes] = set()
+        self.changed: set[bytes] = set()  # bash changes what is assigned to them: declare -i
         self.locals: set[bytes] = set()  # of the function that is being called
         self.cwd: bytes | None = None
 
@@ -30,6 +31,7 @@ class State:
         other.arrays = dict(self.arrays)
         other.functions = dict(self.functions)
         other.exported = set(self.exported)
+        other.changed = set(self.changed)
         other.locals = self.locals
         other.cwd = self.cwd
         return other
@@ -45,6 +47,7 @@ class State:
         }
         made.functions = other.functions | self.functions
         made.exported = self.exported | other.exported
+        made.changed = self.changed | other.changed
         made.locals = self.locals
         made.cwd = self.cwd if self.cwd == other.cwd else None
         return made
@@ -63,7 +66,7 @@ class State:
         return made
 
     def assign(self, name: bytes, value: Value) -> None:
-        self.variables[name] = value
+        self.variables[name] = UNKNOWN if name in self.changed else value
         self.arrays.pop(name, None)
 
     def assign_array(self, name: bytes, values: tuple[Value, ...]) -> None:
@@ -132,6 +135,7 @@ class State:
             if words[0].text == b"export" or b"x" in options:
                 self.exported.add(name)
             if any(letter in options for letter in b"iulnA"):
+                self.changed.add(name)
                 self.assign(name, UNKNOWN)
             elif equals and b"[" not in name and b"+" not in name and b"a" not in options:
                 self.assign(name, known(value))

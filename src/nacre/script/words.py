@@ -186,7 +186,7 @@ def _unquoted(field: _Field, text: bytes, parts: list[Part], scope: Scope, *, fi
         field.add(_tilde(text, scope))
     else:
         field.add(known(text))
-    field.glob = field.glob or bool(_GLOB.search(text))
+    field.glob = field.glob or bool(_GLOB.search(text)) or text.startswith(b"(")  # of an extglob
     field.there = True
 
 

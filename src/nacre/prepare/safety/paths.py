@@ -78,7 +78,8 @@ def _matches(pattern: bytes, home: bytes | None, system: frozenset[bytes]) -> bo
         return _is(pattern, home, system)
     if home is not None and os.path.dirname(pattern) in _HOMES:
         return True
-    known = system if home is None else {*system, at(b"/", home)}
+    throw_away = home is not None and home.startswith(tuple(each + b"/" for each in _TEMPORARY))
+    known = system if home is None or throw_away else {*system, at(b"/", home)}
     return any(_glob(each, path) for each in _spelled_out(pattern) for path in known)
 
 
