@@ -111,6 +111,15 @@ def test_people_see_the_words_that_matched(capfd: pytest.CaptureFixture[str]) ->
     assert lines[0] == "would be refused, by disk.remove"
 
 
+def test_what_people_see_cannot_move_their_cursor(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "echo '\x1b[2J\u202e' 日本 && rm -rf /"]) == 0
+    said = capfd.readouterr().out
+    assert all(each.isprintable() or each == "\n" for each in said)
+    script, marks = said.split("\n")[2:4]
+    assert len(marks) - 1 == len(script) - 1 + 2  # two characters are twice as wide
+    assert "  echo '\\x1b[2J\\x202e' '日本'" in said
+
+
 def test_people_see_what_bash_would_get(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "--contract", "pi", "cd /tmp && ls"]) == 0
     said = capfd.readouterr().out
@@ -156,7 +165,11 @@ def test_stdin_and_a_reader_that_goes_away() -> None:
             "there is no safety rule or pack 'disc'; did you mean 'disk'?",
         ),
         (["--set", "safety", "ls"], "--set safety has no value"),
-        (["--contract", "pi", "--set", "intercept=maybe", "ls"], "intercept"),
+        (
+            ["--contract", "pi", "--set", "intercept=maybe", "ls"],
+            "intercept cannot be 'maybe'; it can be off, warn, block",
+        ),
+        (["--set", "timeout=-1", "ls"], "timeout must be at least 0"),
         (
             ["--contract", "pi", "--set", "intercept_rules=raed", "ls"],
             "no interception rule 'raed'",
@@ -175,8 +188,13 @@ def test_stdin_and_a_reader_that_goes_away() -> None:
             ["--contract", "pi", "--set", 'rules=[{"tool": "x", "message": "m"}]', "ls"],
             "needs a tool and either a pattern or words",
         ),
-        (["--contract", "pi", "--set", "rules=[", "ls"], "bad option"),
-        (["--set", "environment=some", "ls"], "environment"),
+        (["--contract", "pi", "--set", "rules=[", "ls"], "rules is not JSON"),
+        (["--contract", "pi", "--set", "rules=[{}]", "ls"], "rules[0] needs tool"),
+        (
+            ["--contract", "pi", "--set", 'rules=[{"tool":"x","message":"","zzz":1}]', "ls"],
+            "rules[0] has a field zzz that nobody knows",
+        ),
+        (["--set", "environment=some", "ls"], "it can be inherit, filtered, minimal"),
         (["--set", "coauthor=on", "ls"], "trailer must be like"),
         ([" "], "command is required"),
     ],
@@ -190,7 +208,9 @@ def test_wrong_options_are_named(
     assert said.out == ""
 
 
-def test_contracts_that_cannot_be_called_yet_say_so(capfd: pytest.CaptureFixture[str]) -> None:
+def test_contracts_that_cannot_be_called_yet_say_so() -> None:
     for contract in ("nacre", "phoenix", "pi"):
-        assert main(["call", "--contract", contract, '{"command": "true"}']) == 2
-        assert f"nacre explain --contract {contract} shows" in capfd.readouterr().err
+        words = [NACRE, "call", "--contract", contract, '{"command": "true"}']
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"nacre explain --contract {contract} shows" in done.stderr

@@ -1,5 +1,6 @@
 """Words, expanded: bash itself is the judge of what we think we know."""
 
+import os
 import subprocess
 
 import pytest
@@ -15,7 +16,7 @@ BEFORE = b"a=one; b='two words'; c=; p=/usr/lib/x.tar.gz; l=(1 'x y' 3); set -- 
 
 def words(text: bytes, before: bytes = b"") -> list[Word]:
     """Of the last command of a script."""
-    return [*read(before + b"echo " + text, home=HOME, cwd=b"/w").commands[-1].words[1:]]
+    return [*read(before + b"echo " + text, home=HOME, cwd=os.getcwdb()).commands[-1].words[1:]]
 
 
 def texts(text: bytes, before: bytes = b"") -> list[bytes | None]:

@@ -8,7 +8,7 @@ engine never sees it.
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -111,7 +111,7 @@ def read_options(options: Mapping[str, Any], shape: type[T]) -> T:
             raise ValueError(f"there is no option {key!r}{hint}")
     try:
         types = {field.encode_name: field.type for field in fields}
-        given = {key: _from_text(value, types[key]) for key, value in options.items()}
+        given = {key: _from_text(key, value, types[key]) for key, value in options.items()}
         return msgspec.convert(given, shape, strict=False)
     except (msgspec.ValidationError, ValueError) as error:
         raise ValueError(f"bad option: {_in_words(str(error), shape)}") from None
@@ -120,22 +120,29 @@ def read_options(options: Mapping[str, Any], shape: type[T]) -> T:
 _SWITCHES = {"on": True, "off": False, "yes": True, "no": False}
 
 
-def _from_text(value: Any, wanted: Any) -> Any:
+def _from_text(key: str, value: Any, wanted: Any) -> Any:
     """A value as a command line gives it: on and off, lists with commas, JSON for the rest."""
     if not isinstance(value, str):
         return value
     if wanted is bool:
-        return _SWITCHES.get(value, value)
-    if getattr(wanted, "__origin__", wanted) is tuple:
-        if value.startswith(("[", "{")):
-            return msgspec.json.decode(value)
-        return [] if value in ("", "off", "none") else value.split(",")
-    return value
+        return _SWITCHES.get(value.lower(), value)
+    if getattr(wanted, "__origin__", wanted) is not tuple:
+        return value
+    if not value.startswith(("[", "{")):
+        listed = [each.strip() for each in value.split(",")]
+        return [] if value in ("", "off", "none") else listed
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{key} is not JSON: {error}") from None
 
 
 _WRONG_TYPE = re.compile(r"Expected `(.+?)`, got `(.+?)` - at `\$\.?(.*)`")
-_MISSING = re.compile(r"Object missing required field `(.+?)`")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.+?)`")
+_MISSING = re.compile(r"Object missing required field `(.+?)`(?: - at `\$\.(.*)`)?")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.+?)`(?: - at `\$\.(.*)`)?")
+_NO_CHOICE = re.compile(r"Invalid enum value (.+?) - at `\$\.(.*)`")
+_BOUND = re.compile(r"Expected `(.+?)` (>=|<=|>|<) ([\d.]+) - at `\$\.(.*)`")
+_BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 _WORDS = {
     "str": "a string",
     "int": "a whole number",
@@ -153,9 +160,18 @@ def _in_words(problem: str, shape: type) -> str:
         wanted, got, where = wrong.groups()
         wanted = " or ".join(_WORDS.get(each, each) for each in wanted.split(" | "))
         return f"{where} must be {wanted}, not {_WORDS.get(got, got)}"
+    if bound := _BOUND.match(problem):
+        number = float(bound[3])
+        return f"{bound[4]} must be {_BOUNDS[bound[2]]} {number:g}"
+    if choice := _NO_CHOICE.match(problem):
+        types = {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
+        allowed = ", ".join(map(str, get_args(types.get(choice[2]))))
+        return f"{choice[2]} cannot be {choice[1]}; it can be {allowed}"
     if missing := _MISSING.match(problem):
-        return f"{missing[1]} is required"
+        return f"{missing[2]} needs {missing[1]}" if missing[2] else f"{missing[1]} is required"
     if unknown := _UNKNOWN.match(problem):
+        if unknown[2]:
+            return f"{unknown[2]} has a field {unknown[1]} that nobody knows; remove it"
         known = ", ".join(field.name for field in msgspec.structs.fields(shape))
         return f"there is no argument {unknown[1]}; this tool takes {known}"
     return problem

@@ -37,6 +37,8 @@ def entry() -> NoReturn:
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = 130
+    except BrokenPipeError:
+        code = 141  # whoever read us has seen enough
     except OSError as error:
         _say(f"nacre: cannot write: {error.strerror or error}\n")
         code = 1

@@ -4,7 +4,8 @@ import argparse
 import json
 import os
 import sys
-from typing import Any
+import unicodedata
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -19,9 +20,12 @@ from nacre.prepare.terminal import needs
 from nacre.prepare.trailers import commits
 from nacre.refusals import Dangerous, Intercepted, Refused
 from nacre.script.commands import Command, Reading
+from nacre.script.quote import quote
 from nacre.script.read import read
 from nacre.store.links import resolvers
 from nacre.text import decode
+
+_MOST_LINES: Final = 40  # of a script
 
 
 class Explained(Struct, frozen=True, kw_only=True):
@@ -46,7 +50,8 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         show(json.dumps(as_json(explained), ensure_ascii=False))
     else:
-        show("\n".join(line.rstrip() for line in _lines(explained)))
+        lines = (_printable(line.rstrip()) for line in _lines(explained))
+        show("\n".join(lines))
     return 0
 
 
@@ -163,7 +168,10 @@ def _lines(explained: Explained) -> list[str]:
 
 
 def _shown(command: Command) -> str:
-    words = " ".join("?" if word is None else word or "''" for word in _words(command))
+    words = " ".join(
+        "?" if word.text is None else decode(word.text if word.glob else quote(word.text))
+        for word in command.words
+    )
     through = [decode(each) for each in command.via]
     remarks = [
         *([f"through {', '.join(through)}"] if through else []),
@@ -197,26 +205,39 @@ def _note(finding: AnyFinding) -> str | None:
 
 
 def _underlined(script: bytes, spans: tuple[tuple[int, int], ...]) -> list[str]:
-    """The lines that matched, with a mark under each byte that did."""
+    """The lines that matched, with a mark under each character that did."""
     lines, at = [], 0
     for line in script.split(b"\n"):
         end = at + len(line)
-        marks = [
-            "^" if any(start <= place < stop for start, stop in spans) else " "
-            for place in range(at, end)
-        ]
-        if "^" in marks or not spans:
+        inside = [(max(a, at) - at, min(b, end) - at) for a, b in spans if a < end and b > at]
+        if inside or not spans:
             lines.append(f"  {decode(line)}")
-            if "^" in marks:
-                lines.append("  " + _as_wide(line, marks))
+        if inside:
+            lines.append(f"  {_marks(line, inside)}")
         at = end + 1
-    return lines[:40]
+    return lines[:_MOST_LINES]
 
 
-def _as_wide(line: bytes, marks: list[str]) -> str:
-    """Marks under characters instead of bytes."""
+def _marks(line: bytes, spans: list[tuple[int, int]]) -> str:
+    made, at = "", 0
+    for character in decode(line):
+        marked = any(start <= at < stop for start, stop in spans)
+        made += ("^" if marked else " ") * _width(character)
+        at += len(character.encode())
+    return made
+
+
+def _width(character: str) -> int:
+    """Columns on a terminal."""
+    if unicodedata.combining(character):
+        return 0
+    shown = _printable(character)
+    return len(shown) + sum(unicodedata.east_asian_width(each) in "WF" for each in shown)
+
+
+def _printable(text: str) -> str:
+    """Without what could move the cursor, or turn the text around."""
     return "".join(
-        ("\t" if byte == 0x09 else mark)
-        for byte, mark in zip(line, marks, strict=True)
-        if byte & 0xC0 != 0x80
+        each if each.isprintable() or unicodedata.combining(each) else f"\\x{ord(each):02x}"
+        for each in text.replace("\t", " ")
     )
