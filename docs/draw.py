@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nacre.engine.lifecycle import TABLE, State
-from nacre.prepare.interception import DEFAULTS
+from nacre.prepare.better_tools import DEFAULTS
 from nacre.prepare.safety.safety import RULES
 
 DOCS = Path(__file__).parent

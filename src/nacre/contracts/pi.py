@@ -15,7 +15,7 @@ from nacre.caller import Caller
 from nacre.contracts.contract import read_options
 from nacre.contracts.options import Seconds, Shared, checked, signed
 from nacre.plan import KIB, Command, Keep, Limits, Plan, Streams
-from nacre.prepare import interception
+from nacre.prepare import better_tools, interception
 from nacre.prepare.decide import Step
 from nacre.prepare.directory import directory
 from nacre.prepare.environment import NON_INTERACTIVE, environment, variable_names
@@ -25,7 +25,7 @@ from nacre.prepare.links import links
 from nacre.prepare.prefix import prefixed
 from nacre.prepare.terminal import terminal_needs
 
-_DEFAULTS = {rule.id: rule for rule in interception.DEFAULTS}
+_DEFAULTS = {rule.id: rule for rule in better_tools.DEFAULTS}
 
 
 class Options(Shared, frozen=True, kw_only=True):

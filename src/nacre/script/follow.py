@@ -19,6 +19,7 @@ from nacre.script.wrappers import Reads, ReadsInput, Runs, inside
 _DEEPEST: Final = 8
 _MOST_COMMANDS: Final = 4000
 _IN_THIS_SHELL: Final = {b"command", b"builtin", b"eval"}
+_MOST_TEXT: Final = 64 * 1024  # of scripts in strings, all together
 _MOST_FROM_INPUT: Final = 64  # words that xargs would add
 
 
@@ -27,6 +28,7 @@ class Follower(Scene):
         super().__init__(home, cwd)
         self.commands: list[Command] = []
         self._seen: set[object] = set()
+        self._room = _MOST_TEXT
         self._zero: tuple[Word, ...] = ()
         self._given: tuple[Assignment, ...] = ()  # with the command that is followed
         self._depth = 0
@@ -176,6 +178,9 @@ class Follower(Scene):
         via: tuple[bytes, ...],
     ) -> None:
         """Read a script in another shell, or, without positional parameters, in this one."""
+        self._room -= len(text)
+        if self._room < 0:
+            return
         state, place = self.state, self.place
         if positional is not None:
             self.state = state.of_another_shell(positional, self._given)

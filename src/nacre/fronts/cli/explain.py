@@ -14,8 +14,9 @@ from nacre.caller import Caller
 from nacre.contracts.contract import read_script
 from nacre.findings import AnyFinding, Dropped, Lifted, Signed, Suggested, Unsigned
 from nacre.fronts.cli.common import UsageError, complain, environment_as_given, settings, show
+from nacre.prepare.better_tools import DEFAULTS
 from nacre.prepare.decide import Decision, decide
-from nacre.prepare.interception import DEFAULTS, intercept
+from nacre.prepare.interception import intercept
 from nacre.prepare.terminal import needs
 from nacre.prepare.trailers import commits
 from nacre.refusals import Dangerous, Intercepted, Refused
