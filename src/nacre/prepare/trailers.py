@@ -66,7 +66,7 @@ _FOR_GIT: Final = (
     *(b"GIT_CONFIG_NOSYSTEM", b"GIT_CEILING_DIRECTORIES"),
 )
 _ASKS_WITHIN: Final = 2.0  # seconds, for a question to git
-_FIRST_WITH_TRAILERS: Final = (2, 32)
+FIRST_WITH_TRAILERS: Final = (2, 32)
 
 
 class Commit(Struct, frozen=True, kw_only=True):
@@ -180,7 +180,7 @@ class _Asked:
         if self._program is None:
             return "there is no git here"
         version = _version(self._program, os.stat(self._program).st_mtime)
-        if version is not None and version < _FIRST_WITH_TRAILERS:
+        if version is not None and version < FIRST_WITH_TRAILERS:
             return f"git {version[0]}.{version[1]} cannot add trailers; 2.32 can"
         directory = _directory(commit)
         if directory is None:

@@ -4,6 +4,7 @@ import argparse
 import os
 import platform
 import pty
+import re
 import resource
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from nacre import __version__, proc
 from nacre.fronts.cli.common import show
 from nacre.plan import BASH
+from nacre.prepare.trailers import FIRST_WITH_TRAILERS
 from nacre.process import tag
 from nacre.process.ours import become_subreaper, landlock_version
 from nacre.store.home import home
@@ -58,6 +60,20 @@ def _bash() -> Finding:
         return Finding("bash", f"{path} is not there", "install bash, or link it there")
     asked = subprocess.run([path, "-c", "echo $BASH_VERSION"], capture_output=True, timeout=10)
     return Finding("bash", f"{path} {asked.stdout.decode().strip()}")
+
+
+def _git() -> Finding:
+    path = shutil.which("git")
+    if path is None:
+        return Finding(
+            "git", "is not there", "install git to have commit trailers", essential=False
+        )
+    said = subprocess.run([path, "version"], capture_output=True, timeout=10).stdout.decode()
+    found = re.search(r"(\d+)\.(\d+)", said)
+    if found and (int(found[1]), int(found[2])) < FIRST_WITH_TRAILERS:
+        remedy = "install 2.32 or later to have commit trailers"
+        return Finding("git", said.strip(), remedy, essential=False)
+    return Finding("git", f"{said.strip()} can add trailers to commits")
 
 
 def _processes() -> Finding:
@@ -155,6 +171,7 @@ def _writable(about: str, path: Path, remedy: str) -> Finding:
 _CHECKS: tuple[Callable[[], Finding], ...] = (
     _nacre,
     _bash,
+    _git,
     _processes,
     _escapees,
     _terminals,
