@@ -49,7 +49,10 @@ _PREFIXES: Final = {
 
 def lex(source: bytes) -> Frame:
     """Raises Bomb."""
-    return _Lexer(source, 0, len(source), [0]).frame(closes=False)
+    try:
+        return _Lexer(source, 0, len(source), [0]).frame(closes=False)
+    except RecursionError:  # of a caller who is deep down already
+        raise Bomb("it is nested too deep for where we are") from None
 
 
 class _Draft:

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-_PLAIN: Final = re.compile(rb"[A-Za-z0-9_@%+=:,./-]+")
+_PLAIN: Final = re.compile(rb"[A-Za-z0-9_@%+=:,./-][A-Za-z0-9_@%+=:,./~^-]*")
 
 
 def quote(text: bytes) -> bytes:

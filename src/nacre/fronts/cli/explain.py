@@ -20,7 +20,7 @@ from nacre.prepare.interception import intercept
 from nacre.prepare.terminal import needs
 from nacre.prepare.trailers import commits
 from nacre.refusals import Dangerous, Intercepted, Refused
-from nacre.script.commands import Command, Reading
+from nacre.script.commands import Command, Reading, Redirect, Word
 from nacre.script.quote import quote
 from nacre.script.read import read
 from nacre.store.links import resolvers
@@ -169,10 +169,7 @@ def _lines(explained: Explained) -> list[str]:
 
 
 def _shown(command: Command) -> str:
-    words = " ".join(
-        "?" if word.text is None else decode(word.text if word.glob else quote(word.text))
-        for word in command.words
-    )
+    words = " ".join([*map(_word, command.words), *map(_redirect, command.redirects)])
     through = [decode(each) for each in command.via]
     remarks = [
         *([f"through {', '.join(through)}"] if through else []),
@@ -181,6 +178,20 @@ def _shown(command: Command) -> str:
         *(["in the background"] if command.background else []),
     ]
     return f"{words}    ({'; '.join(remarks)})" if remarks else words
+
+
+def _word(word: Word) -> str:
+    if word.text is None:
+        return "?"
+    return decode(word.text if word.glob else quote(word.text))
+
+
+def _redirect(redirect: Redirect) -> str:
+    usual = 0 if redirect.operator.startswith(b"<") else 1
+    number = redirect.descriptor
+    before = "{?}" if number is None else "" if number == usual else str(number)
+    target = "…" if redirect.operator == b"<<" else _word(redirect.target)
+    return f"{before}{decode(redirect.operator)} {target}"
 
 
 def _notes(explained: Explained) -> list[str]:
