@@ -62,10 +62,11 @@ class Pi:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.rules = options.interception()
         self.steps: tuple[Step, ...] = (
             variable_names,
             lift,
-            interception.interception(options.interception(), options.intercept),
+            interception.interception(self.rules, options.intercept),
             links(),
             directory,
             *checked(options),

@@ -243,7 +243,7 @@ def _count(command: Command) -> int | None:
         ):
             found = re.fullmatch(shape, value)
             if found:
-                return int(found[1])
+                return int(found[1][:9])
     return None
 
 

@@ -14,6 +14,7 @@ from nacre.prepare.notes import noted
 from nacre.script.lead import leading_cd
 from nacre.script.paths import at
 
+_GOES_BACK: Final = re.compile(rb"OLDPWD|~-|\bcd\s+-(?=[\s;&|)]|\Z)|\bpopd\b|\bdirs\b")
 _URL: Final = re.compile(rb"[a-z]+://")
 
 
@@ -34,6 +35,8 @@ def lift(plan: Plan, caller: Caller) -> Plan:
         path = resolved(lead.path, caller, tilde=lead.tilde)
     if path is None or not _goes_through(lead.path, caller):
         return plan
+    if _GOES_BACK.search(command.script, lead.rest):
+        return plan  # the rest knows that there was a cd
     moved = msgspec.structs.replace(command, script=command.script[lead.rest :], cwd=path)
     return noted(msgspec.structs.replace(plan, command=moved), Lifted(path=lead.path))
 

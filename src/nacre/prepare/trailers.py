@@ -19,7 +19,7 @@ from msgspec import Struct
 from nacre.caller import Caller
 from nacre.findings import Signed, Unsigned
 from nacre.plan import Plan
-from nacre.prepare.arguments import flags
+from nacre.prepare.arguments import beginning, flags
 from nacre.prepare.git import COMMIT_VALUED, Git, git
 from nacre.prepare.notes import noted
 from nacre.prepare.reading import reading
@@ -30,6 +30,7 @@ from nacre.script.paths import at
 _NO_COMMIT: Final = frozenset(
     {b"--dry-run", b"--fixup", b"--squash", b"--short", b"--porcelain", b"--long", b"--help"}
 )
+_MESSAGE: Final = re.compile(rb"-[^-mFCctSu]*m(.*)", re.DOTALL)  # -m x, -mx, -am x
 _GLUED: Final = frozenset({b"-S", b"-u"})
 _LONG: Final = _NO_COMMIT | {
     *(
@@ -158,12 +159,17 @@ def _messages(commit: Commit) -> Iterator[bytes | None]:
     """What is given with -m and -F; None for what is not known."""
     arguments = commit.git.arguments
     for word, following in zip_longest(arguments, arguments[1:]):
-        if word.text in (b"-m", b"--message") and following is not None:
-            yield following.text
-        elif word.text in (b"-F", b"--file") and following is not None:
-            yield b"" if following.text == b"/dev/null" else None
-        elif word.prefix.startswith(b"-") and b"m" in word.prefix.partition(b"=")[0]:
-            yield None
+        text = beginning(word)
+        after = None if following is None else following.text
+        short = _MESSAGE.fullmatch(text)
+        if short and short[1]:
+            yield None if word.text is None else short[1]
+        elif short or text == b"--message":
+            yield after
+        elif text.startswith(b"--message="):
+            yield None if word.text is None else text.partition(b"=")[2]
+        elif text in (b"-F", b"--file"):
+            yield b"" if after == b"/dev/null" else None
 
 
 class _Asked:

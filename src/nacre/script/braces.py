@@ -8,11 +8,13 @@ from nacre.script.tokens import Parameter, Part, Text
 
 MOST_WORDS: Final = 256
 _RANGE: Final = re.compile(rb"\{(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?\}")
+_MOST_BRACES: Final = 64
 _UNKNOWN: Final = b"?"  # the prefix of a parameter that nobody can resolve
 
 
 def expand_braces(parts: list[Part]) -> list[list[Part]]:
-    if not any(isinstance(part, Text) and b"{" in part.text for part in parts):
+    count = sum(part.text.count(b"{") for part in parts if isinstance(part, Text))
+    if not 0 < count <= _MOST_BRACES:
         return [parts]
     atoms: list[Part] = []
     for part in parts:
@@ -41,7 +43,7 @@ def _unbraced(atoms: list[Part]) -> list[list[Part]]:
             middles = ranged
         tails = _unbraced(atoms[end + 1 :])
         made = [atoms[:begin] + middle + tail for middle in middles for tail in tails]
-        return made[:MOST_WORDS]
+        return made[: MOST_WORDS + 1]
     return [atoms]
 
 

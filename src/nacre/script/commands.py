@@ -46,6 +46,11 @@ class Redirect(Struct, frozen=True, kw_only=True, gc=False):
     end: int
 
     @property
+    def feeds(self) -> bool:
+        """Whether it is where standard input comes from."""
+        return self.descriptor == 0 and self.operator in (b"<", b"<<", b"<<<", b"<>")
+
+    @property
     def writes(self) -> bool:
         """Whether it opens a file for writing."""
         if self.operator == b">&":

@@ -1,6 +1,7 @@
 """From a command to what it would run in turn: wrappers, scripts in strings and on standard input,
 functions of the script's own. To a bounded depth."""
 
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
@@ -57,6 +58,11 @@ class Follower(Scene):
         if command.words and self._in_this_shell(command):
             self.state.after(command.words, command.stdin)
 
+    def _may_call(self, command: Command) -> bool:
+        """A function is called by its name, not through command or sudo."""
+        last = command.via[-1] if command.via else b"eval"
+        return last == b"eval" or last in self.state.functions
+
     def _in_this_shell(self, command: Command) -> bool:
         last = command.via[-1] if command.via else b"eval"
         return last in _IN_THIS_SHELL or last in self.state.functions
@@ -71,7 +77,7 @@ class Follower(Scene):
 
     def _follow(self, command: Command) -> None:
         first = command.words[0].text
-        if first is not None and first in self.state.functions:
+        if first is not None and first in self.state.functions and self._may_call(command):
             self._call(command, first)
             return
         via = (*command.via, command.name or b"?")
@@ -106,7 +112,7 @@ class Follower(Scene):
             command,
             words=words,
             name=program(words),
-            assignments=(),
+            assignments=(*command.assignments, *map(_given, found.given)),
             start=words[0].start,
             cwd=cwd,
             via=via,
@@ -117,8 +123,14 @@ class Follower(Scene):
         """What xargs would add."""
         if command.stdin is None:
             return (Word(start=last.start, end=last.end),)
-        texts = command.stdin.replace(b"\0", b" ").split()[:_MOST_FROM_INPUT]
-        return tuple(Word(start=last.start, end=last.end, text=each, prefix=each) for each in texts)
+        texts = _listed(command.stdin)
+        made = [
+            Word(start=last.start, end=last.end, text=each, prefix=each)
+            for each in texts[:_MOST_FROM_INPUT]
+        ]
+        if len(texts) > _MOST_FROM_INPUT:
+            made.append(Word(start=last.start, end=last.end))
+        return tuple(made)
 
     def _replaced(
         self, command: Command, words: tuple[Word, ...], mark: bytes
@@ -199,7 +211,10 @@ class Follower(Scene):
     def _call(self, command: Command, name: bytes) -> None:
         """A function of the script's own, with these arguments."""
         body, frame = self.state.functions[name]
-        if name in command.via or frame.source is not self.frame.source:
+        if name in command.via:
+            return
+        if frame.source is not self.frame.source:
+            self.state.forget_everything()  # through eval: we do not go there
             return
         outer, place = self.frame, self.place
         positional = self.state.arrays.get(b"@")
@@ -219,6 +234,24 @@ class Follower(Scene):
         for name in self.state.locals:
             self.state.assign(name, before.get(name, UNKNOWN))
         self.state.locals = outer_locals
+
+
+def _listed(text: bytes) -> list[bytes]:
+    """The words that xargs makes of its input."""
+    if b"\0" in text:
+        return [each for each in text.split(b"\0") if each]
+    try:
+        return [each.encode("latin-1") for each in shlex.split(text.decode("latin-1"))]
+    except ValueError:  # quotes that are never closed
+        return text.split()
+
+
+def _given(word: Word) -> Assignment:
+    """NAME=value, as env takes it."""
+    name, _, value = word.prefix.partition(b"=")
+    known = None if word.text is None else value
+    inner = Word(start=word.start, end=word.end, text=known, prefix=value)
+    return Assignment(name=name, value=inner, start=word.start, end=word.end)
 
 
 def _filled(word: Word, mark: bytes, line: bytes | None) -> Word:

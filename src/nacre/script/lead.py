@@ -28,9 +28,9 @@ def leading_cd(text: bytes) -> Lead | None:
         return None
     try:
         frame = lex.lex(text)
-    except Bomb:
+        structure, wrong = skeleton.parse(frame.skeleton, frame.start, frame.lines)
+    except (Bomb, RecursionError):
         return None
-    structure, wrong = skeleton.parse(frame.skeleton, frame.start, frame.lines)
     if wrong is not None or frame.trouble is not None:
         return None
     if len(structure.items) != 1 or structure.background or _ends_with_separator(frame):

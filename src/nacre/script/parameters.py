@@ -4,18 +4,20 @@ import fnmatch
 import re
 from typing import Final
 
-from nacre.script.tokens import Parameter
+from nacre.script.tokens import Parameter, Text
 from nacre.script.values import EMPTY, UNKNOWN, UNSET, Scope, Value, either, known
 
 _GLOB: Final = re.compile(rb"[*?\[]")
-_SLICE: Final = re.compile(rb"(\d{1,6})(?::(\d{1,6}))?")
+_SLICE: Final = re.compile(rb"(0|[1-9]\d{0,5})(?::(0|[1-9]\d{0,5}))?")
+_LONGEST: Final = 1024
 
 
 def resolved(part: Parameter, argument: Value, scope: Scope) -> Value:
     """The value of a parameter that is neither an array nor the positional parameters."""
     value = _plain(part, scope)
     if part.prefix == b"#":
-        return UNKNOWN if value.text is None else known(b"%d" % len(value.text))
+        known_length = value.text is not None and value.text.isascii()
+        return known(b"%d" % len(value.text or b"")) if known_length else UNKNOWN
     if part.prefix == b"!":
         value = UNKNOWN if value.text is None else scope.variable(value.text)
     elif part.prefix:
@@ -49,9 +51,16 @@ def _operated(part: Parameter, value: Value, argument: Value, scope: Scope) -> V
             return argument if text or operator == b"+" else EMPTY
         case b":?" | b"?":
             return value
-    if text is None or argument.text is None:
+    if text is None or argument.text is None or not _is_simple(text, part, argument.text):
         return UNKNOWN
     return _changed(text, operator, argument.text)
+
+
+def _is_simple(text: bytes, part: Parameter, argument: bytes) -> bool:
+    """Where we are sure to do what bash does: no quoted patterns, no characters of many bytes."""
+    quoted = not all(isinstance(each, Text) for each in part.argument)
+    odd = re.search(rb"[\[\\&]", argument) or (quoted and _GLOB.search(argument))
+    return len(text) <= _LONGEST and text.isascii() and not odd
 
 
 def _default(value: Value, argument: Value, *, colon: bool) -> Value:

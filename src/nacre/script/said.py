@@ -13,7 +13,7 @@ def said(command: Command) -> bytes | None:
     """The standard output of this command, or None."""
     if command.name not in _SAY:
         return None
-    if any(redirect.of_output for redirect in command.redirects):
+    if any(each.descriptor == 1 or each.of_output for each in command.redirects):
         return None
     texts = [word.text for word in command.arguments]
     if any(text is None for text in texts) or any(word.glob for word in command.arguments):
@@ -36,14 +36,17 @@ def said(command: Command) -> bytes | None:
             return None
 
 
-def _echoed(words: list[bytes]) -> bytes:
+def _echoed(words: list[bytes]) -> bytes | None:
     newline, escapes = b"\n", False
     while words and words[0].startswith(b"-") and words[0][1:] and not words[0][1:].strip(b"neE"):
         newline = b"" if b"n" in words[0] else newline
         escapes = b"e" in words[0]
         words = words[1:]
     text = b" ".join(words)
-    return (ansi(text) if escapes else text) + newline
+    if not escapes:
+        return text + newline
+    # Its escapes are not quite those of $'…'.
+    return None if re.search(rb"\\[0-7c'\"?]", text) else ansi(text) + newline
 
 
 def _printed(words: list[bytes]) -> bytes | None:
@@ -58,6 +61,8 @@ def _printed(words: list[bytes]) -> bytes | None:
         return None
     pieces = [ansi(piece.replace(b"\0", b"%"), nul=True) for piece in pieces]
     if b"%b" in holes:
+        if b"%s" in holes:
+            return None
         values = [ansi(value, nul=True) for value in values]
     if not holes:
         return pieces[0]

@@ -17,6 +17,8 @@ from nacre.script.state import State, value_of
 from nacre.script.tokens import Frame, Heredoc, Part, Redirection, Substitution, Token
 from nacre.script.values import UNKNOWN, UNSET, Value, known
 
+# They change by themselves.
+_ALIVE: Final = {b"RANDOM", b"SRANDOM", b"SECONDS", b"LINENO", b"EPOCHSECONDS", b"_", b"BASHPID"}
 _ASSIGNED: Final = re.compile(
     rb"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
 )
@@ -63,14 +65,17 @@ class Scene:
     # Scope
 
     def variable(self, name: bytes) -> Value:
-        if name == b"PWD":
+        if name == b"PWD" and name not in self.state.variables:
             cwd = self.state.cwd
             return UNKNOWN if cwd is None else known(cwd)
         if name.isdigit() and name != b"0":
             values = self.state.arrays.get(b"@")
             if values is None:
                 return UNKNOWN
-            return values[int(name) - 1] if int(name) <= len(values) else UNSET
+            number = int(name[:6])
+            return values[number - 1] if number <= len(values) else UNSET
+        if name in _ALIVE or (name == b"PWD" and name in self.state.variables):
+            return UNKNOWN
         return self.state.variables.get(name, UNKNOWN)
 
     def elements(self, name: bytes) -> tuple[Value, ...] | None:
@@ -193,7 +198,7 @@ class Scene:
                 body = target.content
         descriptor: int | None = 0 if token.operator.startswith(b"<") else 1
         if token.descriptor:
-            descriptor = int(token.descriptor) if token.descriptor.isdigit() else None
+            descriptor = int(token.descriptor[:6]) if token.descriptor.isdigit() else None
         return Redirect(
             operator=b"<<" if token.operator == b"<<-" else token.operator,
             descriptor=descriptor,

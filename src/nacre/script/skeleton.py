@@ -167,10 +167,8 @@ class _Maker:
         match node.type:
             case "command" | "word" | "variable_name" | "special_variable_name":
                 return self._simple(node)
-            case "list":
-                left, operator, right = node.children[0], node.children[1], node.children[-1]
-                if len(node.children) == 3 and not operator.is_named:
-                    return [Chain(self._one(left), operator.type.encode(), self._one(right))]
+            case "list" if len(node.children) == 3 and not node.children[1].is_named:
+                return [self._chain(node)]
             case "pipeline":
                 return [Pipeline([self._one(each) for each in node.children if each.is_named])]
             case "negated_command":
@@ -189,6 +187,17 @@ class _Maker:
             case "function_definition":
                 return self._function(node)
         return self.sequence(node.children).items
+
+    def _chain(self, node: Any) -> Node:
+        """`a && b && c` hangs to the left, and may be long."""
+        links = []
+        while node.type == "list" and len(node.children) == 3 and not node.children[1].is_named:
+            links.append((node.children[1].type.encode(), node.children[2]))
+            node = node.children[0]
+        made = self._one(node)
+        for operator, right in reversed(links):
+            made = Chain(made, operator, self._one(right))
+        return made
 
     def _one(self, node: Any) -> Node:
         found = self._nodes(node)

@@ -3,6 +3,7 @@
 Knows which builtins change what. Nothing here reads text.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -107,18 +108,31 @@ class State:
                 for text in (text for word in words[1:] for text in word.texts):
                     name, bracket, _ = text.partition(b"[")
                     self.assign(name, UNKNOWN if bracket else UNSET)
-            case b"getopts" | b"mapfile" | b"readarray" | b"let":
+            case b"getopts" | b"mapfile" | b"readarray":
                 self._forget_named(words[1:])
-            case b"printf" if len(words) > 2 and words[1].text == b"-v":
+            case b"let":
+                for text in (text for word in words[1:] for text in word.texts):
+                    for name in re.findall(rb"[A-Za-z_]\w*", text):
+                        self.assign(name, UNKNOWN)
+            case b"printf" if (words[1].prefix if len(words) > 1 else b"").startswith(b"-v"):
                 self._forget_named(words[2:3])
+                self.assign(words[1].prefix[2:], UNKNOWN)
             case b"source" | b".":
                 self.forget_everything()
             case b"shift":
                 self._shift(words)
-            case b"set" if len(words) > 1 and words[1].text == b"--":
-                self.set_positional(words[2:])
+            case b"set" if len(words) > 1:
+                self._set(words)
             case b"export" | b"declare" | b"typeset" | b"local" | b"readonly":
                 self._declare(words)
+
+    def _set(self, words: Sequence[Word]) -> None:
+        if words[1].text == b"--":
+            self.set_positional(words[2:])
+        elif not words[1].prefix.startswith((b"-", b"+")):
+            self.set_positional(words[1:])
+        elif any(not each.prefix.startswith((b"-", b"+")) for each in words[2:]):
+            self.forget_positional()  # set -e a b, or set -o name
 
     def _declare(self, words: Sequence[Word]) -> None:
         """Names that are exported, and attributes that change what is assigned."""
@@ -145,9 +159,9 @@ class State:
         self._forget_named(names)
         plain = all((w.text or b"x").strip(b"-r") == b"" for w in words if w not in names)
         if stdin is not None and len(names) == 1 and names[0].text is not None and plain:
-            # In a loop it is each of the lines in turn.
+            # In a loop it is each of the lines in turn, and at the end nothing.
             lines = tuple(line.strip(b" \t") for line in stdin.rstrip(b"\n").split(b"\n"))
-            self.assign(names[0].text, one_of(lines, open=False))
+            self.assign(names[0].text, one_of(lines, open=True))
 
     def _shift(self, words: Sequence[Word]) -> None:
         count = words[1].text if len(words) > 1 else b"1"

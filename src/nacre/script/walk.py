@@ -31,9 +31,9 @@ from nacre.script.tokens import Frame, Substitution
 from nacre.script.values import UNKNOWN, Value, either, known
 
 _LEAVES: Final = {b"exit", b"return", b"break", b"continue"}
+_DEEPEST_LOOPS: Final = 3
 _DECIDES: Final = _LEAVES | {b"[", b"test"}
 _PLAIN: Final = {b"command", b"builtin", b"env"}
-_BODIES: Final = (b"<<", b"<<<")
 
 
 class Walker(Follower):
@@ -41,6 +41,7 @@ class Walker(Follower):
         super().__init__(home, cwd)
         self.functions: list[Function] = []
         self.unreadable: Unreadable | None = None
+        self._turns = 0  # of loops, that are only looked at
 
     def output(self, substitution: Substitution) -> Value:
         place = Place(substitution=True, via=self.place.via, function=self.place.function)
@@ -53,7 +54,7 @@ class Walker(Follower):
             len(made) == 1 and len(structure.items) == 1 and isinstance(structure.items[0], Simple)
         )
         text = said(made[0]) if only else None
-        return UNKNOWN if text is None else known(text.rstrip(b"\n"))
+        return UNKNOWN if text is None else known(text.replace(b"\0", b"").rstrip(b"\n"))
 
     # Scripts and frames
 
@@ -192,14 +193,27 @@ class Walker(Follower):
             self.state = self.state.or_else(end)
 
     def _loop(self, node: Loop, place: Place) -> None:
-        inner = msgspec.structs.replace(place, loop=True, stdin=None)
-        self.forget_assigned(node.head[0])
+        """Once to see what a turn changes, and once more with that open."""
+        if self._turns < _DEEPEST_LOOPS:
+            self._turns += 1
+            before, count, defined = self.state.copy(), len(self.commands), len(self.functions)
+            seen = set(self._seen)
+            self._turn(node, place)
+            del self.commands[count:], self.functions[defined:]
+            self._seen = seen
+            self.state = self.state.or_else(before)
+            self._turns -= 1
+        else:
+            self.state.forget_everything()
+        self._turn(node, place)
+
+    def _turn(self, node: Loop, place: Place) -> None:
         if node.condition is not None:
             self.visit(node.condition, msgspec.structs.replace(place, loop=True))
         else:
             self.place = place
             self._for(self.tokens_in(*node.head))
-        self._perhaps(node.body, inner)
+        self._perhaps(node.body, msgspec.structs.replace(place, loop=True, stdin=None))
 
     def _for(self, head: Items[tokens.Token]) -> None:
         found = [token for token in head if isinstance(token, tokens.Word)]
@@ -262,7 +276,7 @@ class Walker(Follower):
         self.place = place
         redirects = self.redirects(self.tokens_in(start, end))
         for redirect in redirects:
-            if redirect.operator in _BODIES or redirect.operator == b"<":
+            if redirect.feeds:
                 place = msgspec.structs.replace(place, stdin=redirect.body, fed=True)
         self._emit(words=(), assignments=(), redirects=redirects, start=start, end=end)
         if any(redirect.of_output for redirect in redirects):
@@ -322,9 +336,7 @@ class Walker(Follower):
         place = self.place
         stdin = place.stdin
         for redirect in redirects:
-            if redirect.operator in _BODIES or (
-                redirect.operator == b"<" and redirect.descriptor == 0
-            ):
+            if redirect.feeds:
                 stdin = redirect.body
         begin, stop = self.origin.placed(start, end)
         command = Command(

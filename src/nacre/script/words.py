@@ -58,7 +58,7 @@ def join(parts: list[Part], scope: Scope, *, tildes: bool = False) -> Value:
             if b":~" in part.text:  # a list of paths has a tilde each
                 field.add(UNKNOWN)
                 continue
-            if part.text.startswith(b"~") and not index:
+            if part.text.startswith(b"~") and not index and _whole_tilde(part.text, parts):
                 field.add(_tilde(part.text, scope))
                 continue
         field.add(_value(part, scope))
@@ -209,7 +209,11 @@ def _split(part: Part, scope: Scope) -> _Fallen:
         if elements is None:
             return _Fallen((UNKNOWN,))
         return _Fallen(tuple(e for value in elements for e in _fallen(value, scope).values))
-    return _fallen(_value(part, scope), scope)
+    value = _value(part, scope)
+    quotes = isinstance(part, Parameter) and not all(type(each) is Text for each in part.argument)
+    if quotes and (value.text is None or _BLANK.search(value.text)):
+        return _Fallen((UNKNOWN,))  # what is quoted in it stays together
+    return _fallen(value, scope)
 
 
 def _is_list(part: Parameter) -> bool:
@@ -254,9 +258,10 @@ def _parameter(part: Parameter, scope: Scope) -> Value:
     if elements is None or part.operator or part.prefix:
         return UNKNOWN
     texts = [each.text for each in elements]
-    if None in texts or scope.variable(b"IFS").text != IFS:
+    joins = part.name == b"*" or part.subscript == b"*" or len(elements) < 2
+    if not joins or None in texts or scope.variable(b"IFS").text != IFS:
         return UNKNOWN
-    return known(b" ".join(each for each in texts if each))
+    return known(b" ".join(each or b"" for each in texts))
 
 
 def _whole_tilde(text: bytes, parts: list[Part]) -> bool:

@@ -18,6 +18,7 @@ class Runs(Struct, frozen=True, kw_only=True):
 
     words: tuple[Word, ...]
     directory: bytes | None = None  # where, if the wrapper says so
+    given: tuple[Word, ...] = ()  # NAME=value, for this command
     adds: bool = False  # more words come from standard input
     replaces: bytes | None = None  # or stand in the place of this
 
@@ -120,10 +121,6 @@ def inside(command: Command) -> Iterator[Inside]:
         yield from _wrapped(name, _WRAPPERS[name], words)
 
 
-def is_wrapper(name: bytes | None) -> bool:
-    return name in _WRAPPERS
-
-
 def _behind_a_guess(words: tuple[Word, ...]) -> Iterator[Inside]:
     """`$SUDO rm …`: the first word may be nothing at all."""
     if len(words) > 1 and words[0].bare and not words[0].prefix:
@@ -180,7 +177,8 @@ def _wrapped(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> Iterato
         yield Reads(words=rest, positional=())
     else:
         adds = name == b"xargs" and mark is None
-        yield Runs(words=rest, directory=directory, adds=adds, replaces=mark)
+        given = tuple(each for each in words[1:at] if wrapper.assigns and b"=" in each.prefix)
+        yield Runs(words=rest, directory=directory, adds=adds, replaces=mark, given=given)
 
 
 def _option(words: tuple[Word, ...], at: int, wrapper: _Wrapper) -> tuple[str, Word | None, int]:

@@ -12,7 +12,15 @@ from msgspec import Struct
 from nacre import contracts
 from nacre.caller import Caller
 from nacre.contracts.contract import read_script
-from nacre.findings import AnyFinding, Dropped, Lifted, Signed, Suggested, Unsigned
+from nacre.findings import (
+    AnyFinding,
+    Dropped,
+    Lifted,
+    NeedsTerminal,
+    Signed,
+    Suggested,
+    Unsigned,
+)
 from nacre.fronts.cli.common import UsageError, complain, environment_as_given, settings, show
 from nacre.prepare.better_tools import DEFAULTS
 from nacre.prepare.decide import Decision, decide
@@ -33,7 +41,7 @@ class Explained(Struct, frozen=True, kw_only=True):
     decision: Decision
     reading: Reading  # of the command as it was given
     suggestion: Suggested | None
-    terminal: tuple[tuple[str, str, str], ...]  # words, why, instead
+    terminal: tuple[NeedsTerminal, ...]
 
 
 def main(options: argparse.Namespace) -> int:
@@ -71,15 +79,14 @@ def explain(
     )
     decision = decide(checks.plan(script, caller), checks.steps, caller)
     reading = read(script, home=caller.home, cwd=here)
-    rules = getattr(getattr(checks, "options", None), "interception", lambda: DEFAULTS)()
-    found = intercept(reading, rules, tools)
+    found = intercept(reading, getattr(checks, "rules", DEFAULTS), tools)
     return Explained(
         decision=decision,
         reading=reading,
         suggestion=None
         if found is None
         else Suggested(tool=found.rule.tool, message=found.rule.message, arguments=found.arguments),
-        terminal=tuple((each.words, each.why, each.instead) for each in needs(reading)),
+        terminal=tuple(needs(reading)),
     )
 
 
@@ -198,7 +205,7 @@ def _notes(explained: Explained) -> list[str]:
     notes = [note for each in explained.decision.findings if (note := _note(each))]
     if explained.suggestion is not None:
         notes.append(f"suggestion: {explained.suggestion.message}")
-    notes += [f"{words}: {why}; {instead}" for words, why, instead in explained.terminal]
+    notes += [f"{each.words}: {each.why}; {each.instead}" for each in explained.terminal]
     return notes
 
 
@@ -232,10 +239,11 @@ def _underlined(script: bytes, spans: tuple[tuple[int, int], ...]) -> list[str]:
 
 def _marks(line: bytes, spans: list[tuple[int, int]]) -> str:
     made, at = "", 0
-    for character in decode(line):
+    for character in line.decode("utf-8", "surrogateescape"):
+        raw = character.encode("utf-8", "surrogateescape")
         marked = any(start <= at < stop for start, stop in spans)
-        made += ("^" if marked else " ") * _width(character)
-        at += len(character.encode())
+        made += ("^" if marked else " ") * _width(decode(raw))
+        at += len(raw)
     return made
 
 

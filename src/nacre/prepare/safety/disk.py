@@ -161,7 +161,7 @@ def _runs_deleter(command: Command, around: Around) -> bool:
     """Whether what it executes deletes, be it through sudo or a shell."""
     return any(
         each.name in _DELETERS
-        and b"find" in each.via
+        and {*_FINDERS} & {*each.via}
         and command.start <= each.start <= command.end
         for each in around.reading.commands
     )

@@ -6,7 +6,7 @@ from typing import Final
 
 from nacre.caller import Caller
 from nacre.plan import Plan
-from nacre.prepare.reading import reading
+from nacre.prepare.reading import home_of, reading
 from nacre.prepare.safety import disk, vcs, workspace
 from nacre.prepare.safety.rule import Around, Hit, Rule
 from nacre.refusals import Dangerous
@@ -22,6 +22,10 @@ PACKS: Final = tuple(dict.fromkeys(rule.pack for rule in RULES.values()))
 def chosen(names: Sequence[str]) -> tuple[Rule, ...]:
     """The rules of these packs and ids; `-id` takes one away. Raises ValueError."""
     rules: dict[str, Rule] = {}
+    if names and names[0].startswith("-"):
+        raise ValueError(
+            f"{names[0]} takes a rule away from nothing; name the pack first, as in disk,{names[0]}"
+        )
     for name in names:
         wanted = name.removeprefix("-")
         found = {key: rule for key, rule in RULES.items() if wanted in (key, rule.pack)}
@@ -43,7 +47,7 @@ def safety(rules: Sequence[Rule]) -> Callable[[Plan, Caller], Plan | Dangerous]:
 
     def step(plan: Plan, caller: Caller) -> Plan | Dangerous:
         """Refuse what a rule matches."""
-        return judge(reading(plan, caller), caller.home) or plan
+        return judge(reading(plan, caller), home_of(plan, caller)) or plan
 
     return step
 
