@@ -70,6 +70,20 @@ dd if=x of=/dev/mtdblock0
 dd if=x of=/dev/ubuntu-vg/ubuntu-lv
 cp -t /dev/sda x
 builtin cd / && rm -rf *
+bash -c 'cd / && rm -rf *'
+sudo bash -c 'cd /; rm -rf *'
+su -c 'cd / && rm -rf *'
+bash -c 'D=/; cd $D; rm -rf *'
+bash -c 'cd / && find . -delete'
+echo 'cd / && rm -rf *' | bash
+trap 'cd /; rm -rf *' EXIT
+gfind / -exec rm {} +
+sudo(){ :; }; command sudo rm -rf /
+export x=/tmp/a; env x=/ bash -c 'rm -rf $x'
+echo '"/"' | xargs rm -rf
+x=/; [ -d "$x" ] && rm -rf $x
+$(which rm) -rf /
+rm -rf {/tmp/{1..16}{1..15},/}
 sudo -s <<< 'rm -rf /'
 rm -rf ~/{*,.*}
 sudo rm -rf ~/*
@@ -91,6 +105,14 @@ while read d; do rm -rf "$d"; done < list
 echo 'rm -rf /' > notes; cat notes | wc
 f() { local d=/; }; d=/tmp/x; f; rm -rf $d
 for f in ./*; do rm -rf "$f"; done
+cd / && bash -c 'cd /tmp/x && rm -rf *'
+cd ~ && bash -c 'cd proj && rm -rf *'
+D=""; if [[ -n $D ]]; then rm -rf "/opt/$D"; fi
+D=""; test -n "$D" && rm -rf "/opt/$D"
+tmpdir=''; trap 'rm -rf "$tmpdir/"' EXIT; tmpdir=$(mktemp -d)
+name=; if [ -n "$1" ]; then name=$1; fi; rm -rf "/opt/$name"
+bash 3<<< 'rm -rf /'
+echo 'rm -rf /' >&2 | sh
 """.strip().split("\n")
 
 

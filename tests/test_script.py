@@ -267,6 +267,11 @@ BOMBS = {
     "dones": "done; " * 9_000,
     "elses": "else a; " * 5_000,
     "redirections": "> " * 9_000,
+    "braces that lead nowhere": "echo " + "{" * 20_000,
+    "long values": "x=" + "a" * 60_000 + "; " + "y=${x#*b}; " * 50,
+    "digits": "1" * 5_000 + ">f; echo ${" + "1" * 5_000 + "}; head -n " + "1" * 5_000 + " f",
+    "a long chain": "cd / " + "&& a " * 5_000,
+    "loops in loops": "for x in a b; do " * 40 + "y=$x; " + "done; " * 40,
     "doublings": "x=aa; " + "x=$x$x; " * 200,
     "arrays": "x=(a b); " + 'x=("${x[@]}" "${x[@]}"); ' * 60,
 }

@@ -110,6 +110,46 @@ def test_shfmt_and_bash_see_what_we_see_in_real_scripts() -> None:
     assert {path: each for (path, _), each in zip(scripts, found, strict=True) if each} == {}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            b"if x; then\n# nothing\nfi",
+            b"f() { }",
+            b"for i in a; do\n# c\ndone",
+            b"{ }",
+            b"{ a; }",
+        ),
+        *(
+            b"while x; do done",
+            b"if a; then b; else\nfi",
+            b"cat <<E",
+            b"cat <<E\n`\nE",
+            b"cat <<E\n${x\nE",
+        ),
+        *(
+            b"if a; then (b) fi",
+            b"case x in esac",
+            b"f() { { a; }; }",
+            b"if (a) then b; fi",
+            b"do",
+            b"() a",
+        ),
+        *(
+            b"a;;",
+            b"in",
+            b"[[ a ]] b",
+            b"a arr=(1)",
+            b"declare arr=(1)",
+            b"echo $[1+1]",
+            b"a b ((1))",
+        ),
+    ],
+)
+def test_bash_agrees_on_what_is_valid(text: bytes) -> None:
+    assert (read(text).unreadable is None) == bash_takes(text)
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_where_we_do_not_agree_is_known(name: str) -> None:
     text, takes, _ = KNOWN[name]

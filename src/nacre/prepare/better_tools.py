@@ -39,7 +39,9 @@ def _read(command: Command, script: bytes) -> Arguments | None:
         return None
     valued = _COUNTS if command.name in (b"head", b"tail") else NONE
     files = [*operands(command.arguments, valued)]
-    files = [word for word in files if word.text != b"-" and not _is_count(word)]
+    files = [word for word in files if not _is_count(word)]
+    if any(word.text == b"-" for word in files):
+        return None
     files += [each.target for each in command.redirects if _is_input(each) and not files]
     if not files or any(_is_device(word) for word in files):
         return None

@@ -86,7 +86,9 @@ _BATCH: Final[dict[bytes, tuple[bytes, ...]]] = {
     b"sudoedit": (),
     b"visudo": (b"-c", b"--check"),
 }
-_EDITOR_NAMES: Final = {b"EDITOR", b"VISUAL", b"GIT_EDITOR", b"GIT_SEQUENCE_EDITOR"}
+_EDITOR_NAMES: Final = {
+    *(b"EDITOR", b"VISUAL", b"GIT_EDITOR", b"GIT_SEQUENCE_EDITOR", b"KUBE_EDITOR"),
+}
 _HAS_MESSAGE: Final = {
     *(b"-m", b"-F", b"-C", b"--message", b"--file", b"--reuse-message", b"--no-edit", b"--fixup"),
     *(b"--dry-run", b"--short", b"--porcelain", b"--long", b"-h", b"--help", b"--squash"),

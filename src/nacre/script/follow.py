@@ -19,7 +19,7 @@ from nacre.script.wrappers import Reads, ReadsInput, Runs, inside
 
 _DEEPEST: Final = 8
 _MOST_COMMANDS: Final = 4000
-_IN_THIS_SHELL: Final = {b"command", b"builtin", b"eval"}
+_IN_THIS_SHELL: Final = {b"command", b"builtin"}
 _MOST_TEXT: Final = 64 * 1024  # of scripts in strings, all together
 _MOST_FROM_INPUT: Final = 64  # words that xargs would add
 
@@ -55,17 +55,11 @@ class Follower(Scene):
             self._depth += 1
             self._follow(command)
             self._depth -= 1
-        if command.words and self._in_this_shell(command):
-            self.state.after(command.words, command.stdin)
 
     def _may_call(self, command: Command) -> bool:
         """A function is called by its name, not through command or sudo."""
         last = command.via[-1] if command.via else b"eval"
         return last == b"eval" or last in self.state.functions
-
-    def _in_this_shell(self, command: Command) -> bool:
-        last = command.via[-1] if command.via else b"eval"
-        return last in _IN_THIS_SHELL or last in self.state.functions
 
     def script(self, text: bytes, origin: Origin) -> None:
         """Read text as a script of its own, in the state that is."""
@@ -118,6 +112,8 @@ class Follower(Scene):
             via=via,
         )
         self.add(inner)
+        if via[-1] in _IN_THIS_SHELL:
+            self.state.after(words, command.stdin)
 
     def _words_of_input(self, command: Command, last: Word) -> tuple[Word, ...]:
         """What xargs would add."""
@@ -194,6 +190,9 @@ class Follower(Scene):
         if self._room < 0:
             return
         state, place = self.state, self.place
+        if via[-1] == b"trap":  # it runs later, when what is empty now may not be
+            self.state = state.copy()
+            self.state.not_empty(state.variables.keys())
         if positional is not None:
             self.state = state.of_another_shell(positional, self._given)
             for word in self._zero:
@@ -203,7 +202,7 @@ class Follower(Scene):
             self.script(text, origin)
         finally:
             self.place = place
-            if positional is not None:
+            if positional is not None or via[-1] == b"trap":
                 self.state = state
 
     # Functions

@@ -9,6 +9,7 @@ KEYWORDS: Final = {
     *(b"[[", b"in"),
 }
 _OPENING: Final = {b"if", b"while", b"until", b"for", b"select", b"case", b"{"}
+_BODIES: Final = {b"if", b"then", b"else", b"elif", b"while", b"until", b"do", b"{"}
 _CLOSING: Final = {b"fi", b"done", b"esac", b"}"}
 _DECLARE: Final = {b"declare", b"typeset", b"local", b"export", b"readonly", b"eval", b"alias"}
 MOST_WRONG: Final = 40  # in one frame; what has more is no script
@@ -25,6 +26,7 @@ class Grammar:
         self.after = b""  # the keyword whose next word is special: for, case, function
         self.depth = 0
         self.wrong = 0  # how often something stood where it cannot
+        self._hollow = False  # a body has begun, and nothing is in it
         self._begun = False  # the command has its name
         self._declares = False  # and may assign arrays
         self._last = b""  # the operator, if it was the last thing; b"f(" behind a word
@@ -44,7 +46,9 @@ class Grammar:
 
     def keyword(self, text: bytes) -> None:
         self._object(self.closed and text not in FOLLOWING)
+        self._object(self._hollow and text in FOLLOWING)
         self._next()
+        self._hollow = text in _BODIES
         if text == b"in":
             if self.after == b"case+":
                 self._open.append(b"case")
@@ -100,6 +104,7 @@ class Grammar:
         self._object(last == b"f(" and text != b")")
         self._last = text
         if text in (b"(", b"(("):
+            self._hollow = False
             if self._in_patterns():
                 return  # the one that may stand before a pattern
             self._last = b"(" if self.expects and last != b"function" else b"f("
@@ -150,7 +155,7 @@ class Grammar:
     def _next(self) -> None:
         self._object(self._last == b"f(")
         self._last = b""
-        self.closed = False
+        self.closed = self._hollow = False
 
     def _object(self, wrong: bool) -> None:
         self.wrong += wrong

@@ -233,6 +233,10 @@ class Pieces:
             self._parenthesis(parts)
         elif after[:1] == b"{":
             self._braces(parts, doubled=doubled)
+        elif after[:1] == b"[":
+            end = self.source.find(b"]", here, self.limit)
+            self.at = self.limit if end < 0 else end + 1
+            parts.append(Sum(here, self.at, []))
         elif after[:1] == b"'" and not doubled:
             self._ansi(parts)
         elif after[:1] == b'"' and not doubled:

@@ -4,7 +4,7 @@ Knows which builtins change what. Nothing here reads text.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nacre.script.commands import Assignment, Word
@@ -76,6 +76,14 @@ class State:
             return
         self.arrays[name] = values
         self.variables[name] = values[0] if values else known(b"")
+
+    def not_empty(self, names: Iterable[bytes]) -> None:
+        """Somebody made sure that these are not."""
+        for name in [*names]:
+            value = self.variables.get(name, UNKNOWN)
+            if b"" in value.texts:
+                texts = tuple(each for each in value.texts if each)
+                self.variables[name] = Value(texts, open=True, glob=value.glob)
 
     def set_positional(self, words: Sequence[Word]) -> None:
         self.restore_positional(tuple(map(value_of, words)))

@@ -43,7 +43,10 @@ def either(first: Value, second: Value) -> Value:
     if first == second:
         return first
     texts = first.texts + second.texts
-    return one_of(texts, open=first.open or second.open, glob=first.glob or second.glob)
+    open_ = first.open or second.open
+    if open_:  # a default that something else may have replaced: scripts begin like that
+        texts = tuple(each for each in texts if each)
+    return one_of(texts, open=open_, glob=first.glob or second.glob)
 
 
 class Scope(Protocol):

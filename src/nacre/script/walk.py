@@ -4,6 +4,7 @@ On the way it keeps what is known. What may or may not have happened (a branch, 
 it changed open.
 """
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Items
 from typing import Final
 
@@ -31,7 +32,8 @@ from nacre.script.tokens import Frame, Substitution
 from nacre.script.values import UNKNOWN, Value, either, known
 
 _LEAVES: Final = {b"exit", b"return", b"break", b"continue"}
-_DEEPEST_LOOPS: Final = 3
+_TESTS: Final = {b"[", b"test"}
+_DEEPEST_LOOPS: Final = 2
 _DECIDES: Final = _LEAVES | {b"[", b"test"}
 _PLAIN: Final = {b"command", b"builtin", b"env"}
 
@@ -162,12 +164,22 @@ class Walker(Follower):
             self.visit(step, place)
             if operator != b"||":
                 failed.append(self.state.copy())
+                self.state.not_empty(self._tested(step))
             elif self._leaves(step):
                 self.state, failed = worked, []
             else:
                 failed = [self.state.copy()]
                 self.state = self.state.or_else(worked)
         self.state = _any_of([self.state, *failed])
+
+    def _tested(self, node: Node) -> set[bytes]:
+        """Variables that a test asks about: who asks does not go on when they are empty."""
+        if not isinstance(node, Simple):
+            return set()
+        found = [t for t in self.tokens_in(node.start, node.end) if isinstance(t, tokens.Word)]
+        if not found or not (found[0].is_test or self.written(found[0]) in _TESTS):
+            return set()
+        return {name for token in found for name in _names(token.parts)}
 
     def _leaves(self, node: Node) -> bool:
         match node:
@@ -184,6 +196,8 @@ class Walker(Follower):
         for condition, body in node.arms:
             self.visit(condition, place)
             saved = self.state.copy()
+            for each in condition.items:
+                self.state.not_empty(self._tested(each))
             self.visit(body, place)
             ends.append(self.state)
             self.state = saved
@@ -360,6 +374,18 @@ class Walker(Follower):
             quotes=self.origin.quotes,
         )
         self.add(command)
+        if words:
+            self.state.after(words, stdin)
+
+
+def _names(parts: list[tokens.Part]) -> Iterator[bytes]:
+    for part in parts:
+        if isinstance(part, tokens.Parameter):
+            yield part.name
+        elif isinstance(part, tokens.Double):
+            yield from _names(part.parts)
+        elif isinstance(part, tokens.Text):  # in [[ … ]] a name may stand bare
+            continue
 
 
 def _any_of(states: list[State]) -> State:
