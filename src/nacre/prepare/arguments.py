@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nacre.script.commands import Word
+from nacre.script.commands import Word, beginning
 
 NONE: Final[frozenset[bytes]] = frozenset()
 
@@ -76,8 +76,3 @@ def has(words: Sequence[Word], letters: bytes, *names: bytes) -> bool:
         elif text.startswith(b"-") and any(letter in letters for letter in text[1:]):
             return True
     return False
-
-
-def beginning(word: Word) -> bytes:
-    """The word, or as much of its beginning as is known."""
-    return word.prefix if word.text is None else word.text

@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from nacre.prepare.arguments import NONE, beginning, flags, has, operands
+from nacre.prepare.arguments import NONE, flags, has, operands
 from nacre.prepare.interception import Arguments, Look, Rule
-from nacre.script.commands import Command, Redirect, Word
+from nacre.script.commands import Command, Redirect, Word, beginning
 from nacre.script.said import said
 from nacre.text import decode
 

@@ -8,11 +8,11 @@ import msgspec
 from nacre.caller import Caller
 from nacre.findings import NeedsTerminal
 from nacre.plan import Plan
-from nacre.prepare.arguments import beginning, flags, operands
+from nacre.prepare.arguments import flags, operands
 from nacre.prepare.git import COMMIT_VALUED, Git, git
 from nacre.prepare.notes import noted
 from nacre.prepare.reading import reading
-from nacre.script.commands import Assignment, Command, Reading, Word, program
+from nacre.script.commands import Assignment, Command, Reading, Word, beginning, program
 from nacre.text import decode
 
 _EDITORS: Final = {

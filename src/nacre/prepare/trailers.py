@@ -19,11 +19,11 @@ from msgspec import Struct
 from nacre.caller import Caller
 from nacre.findings import Signed, Unsigned
 from nacre.plan import Plan
-from nacre.prepare.arguments import beginning, flags
+from nacre.prepare.arguments import flags
 from nacre.prepare.git import COMMIT_VALUED, Git, git
 from nacre.prepare.notes import noted
 from nacre.prepare.reading import reading
-from nacre.script.commands import Command, Reading
+from nacre.script.commands import Command, Reading, beginning
 from nacre.script.paths import at
 
 # With these no commit is made, or one that will be melted into another.

@@ -89,6 +89,11 @@ class Command(Struct, frozen=True, kw_only=True, gc=False):
         return self.words[1:]
 
 
+def beginning(word: Word) -> bytes:
+    """The word, or as much of its beginning as is known."""
+    return word.prefix if word.text is None else word.text
+
+
 def program(words: tuple[Word, ...]) -> bytes | None:
     """The name of what these words run, if it is known."""
     text = words[0].text if words else None

@@ -12,10 +12,10 @@ from nacre.script.commands import Assignment, Command, Word, program
 from nacre.script.paths import at
 from nacre.script.scene import Origin, Place, Scene
 from nacre.script.skeleton import Node
-from nacre.script.state import value_of
+from nacre.script.state import State, value_of
 from nacre.script.tokens import Bomb, Frame
 from nacre.script.values import UNKNOWN
-from nacre.script.wrappers import Reads, ReadsInput, Runs, inside
+from nacre.script.wrappers import Reads, ReadsInput, Runs, Shell, inside
 
 _DEEPEST: Final = 8
 _MOST_COMMANDS: Final = 4000
@@ -30,8 +30,6 @@ class Follower(Scene):
         self.commands: list[Command] = []
         self._seen: set[object] = set()
         self._room = _MOST_TEXT
-        self._zero: tuple[Word, ...] = ()
-        self._given: tuple[Assignment, ...] = ()  # with the command that is followed
         self._depth = 0
 
     def walk(self, frame: Frame, place: Place) -> object:
@@ -79,15 +77,11 @@ class Follower(Scene):
             match each:
                 case Runs():
                     self._runs(command, each, via)
-                case Reads(words=words, positional=positional, zero=zero):
-                    self._given = command.assignments
-                    self._zero = zero
-                    self._reads(words, positional, via)
-                case ReadsInput(positional=positional):
-                    self._given, self._zero = command.assignments, ()
-                    if command.stdin is not None:
-                        origin = self._origin_of_input(command, command.stdin)
-                        self._elsewhere(command.stdin, origin, positional, via)
+                case Reads(words=words, shell=shell):
+                    self._reads(words, self._started(shell, command), via)
+                case ReadsInput(shell=shell) if command.stdin is not None:
+                    origin = self._origin_of_input(command, command.stdin)
+                    self._read(command.stdin, origin, self._started(shell, command), via)
 
     # Words that are a command
 
@@ -141,21 +135,28 @@ class Follower(Scene):
 
     # Words that are a script
 
-    def _reads(
-        self, words: tuple[Word, ...], positional: tuple[Word, ...] | None, via: tuple[bytes, ...]
-    ) -> None:
+    def _started(self, shell: Shell | None, command: Command) -> State | None:
+        """What another shell knows. None: it is this one."""
+        if shell is None:
+            return None
+        state = self.state.of_another_shell(shell.positional, command.assignments)
+        if shell.zero is not None:
+            state.assign(b"0", value_of(shell.zero))
+        return state
+
+    def _reads(self, words: tuple[Word, ...], state: State | None, via: tuple[bytes, ...]) -> None:
         if not words:
             return
         texts = [word.texts for word in words]
         if not all(texts):
-            if positional is None:
+            if state is None:
                 self.state.forget_everything()  # eval of who knows what
         elif len(words) > 1:
             origin = Origin(base=None, span=(words[0].start, words[-1].end))
-            self._elsewhere(b" ".join(each[0] for each in texts), origin, positional, via)
+            self._read(b" ".join(each[0] for each in texts), origin, state, via)
         else:
             for text in texts[0]:
-                self._elsewhere(text, self._origin_of(words[0], text), positional, via)
+                self._read(text, self._origin_of(words[0], text), state, via)
 
     def _origin_of(self, word: Word, text: bytes) -> Origin:
         """A script that stands in one word as it is keeps its positions."""
@@ -178,32 +179,26 @@ class Follower(Scene):
                 return self._origin_of(redirect.target, text[:-1])
         return Origin(base=None, span=(command.start, command.end))
 
-    def _elsewhere(
-        self,
-        text: bytes,
-        origin: Origin,
-        positional: tuple[Word, ...] | None,
-        via: tuple[bytes, ...],
+    def _read(
+        self, text: bytes, origin: Origin, state: State | None, via: tuple[bytes, ...]
     ) -> None:
-        """Read a script in another shell, or, without positional parameters, in this one."""
+        """Read a script in another shell, whose state that is, or in this one."""
         self._room -= len(text)
         if self._room < 0:
             return
-        state, place = self.state, self.place
-        if via[-1] == b"trap":  # it runs later, when what is empty now may not be
-            self.state = state.copy()
-            self.state.not_empty(state.variables.keys())
-        if positional is not None:
-            self.state = state.of_another_shell(positional, self._given)
-            for word in self._zero:
-                self.state.assign(b"0", value_of(word))
+        saved, place = self.state, self.place
+        later = via[-1] == b"trap"
+        if state is not None or later:
+            self.state = (state or saved).copy()
+        if later:  # what is empty now may not be then
+            self.state.not_empty(saved.variables)
         self.place = msgspec.structs.replace(place, via=via, stdin=None)
         try:
             self.script(text, origin)
         finally:
             self.place = place
-            if positional is not None or via[-1] == b"trap":
-                self.state = state
+            if state is not None or later:
+                self.state = saved
 
     # Functions
 

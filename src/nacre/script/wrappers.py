@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nacre.script.commands import Command, Word
+from nacre.script.commands import Command, Word, beginning
 
 SHELLS: Final = {b"bash", b"sh", b"dash", b"zsh", b"ksh", b"ash", b"rbash"}
 
@@ -23,18 +23,24 @@ class Runs(Struct, frozen=True, kw_only=True):
     replaces: bytes | None = None  # or stand in the place of this
 
 
+class Shell(Struct, frozen=True, kw_only=True):
+    """A shell that is started, and what it is told."""
+
+    positional: tuple[Word, ...] = ()
+    zero: Word | None = None  # what $0 is, if that was said
+
+
 class Reads(Struct, frozen=True, kw_only=True):
     """These words, joined by blanks, are a script."""
 
     words: tuple[Word, ...]
-    positional: tuple[Word, ...] | None = None  # None: in the same shell, with all that it knows
-    zero: tuple[Word, ...] = ()  # what $0 is, if that was said
+    shell: Shell | None  # None: the one that reads already, with all that it knows
 
 
 class ReadsInput(Struct, frozen=True, kw_only=True):
     """A script comes on standard input."""
 
-    positional: tuple[Word, ...] = ()
+    shell: Shell = Shell()
 
 
 Inside = Runs | Reads | ReadsInput
@@ -48,6 +54,9 @@ class _Wrapper(Struct, frozen=True):
     skips: int = 0  # words of its own before the command
     assigns: bool = False  # NAME=value may stand before the command
     script: tuple[str, ...] = ()  # options whose value is a script
+    directory: tuple[str, ...] = ()  # options that say where
+    mark: tuple[str, ...] = ()  # options that say what to replace
+    shell: tuple[str, ...] = ()  # options that ask for a shell
     not_with: str = ""  # short options with which it runs nothing
 
 
@@ -56,6 +65,8 @@ _WRAPPERS: Final[dict[bytes, _Wrapper]] = {
         "ugpCDRTUrth",
         ("user", "group", "prompt", "chdir", "chroot", "host", "role", "type", "close-from"),
         assigns=True,
+        directory=("-D", "--chdir"),
+        shell=("-s", "-i", "--shell", "--login"),
         not_with="elvK",
     ),
     b"doas": _Wrapper("uC"),
@@ -63,7 +74,13 @@ _WRAPPERS: Final[dict[bytes, _Wrapper]] = {
     b"runuser": _Wrapper(
         "ugGsw", ("user", "group", "shell"), script=("-c", "--command", "--session-command")
     ),
-    b"env": _Wrapper("uCS", ("unset", "chdir", "split-string"), assigns=True),
+    b"env": _Wrapper(
+        "uCS",
+        ("unset", "chdir", "split-string"),
+        assigns=True,
+        script=("-S", "--split-string"),
+        directory=("-C", "--chdir"),
+    ),
     b"command": _Wrapper(not_with="vV"),
     b"builtin": _Wrapper(),
     b"exec": _Wrapper("a"),
@@ -83,6 +100,7 @@ _WRAPPERS: Final[dict[bytes, _Wrapper]] = {
     b"xargs": _Wrapper(
         "aEIdLnPs",
         ("arg-file", "delimiter", "max-args", "max-procs", "max-lines", "max-chars", "replace"),
+        mark=("-I", "--replace"),
     ),
     b"chroot": _Wrapper("", ("userspec", "groups"), skips=1),
     b"flock": _Wrapper(
@@ -103,7 +121,7 @@ def inside(command: Command) -> Iterator[Inside]:
         yield from _shell(words)
     elif name == b"eval":
         start = 2 if len(words) > 1 and words[1].text == b"--" else 1
-        yield Reads(words=words[start:])
+        yield Reads(words=words[start:], shell=None)
     elif name == b"su":
         yield from _su(words)
     elif name == b"trap":
@@ -114,7 +132,7 @@ def inside(command: Command) -> Iterator[Inside]:
         yield from _fd(words)
     elif name in (b"source", b".") and len(words) > 1:
         if words[1].text in (b"/dev/stdin", b"/proc/self/fd/0"):
-            yield ReadsInput(positional=words[2:])
+            yield ReadsInput(shell=Shell(positional=words[2:]))
         elif words[1].content is not None:
             yield _content(words[1], None)
     elif name in _WRAPPERS:
@@ -127,64 +145,82 @@ def _behind_a_guess(words: tuple[Word, ...]) -> Iterator[Inside]:
         yield Runs(words=words[1:])
 
 
+class _Said(Struct):
+    """What the options of a wrapper say."""
+
+    at: int = 1  # where they end
+    directory: bytes | None = None
+    script: Word | None = None
+    mark: bytes | None = None  # of xargs -I
+    shell: bool = False  # what follows is for a shell
+    nothing: bool = False  # it runs nothing
+
+
 def _wrapped(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> Iterator[Inside]:
-    at, directory, scripts, login, mark = 1, None, [], False, None
-    while at < len(words):
-        text = words[at].text or words[at].prefix
+    said = _said(name, wrapper, words)
+    if said.nothing:
+        return
+    if said.script is not None:
+        splits = name == b"env"  # -S: the words that follow belong to it
+        yield Reads(
+            words=(said.script, *words[said.at :]) if splits else (said.script,), shell=Shell()
+        )
+        return
+    rest = words[said.at + wrapper.skips :]
+    if name == b"flock" and rest and rest[0].text in (b"-c", b"--command"):
+        yield Reads(words=rest[1:2], shell=Shell())
+    elif rest and said.shell:
+        yield Reads(words=rest, shell=Shell())
+    elif rest:
+        given = tuple(
+            each for each in words[1 : said.at] if wrapper.assigns and b"=" in each.prefix
+        )
+        yield Runs(
+            words=rest,
+            directory=said.directory,
+            adds=name == b"xargs" and said.mark is None,
+            replaces=said.mark,
+            given=given,
+        )
+    elif said.shell and name != b"watch":
+        yield ReadsInput()
+
+
+def _said(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> _Said:
+    said = _Said(shell=name == b"watch")
+    while said.at < len(words):
+        text = beginning(words[said.at])
         if text == b"--":
-            at += 1
+            said.at += 1
             break
-        if wrapper.assigns and b"=" in text and not text.startswith(b"-"):
-            at += 1
-            continue
-        if text == b"!" and name == b"time":
-            at += 1
+        assigns = wrapper.assigns and b"=" in text and not text.startswith((b"-", b"/"))
+        if assigns or (text == b"!" and name == b"time"):
+            said.at += 1
             continue
         if not text.startswith(b"-") or (text == b"-" and name != b"env"):
             break
-        option, value, taken = _option(words, at, wrapper)
-        if not option.startswith("--") and set(option[1:2]) & set(wrapper.not_with):
-            return
-        if option in wrapper.script and value is not None:
-            scripts.append(value)
-        if option in ("-C", "-D", "--chdir") and name in (b"env", b"sudo") and value is not None:
-            directory = value.text
-        if name == b"env" and option in ("-S", "--split-string") and value is not None:
-            yield Reads(words=(value, *words[at + taken :]))
-            return
-        login = login or (name == b"sudo" and option in ("-s", "-i", "--shell", "--login"))
-        if name == b"xargs" and option in ("-I", "--replace") and value is not None:
-            mark = value.text
-        at += taken
-    for script in scripts:
-        yield Reads(words=(script,), positional=())
-    behind = words[at + 1].text if at + 1 < len(words) else None
-    if name == b"flock" and not scripts and behind in (b"-c", b"--command"):
-        yield Reads(words=words[at + 2 : at + 3], positional=())
-        return
-    if scripts:
-        return
-    rest = words[at + wrapper.skips :]
-    if name in (b"taskset", b"xargs") and not rest:
-        return
-    while wrapper.assigns and rest and b"=" in rest[0].prefix.split(b"/")[0]:
-        rest = rest[1:]
-    if not rest:
-        if login:
-            yield ReadsInput()
-        return
-    if login or (name == b"watch" and not _has(words[:at], b"-x", b"--exec")):
-        yield Reads(words=rest, positional=())
-    else:
-        adds = name == b"xargs" and mark is None
-        given = tuple(each for each in words[1:at] if wrapper.assigns and b"=" in each.prefix)
-        yield Runs(words=rest, directory=directory, adds=adds, replaces=mark, given=given)
+        option, value, taken = _option(words, said.at, wrapper)
+        said.at += taken
+        said.nothing = said.nothing or (option[:2] != "--" and option[1:2] in [*wrapper.not_with])
+        if option in wrapper.script:
+            said.script = value
+        elif option in wrapper.directory and value is not None:
+            said.directory = value.text
+        elif option in wrapper.mark and value is not None:
+            said.mark = value.text
+        elif option in wrapper.shell:
+            said.shell = True
+        elif option in ("-x", "--exec") and name == b"watch":
+            said.shell = False
+        if said.script is not None and name == b"env":
+            break
+    return said
 
 
 def _option(words: tuple[Word, ...], at: int, wrapper: _Wrapper) -> tuple[str, Word | None, int]:
     """The option that stands here, its value, and how many words that is."""
     word = words[at]
-    text = (word.text if word.text is not None else word.prefix).decode("latin-1")
+    text = beginning(word).decode("latin-1")
     following = words[at + 1] if at + 1 < len(words) else None
     if text.startswith("--"):
         option, equals, value = text.partition("=")
@@ -224,22 +260,22 @@ def _shell(words: tuple[Word, ...]) -> Iterator[Inside]:
             at += 1
         reads = reads or (b"c" in text[1:] and text.startswith(b"-"))
         from_input = from_input or (b"s" in text[1:] and text.startswith(b"-"))
+    rest = words[at:]
     if reads:
-        if at < len(words):
-            yield Reads(
-                words=words[at : at + 1], positional=words[at + 2 :], zero=words[at + 1 : at + 2]
-            )
+        if rest:
+            zero = rest[1] if len(rest) > 1 else None
+            yield Reads(words=rest[:1], shell=Shell(positional=rest[2:], zero=zero))
     elif from_input:
-        yield ReadsInput(positional=words[at:])
-    elif at >= len(words) or words[at].text in (b"/dev/stdin", b"-"):
-        yield ReadsInput(positional=words[at + 1 :])
-    elif words[at].content is not None:  # bash <(echo …)
-        yield _content(words[at], words[at + 1 :])
+        yield ReadsInput(shell=Shell(positional=rest))
+    elif not rest or rest[0].text in (b"/dev/stdin", b"-"):
+        yield ReadsInput(shell=Shell(positional=rest[1:]))
+    elif rest[0].content is not None:  # bash <(echo …)
+        yield _content(rest[0], Shell(positional=rest[1:]))
 
 
-def _content(word: Word, positional: tuple[Word, ...] | None) -> Reads:
+def _content(word: Word, shell: Shell | None) -> Reads:
     script = Word(start=word.start, end=word.end, text=word.content)
-    return Reads(words=(script,), positional=positional)
+    return Reads(words=(script,), shell=shell)
 
 
 def _su(words: tuple[Word, ...]) -> Iterator[Inside]:
@@ -247,11 +283,11 @@ def _su(words: tuple[Word, ...]) -> Iterator[Inside]:
     for at, word in enumerate(words):
         text = word.text or b""
         if text in (b"-c", b"--command", b"--session-command") and at + 1 < len(words):
-            yield Reads(words=words[at + 1 : at + 2], positional=())
+            yield Reads(words=words[at + 1 : at + 2], shell=Shell())
             return
         if text.startswith(b"--command="):
             value = text.partition(b"=")[2]
-            yield Reads(words=(Word(start=word.start, end=word.end, text=value),), positional=())
+            yield Reads(words=(Word(start=word.start, end=word.end, text=value),), shell=Shell())
             return
     yield ReadsInput()
 
@@ -261,7 +297,7 @@ def _trap(words: tuple[Word, ...]) -> Iterator[Inside]:
     if rest and rest[0].text == b"--":
         rest = rest[1:]
     if len(rest) > 1 and rest[0].text not in (b"-", b"", b"-p", b"-l"):
-        yield Reads(words=rest[:1])
+        yield Reads(words=rest[:1], shell=None)
 
 
 def _find(words: tuple[Word, ...]) -> Iterator[Inside]:
@@ -293,7 +329,3 @@ def _with_unknown_file(words: Sequence[Word]) -> tuple[Word, ...]:
         Word(start=each.start, end=each.end) if each.text and b"{}" in each.text else each
         for each in words
     )
-
-
-def _has(words: Sequence[Word], *options: bytes) -> bool:
-    return any(each.text in options for each in words)

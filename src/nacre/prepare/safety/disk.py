@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from nacre.prepare.arguments import beginning, has, operands
+from nacre.prepare.arguments import has, operands
 from nacre.prepare.safety.paths import CRITICAL, SYSTEM, devices, paths, protected
 from nacre.prepare.safety.rule import Around, Hit, Rule, shown
-from nacre.script.commands import Command, Redirect, Word
+from nacre.script.commands import Command, Redirect, Word, beginning
 
 # Programs that erase what they are pointed at; some only with one of these words, some unless.
 _ERASE: Final = {
