@@ -31,7 +31,8 @@ bench: $(READY)
 chaos: $(READY)
 	NACRE_SOAK=10000 NACRE_RACES=2000 $(BIN)/python -m pytest tests/test_soak.py $(ARGS)
 	$(BIN)/python -m tests.fuzz 1 100000
-	NACRE_SCRIPTS=100000 $(BIN)/python -m pytest tests/test_second_opinion.py -k real
+	NACRE_SCRIPTS=100000 NACRE_STATES=5000 $(BIN)/python -m pytest tests/test_known.py \
+		tests/test_second_opinion.py -k 'real or known_after'
 
 docs: $(READY)
 	$(BIN)/python docs/draw.py

@@ -12,7 +12,7 @@ from nacre.script.commands import Assignment, Command, Word, program
 from nacre.script.paths import at
 from nacre.script.scene import Origin, Place, Scene
 from nacre.script.skeleton import Node
-from nacre.script.state import State, value_of
+from nacre.script.state import Body, State, value_of
 from nacre.script.tokens import Bomb, Frame
 from nacre.script.values import UNKNOWN
 from nacre.script.wrappers import Reads, ReadsInput, Runs, Shell, inside
@@ -204,29 +204,38 @@ class Follower(Scene):
 
     def _call(self, command: Command, name: bytes) -> None:
         """A function of the script's own, with these arguments."""
-        body, frame = self.state.functions[name]
+        bodies = self.state.functions[name]
         if name in command.via:
             return
-        if frame.source is not self.frame.source:
+        if any(body.frame.source is not self.frame.source for body in bodies):
             self.state.forget_everything()  # through eval: we do not go there
             return
-        outer, place = self.frame, self.place
-        positional = self.state.arrays.get(b"@")
-        before, outer_locals = dict(self.state.variables), self.state.locals
-        self.state.locals = set()
-        self.state.set_positional(command.arguments)
-        self.frame = frame
+        before, ends = self.state, []
+        for body in bodies:
+            self.state = before.copy()
+            self._enter(body, command, name)
+            ends.append(self.state)
+        for end in ends[1:]:
+            ends[0] = ends[0].or_else(end)
+        self.state = ends[0] if len(bodies) == 1 else ends[0].or_else(before)
+
+    def _enter(self, body: Body, command: Command, name: bytes) -> None:
+        outer, place, state = self.frame, self.place, self.state
+        variables, outer_locals = dict(state.variables), state.locals
+        positional = state.arrays.get(b"@")
+        state.locals = set()
+        state.set_positional(command.arguments)
+        self.frame = body.frame
         inner = msgspec.structs.replace(
             place, via=(*command.via, name), function=True, stdin=command.stdin
         )
         try:
-            self.visit(body, inner)
+            self.visit(body.node, inner)
         finally:
-            self.place = place
-            self.frame = outer
+            self.frame, self.place = outer, place
         self.state.restore_positional(positional)
-        for name in self.state.locals:
-            self.state.assign(name, before.get(name, UNKNOWN))
+        for each in self.state.locals:
+            self.state.assign(each, variables.get(each, UNKNOWN))
         self.state.locals = outer_locals
 
 

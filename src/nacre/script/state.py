@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from nacre.script.commands import Assignment, Word
 from nacre.script.paths import at
 from nacre.script.skeleton import Node
@@ -16,11 +18,18 @@ from nacre.script.values import IFS, UNKNOWN, UNSET, Value, either, known, one_o
 _MOST_ELEMENTS: Final = 256
 
 
+class Body(Struct, frozen=True, eq=False):
+    """What a function does, and the text that it stands in."""
+
+    node: Node
+    frame: Frame
+
+
 class State:
     def __init__(self) -> None:
         self.variables: dict[bytes, Value] = {b"IFS": known(IFS)}
         self.arrays: dict[bytes, tuple[Value, ...]] = {}
-        self.functions: dict[bytes, tuple[Node, Frame]] = {}
+        self.functions: dict[bytes, tuple[Body, ...]] = {}  # several: it is open which
         self.exported: set[bytes] = set()
         self.changed: set[bytes] = set()  # bash changes what is assigned to them: declare -i
         self.locals: set[bytes] = set()  # of the function that is being called
@@ -46,7 +55,11 @@ class State:
         made.arrays = {
             name: values for name, values in self.arrays.items() if other.arrays.get(name) == values
         }
-        made.functions = other.functions | self.functions
+        made.functions = dict(self.functions)
+        for name, bodies in other.functions.items():
+            known_ones = made.functions.get(name, ())
+            more = tuple(each for each in bodies if each not in known_ones)
+            made.functions[name] = known_ones + more
         made.exported = self.exported | other.exported
         made.changed = self.changed | other.changed
         made.locals = self.locals

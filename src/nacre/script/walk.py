@@ -27,7 +27,7 @@ from nacre.script.skeleton import (
     Sequence,
     Simple,
 )
-from nacre.script.state import State, value_of
+from nacre.script.state import Body, State, value_of
 from nacre.script.tokens import Frame, Substitution
 from nacre.script.values import UNKNOWN, Value, either, known
 
@@ -284,7 +284,7 @@ class Walker(Follower):
             decides=_may_end(node.body, body),
         )
         self.functions.append(function)
-        self.state.functions[name] = (node.body, self.frame)
+        self.state.functions[name] = (Body(node.body, self.frame),)
 
     def _redirected(self, body: Node, start: int, end: int, place: Place) -> None:
         self.place = place
