@@ -4,6 +4,7 @@ On the way it keeps what is known. What may or may not have happened (a branch, 
 it changed open.
 """
 
+import re
 from collections.abc import Iterator
 from collections.abc import Sequence as Items
 from typing import Final
@@ -32,6 +33,13 @@ from nacre.script.tokens import Frame, Substitution
 from nacre.script.values import UNKNOWN, Value, either, known
 
 _LEAVES: Final = {b"exit", b"return", b"break", b"continue"}
+# Commands that may change what is known.
+_CHANGE: Final = {
+    *(b"cd", b"pushd", b"popd", b"read", b"unset", b"shift", b"set", b"let", b"printf", b"eval"),
+    *(b"declare", b"local", b"export", b"readonly", b"typeset", b"source", b".", b"mapfile"),
+    *(b"readarray", b"getopts", b"command", b"builtin"),
+}
+_QUOTES: Final = re.compile(rb"[\\'\"]")
 _TESTS: Final = {b"[", b"test"}
 _DEEPEST_LOOPS: Final = 2
 _DECIDES: Final = _LEAVES | {b"[", b"test"}
@@ -207,19 +215,34 @@ class Walker(Follower):
             self.state = self.state.or_else(end)
 
     def _loop(self, node: Loop, place: Place) -> None:
-        """Once to see what a turn changes, and once more with that open."""
-        if self._turns < _DEEPEST_LOOPS:
-            self._turns += 1
-            before, count, defined = self.state.copy(), len(self.commands), len(self.functions)
-            seen = set(self._seen)
-            self._turn(node, place)
-            del self.commands[count:], self.functions[defined:]
-            self._seen = seen
-            self.state = self.state.or_else(before)
-            self._turns -= 1
-        else:
-            self.state.forget_everything()
+        if self._may_change(node.head[0]):
+            self._look_ahead(node, place)
         self._turn(node, place)
+
+    def _look_ahead(self, node: Loop, place: Place) -> None:
+        """What a turn changes is open in the next one, so see what that is."""
+        if self._turns >= _DEEPEST_LOOPS:
+            self.state.forget_everything()
+            return
+        self._turns += 1
+        before, count, defined = self.state.copy(), len(self.commands), len(self.functions)
+        seen = set(self._seen)
+        self._turn(node, place)
+        del self.commands[count:], self.functions[defined:]
+        self._seen = seen
+        self.state = self.state.or_else(before)
+        self._turns -= 1
+
+    def _may_change(self, start: int) -> bool:
+        """Whether anything from here on could change what is known. Most loops do not."""
+        for token in self.tokens_from(start):
+            if isinstance(token, tokens.Word):
+                if token.assigns or token.is_test or (not token.plain and _sums(token.parts)):
+                    return True
+                name = _QUOTES.sub(b"", self.written(token))
+                if name in _CHANGE or name in self.state.functions:
+                    return True
+        return False
 
     def _turn(self, node: Loop, place: Place) -> None:
         if node.condition is not None:
@@ -386,6 +409,21 @@ def _names(parts: list[tokens.Part]) -> Iterator[bytes]:
             yield from _names(part.parts)
         elif isinstance(part, tokens.Text):  # in [[ … ]] a name may stand bare
             continue
+
+
+def _sums(parts: list[tokens.Part]) -> bool:
+    """Whether an expansion may assign something: $((x++)), ${x:=y}."""
+    for part in parts:
+        match part:
+            case tokens.Sum():
+                return True
+            case tokens.Parameter(operator=operator, argument=inner):
+                if operator.endswith(b"=") or _sums(inner):
+                    return True
+            case tokens.Double(parts=inner):
+                if _sums(inner):
+                    return True
+    return False
 
 
 def _any_of(states: list[State]) -> State:
