@@ -135,8 +135,8 @@ def test_a_home_in_a_temporary_place_does_not_make_that_place_sacred(place: str)
     from nacre.plan import Command, Plan
     from nacre.prepare.safety.safety import chosen, safety
 
-    caller = Caller(cwd=b"/work", env={b"HOME": place.encode()})
-    plan = Plan(command=Command(given=b"", script=b"rm -rf /tmp/* /var/tmp/*", cwd=b"/work"))
+    caller = Caller(cwd=b"/code", env={b"HOME": place.encode()})
+    plan = Plan(command=Command(given=b"", script=b"rm -rf /tmp/* /var/tmp/*", cwd=b"/code"))
     assert safety(chosen(["disk"]))(plan, caller) is plan
 
 

@@ -16,7 +16,7 @@ from .explaining import TOOLS, asked, table
 HOME = b"/home/me"
 
 
-def rule(command: str, packs: str = "disk", cwd: str = "/work/project") -> str | None:
+def rule(command: str, packs: str = "disk", cwd: str = "/code/project") -> str | None:
     """The rule that refuses, if one does."""
     caller = Caller(cwd=cwd.encode(), env={b"HOME": HOME})
     script = command.encode()
@@ -86,7 +86,7 @@ REMOVED = [
         r"/''",
         r"../..",
         r"../../*",
-        r"/work/../etc",
+        r"/code/../etc",
     ],
     "ok /",
     "-- /",
@@ -123,7 +123,7 @@ KEPT = [
         r"$d/*",
         r'"$d"',
         r"/etc/*.bak",
-        r"/work/project/x",
+        r"/code/project/x",
         r"/srv/www/old",
         r"''",
         r"/home/me/a/../b",
@@ -302,7 +302,7 @@ def test_git(command: str, expected: str | None) -> None:
         ("rm -rf build *.pyc", None),
         ("rm -rf '*'", None),
         ("rm .git/index.lock", None),
-        ("rm -rf /work/project/build", None),
+        ("rm -rf /code/project/build", None),
     ],
 )
 def test_workspace(command: str, expected: str | None) -> None:
