@@ -186,9 +186,13 @@ def test_stdin_and_a_reader_that_goes_away() -> None:
         ),
         (
             ["--contract", "pi", "--set", 'rules=[{"tool": "x", "message": "m"}]', "ls"],
-            "needs a tool and either a pattern or words",
+            "rule 1 (for the tool 'x') needs either a pattern or words",
         ),
         (["--contract", "pi", "--set", "rules=[", "ls"], "rules is not JSON"),
+        (
+            ["--contract", "pi", "--set", 'rules=[{"tool":"","message":"","words":["a"]}]', "ls"],
+            "rule 1 names '', which cannot be a tool",
+        ),
         (["--contract", "pi", "--set", "rules=[{}]", "ls"], "rules[0] needs tool"),
         (
             ["--contract", "pi", "--set", 'rules=[{"tool":"x","message":"","zzz":1}]', "ls"],

@@ -25,6 +25,7 @@ Mode = Literal["off", "warn", "block"]
 Arguments = dict[str, str | int]
 Look = Callable[[Command, bytes], Arguments | None]  # the other tool's arguments, on a match
 
+_TOOL: Final = re.compile(r"[A-Za-z_][\w.:/-]*")
 # Whose work is the same with or without them.
 _TRANSPARENT: Final = {
     *(b"command", b"env", b"builtin", b"exec", b"nohup", b"nice", b"ionice", b"time", b"timeout"),
@@ -61,8 +62,10 @@ def loaded(given: Sequence[Given]) -> tuple[Rule, ...]:
 
 def _loaded(number: int, given: Given) -> Rule:
     name = f"rule {number} (for the tool {given.tool!r})"
-    if not given.tool or (given.pattern is None) == (given.words is None):
-        raise ValueError(f"{name} needs a tool and either a pattern or words")
+    if not _TOOL.fullmatch(given.tool):
+        raise ValueError(f"rule {number} names {given.tool!r}, which cannot be a tool; name one")
+    if (given.pattern is None) == (given.words is None):
+        raise ValueError(f"{name} needs either a pattern or words")
     look = (
         _first_words(given.words) if given.words is not None else _regex(name, given.pattern or "")
     )
