@@ -26,11 +26,16 @@ _SEARCH_VALUED: Final = frozenset(
 _FD_VALUED: Final = frozenset(
     {b"-t", b"-e", b"-d", b"-E", b"-c", b"-j", b"--type", b"--extension", b"--max-depth"}
 )
+_FIND_ACTS: Final = {
+    *(b"-delete", b"-exec", b"-execdir", b"-ok", b"-okdir", b"-fprint", b"-fprintf", b"-fls"),
+}
+_FIND_ASKS: Final = {
+    *(b"-name", b"-iname", b"-type", b"-path", b"-ipath", b"-wholename", b"-regex", b"-iregex"),
+}
 _NOT_FILES: Final = (b"/dev/", b"/proc/", b"/sys/")
 
 
-def _read(command: Command, script: bytes) -> Arguments | None:
-    del script
+def _read(command: Command) -> Arguments | None:
     if _keeps_its_output(command):
         return None
     if command.name == b"tail" and has(command.arguments, b"fF", b"--follow", b"--retry"):
@@ -50,8 +55,7 @@ def _read(command: Command, script: bytes) -> Arguments | None:
     return arguments if count is None else arguments | {"limit": count}
 
 
-def _search(command: Command, script: bytes) -> Arguments | None:
-    del script
+def _search(command: Command) -> Arguments | None:
     if _keeps_its_output(command):
         return None
     given = [*flags(command.arguments, _SEARCH_VALUED)]
@@ -71,60 +75,42 @@ def _search(command: Command, script: bytes) -> Arguments | None:
     return pattern | (_path(where[0]) if where else {})
 
 
-def _find(command: Command, script: bytes) -> Arguments | None:
-    del script
-    if _keeps_its_output(command):
+def _find(command: Command) -> Arguments | None:
+    texts = {beginning(word) for word in command.arguments}
+    if _FIND_ACTS & texts or not _FIND_ASKS & texts:
         return None
-    texts = [word.text or word.prefix for word in command.arguments]
-    if command.name == b"find":
-        acts = {
-            b"-delete",
-            b"-exec",
-            b"-execdir",
-            b"-ok",
-            b"-okdir",
-            b"-fprint",
-            b"-fprintf",
-            b"-fls",
-        }
-        asks = {
-            b"-name",
-            b"-iname",
-            b"-type",
-            b"-path",
-            b"-ipath",
-            b"-wholename",
-            b"-regex",
-            b"-iregex",
-        }
-        if acts & {*texts} or not asks & {*texts}:
-            return None
-        named = _after(command, *asks - {b"-type"})
-        starts = [each for each in command.arguments if each.text not in (b"-L", b"-H", b"-P")]
-        start = starts[0] if starts and not beginning(starts[0]).startswith(b"-") else None
-    elif command.name in (b"fd", b"fdfind"):
-        if {b"-x", b"--exec", b"-X", b"--exec-batch"} & {*texts}:
-            return None
-        flagged = has(command.arguments, b"tge", b"--type", b"--glob", b"--extension")
-        words = [*operands(command.arguments, _FD_VALUED)]
-        if not flagged:
-            return None
-        named, start = (words[0] if words else None), (words[1] if len(words) > 1 else None)
-    else:  # locate
-        words = [*operands(command.arguments, frozenset({b"-d", b"-l", b"-n"}))]
-        if not any(
-            b"*" in text or text.startswith((b"-b", b"--basename", b"-r")) for text in texts
-        ):
-            return None
-        named, start = (words[0] if words else None), None
-    if start is not None and _is_device(start):
+    starts = [each for each in command.arguments if each.text not in (b"-L", b"-H", b"-P")]
+    start = starts[0] if starts and not beginning(starts[0]).startswith(b"-") else None
+    return _found(command, _after(command, *_FIND_ASKS - {b"-type"}), start)
+
+
+def _fd(command: Command) -> Arguments | None:
+    texts = {beginning(word) for word in command.arguments}
+    if {b"-x", b"--exec", b"-X", b"--exec-batch"} & texts:
         return None
-    arguments = {} if named is None else _text("pattern", named)
+    if not has(command.arguments, b"tge", b"--type", b"--glob", b"--extension"):
+        return None
+    words: list[Word | None] = [*operands(command.arguments, _FD_VALUED), None, None]
+    return _found(command, words[0], words[1])
+
+
+def _locate(command: Command) -> Arguments | None:
+    texts = [beginning(word) for word in command.arguments]
+    if not any(b"*" in text or text.startswith((b"-b", b"--basename", b"-r")) for text in texts):
+        return None
+    words = [*operands(command.arguments, frozenset({b"-d", b"-l", b"-n"}))]
+    return _found(command, words[0] if words else None, None)
+
+
+def _found(command: Command, pattern: Word | None, start: Word | None) -> Arguments | None:
+    """What to ask the other tool for: files of that name, from there on."""
+    if _keeps_its_output(command) or (start is not None and _is_device(start)):
+        return None
+    arguments = {} if pattern is None else _text("pattern", pattern)
     return arguments | ({} if start is None else _path(start))
 
 
-def _edit(command: Command, script: bytes) -> Arguments | None:
-    del script
+def _edit(command: Command) -> Arguments | None:
     name, words = command.name, command.arguments
     texts = [word.text or word.prefix for word in words]
     if name in (b"sed", b"gsed"):
@@ -176,8 +162,7 @@ def _perl_edits(texts: list[bytes]) -> bool:
     return False
 
 
-def _write(command: Command, script: bytes) -> Arguments | None:
-    del script
+def _write(command: Command) -> Arguments | None:
     feeds_text = any(each.operator in (b"<<", b"<<<") for each in command.redirects)
     if command.name == b"cat" and not feeds_text:
         return None
@@ -191,9 +176,8 @@ def _write(command: Command, script: bytes) -> Arguments | None:
     return arguments
 
 
-def _tee(command: Command, script: bytes) -> Arguments | None:
+def _tee(command: Command) -> Arguments | None:
     """`echo x | tee f` writes a file as well; `make | tee log` keeps what somebody else said."""
-    del script
     feeder = command.feeder
     if feeder is None or feeder.name not in (b"echo", b"printf", b"cat"):
         return None
@@ -265,14 +249,15 @@ def _text(key: str, word: Word) -> Arguments:
     return {} if word.text is None else {key: decode(word.text)}
 
 
-def _about(*programs: bytes) -> Callable[[Look], Look]:
-    def only(look: Look) -> Look:
-        def looked(command: Command, script: bytes) -> Arguments | None:
-            return look(command, script) if command.name in programs else None
+def _about(looks: dict[bytes, Callable[[Command], Arguments | None]]) -> Look:
+    """Whose look it is depends on the program."""
 
-        return looked
+    def look(command: Command, script: bytes) -> Arguments | None:
+        del script
+        mine = looks.get(command.name or b"")
+        return None if mine is None else mine(command)
 
-    return only
+    return look
 
 
 DEFAULTS: Final = (
@@ -280,36 +265,81 @@ DEFAULTS: Final = (
         id="write",
         tool="write",
         message="use the write tool to make a file; it takes the content as it is, without quoting",
-        look=_about(b"echo", b"printf", b"cat")(_write),
+        look=_about(
+            dict.fromkeys(
+                (
+                    b"echo",
+                    b"printf",
+                    b"cat",
+                ),
+                _write,
+            )
+        ),
     ),
     Rule(
         id="write-tee",
         tool="write",
         message="use the write tool to make a file; it takes the content as it is, without quoting",
-        look=_about(b"tee")(_tee),
+        look=_about(dict.fromkeys((b"tee",), _tee)),
     ),
     Rule(
         id="read",
         tool="read",
         message="use the read tool to look at a file; it shows line numbers and takes ranges",
-        look=_about(b"cat", b"head", b"tail", b"less", b"more")(_read),
+        look=_about(
+            dict.fromkeys(
+                (
+                    b"cat",
+                    b"head",
+                    b"tail",
+                    b"less",
+                    b"more",
+                ),
+                _read,
+            )
+        ),
     ),
     Rule(
         id="search",
         tool="search",
         message="use the search tool to find text in files; it respects .gitignore",
-        look=_about(b"grep", b"egrep", b"fgrep", b"rg", b"ripgrep", b"ag", b"ack")(_search),
+        look=_about(
+            dict.fromkeys(
+                (
+                    b"grep",
+                    b"egrep",
+                    b"fgrep",
+                    b"rg",
+                    b"ripgrep",
+                    b"ag",
+                    b"ack",
+                ),
+                _search,
+            )
+        ),
     ),
     Rule(
         id="find",
         tool="find",
         message="use the find tool to find files by name",
-        look=_about(b"find", b"fd", b"fdfind", b"locate")(_find),
+        look=_about({b"find": _find, b"fd": _fd, b"fdfind": _fd, b"locate": _locate}),
     ),
     Rule(
         id="edit",
         tool="edit",
         message="use the edit tool to change a file; it shows what it changed",
-        look=_about(b"sed", b"gsed", b"perl", b"awk", b"gawk", b"mawk")(_edit),
+        look=_about(
+            dict.fromkeys(
+                (
+                    b"sed",
+                    b"gsed",
+                    b"perl",
+                    b"awk",
+                    b"gawk",
+                    b"mawk",
+                ),
+                _edit,
+            )
+        ),
     ),
 )

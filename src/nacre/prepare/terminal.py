@@ -74,7 +74,6 @@ _SCREENS: Final = {
 _LOOKS: Final = {b"--version", b"--help", b"-h", b"-V", b"-?"}
 _BATCH: Final[dict[bytes, tuple[bytes, ...]]] = {
     b"top": (b"-b",),
-    b"htop": (),
     b"atop": (b"-w", b"-r", b"-P"),
     b"iotop": (b"-b",),
     b"glances": (b"--stdout", b"--export", b"-s"),
@@ -83,7 +82,6 @@ _BATCH: Final[dict[bytes, tuple[bytes, ...]]] = {
     b"w3m": (b"-dump", b"-dump_source"),
     b"fzf": (b"-f", b"--filter"),
     b"ncdu": (b"-o",),
-    b"sudoedit": (),
     b"visudo": (b"-c", b"--check"),
 }
 _EDITOR_NAMES: Final = {

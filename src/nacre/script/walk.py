@@ -407,8 +407,6 @@ def _names(parts: list[tokens.Part]) -> Iterator[bytes]:
             yield part.name
         elif isinstance(part, tokens.Double):
             yield from _names(part.parts)
-        elif isinstance(part, tokens.Text):  # in [[ … ]] a name may stand bare
-            continue
 
 
 def _sums(parts: list[tokens.Part]) -> bool:
