@@ -106,6 +106,27 @@ def test_a_lifted_directory_is_where_bash_would_have_gone(tmp_path: Path) -> Non
     assert where("cd ./real && x", CDPATH="/elsewhere") == os.fsencode(tmp_path / "real")
 
 
+def test_a_cd_that_the_rest_knows_of_stays(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for command in (
+        *("cd a && make && cd -", "cd a && make; cd - && x", "cd a && ls $OLDPWD", "cd a && ls ~-"),
+        *("cd a && pushd b && popd", "cd nowhere/.. && pwd"),
+    ):
+        assert decided("pi", command, cwd=tmp_path).plan.command.script.decode() == command
+    assert decided("pi", "cd a/.. && pwd", cwd=tmp_path).plan.command.script == b"pwd"
+    assert decided("pi", "cd a && x-cd -y", cwd=tmp_path).plan.command.script == b"x-cd -y"
+
+
+def test_a_home_that_the_call_gives_is_the_home() -> None:
+    def refused(command: str, **extra: str) -> bool:
+        return decided("nacre", command, env={"HOME": "/data/me"}, extra=extra).refusal is not None
+
+    assert refused("rm -rf /data/me")
+    assert not refused("rm -rf /data/me", HOME="/data/you")
+    assert refused("rm -rf /data/you", HOME="/data/you")
+    assert refused("rm -rf ~/etc", HOME="/")
+
+
 def test_a_cd_is_not_lifted_when_the_call_says_where(tmp_path: Path) -> None:
     decision = decided("pi", "cd a && b", cwd="/", directory=str(tmp_path))
     assert script(decision) == "cd a && b"

@@ -234,6 +234,12 @@ def test_a_script_in_a_string_does_not_make_the_outer_one_unreadable() -> None:
     assert reading('bash -c "echo \'x"').unreadable is None
 
 
+def test_scripts_in_strings_have_only_so_much_room() -> None:
+    long = "bash -c '" + "x " * 20_000 + "'; "
+    assert "rm x" in listed("bash -c 'rm x'; " + long)
+    assert "rm x" not in listed(long * 2 + "bash -c 'rm x'")
+
+
 BOMBS = {
     "a line of 1 MB": "a" * 1_000_000,
     "1 MB of words": "a " * 500_000,

@@ -240,3 +240,26 @@ def test_most_of_these_corners_are_known_at_all() -> None:
         if None not in [word.text for word in read(script, cwd=b"/w").commands[-1].words]
     ]
     assert len(known) >= 12
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "x=1; for i in a b; do p $x; x=2; done",
+        "n=1; while true; do p $n; ((n++)); done",
+        "set -- a b; while true; do p $1; shift; done",
+        "cd /tmp; for i in a b; do p $PWD; cd ..; done",
+        "x=1; f() { x=2; }; for i in a b; do p $x; f; done",
+        "x=1; until false; do p $x; read x; done",
+        "x=1; for i in a; do for j in b; do p $x; done; x=2; done",
+    ],
+)
+def test_what_a_later_turn_of_a_loop_changes_is_open(script: str) -> None:
+    found = [each for each in read(script.encode(), cwd=b"/w").commands if each.name == b"p"]
+    assert [len(each.words) for each in found] == [2]
+    assert found[0].words[1].text is None
+
+
+def test_what_a_loop_does_not_change_stays_known() -> None:
+    (found,) = read(b"x=1; for i in a b; do p $x; done").commands
+    assert found.words[1].text == b"1"
