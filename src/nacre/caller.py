@@ -37,6 +37,7 @@ _NONE: Mapping[str, Resolver] = MappingProxyType({})
 class Caller(Struct, frozen=True, kw_only=True):
     cwd: bytes
     env: dict[bytes, bytes] | None = None  # None: exactly what this process has
+    session: str = ""  # calls of one session may have to wait for each other
     tools: tuple[str, ...] = ()  # what else the caller could use instead of a shell
     resolvers: Mapping[str, Resolver] = _NONE  # of internal URLs, by scheme
 

@@ -100,6 +100,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     errors: Capture | None = None  # stderr, when separate
     seconds: float = 0.0
     left_running: tuple[Survivor, ...] = ()
+    stored: bool = False  # all of its output can be read later, by its number
 
     @property
     def exit_code(self) -> int | None:

@@ -32,6 +32,7 @@ class Command(Struct, frozen=True, kw_only=True):
     given: bytes  # as the caller wrote it
     script: bytes  # as bash gets it
     cwd: bytes
+    placed: bool = False  # the call itself says where it runs
     env: dict[bytes, bytes] | None = None  # None: exactly what this process has
     extra: dict[bytes, bytes] = {}  # the variables that the call itself gives; never filtered
 
@@ -94,7 +95,14 @@ class MakeDirectory(Struct, frozen=True, kw_only=True, tag=True):
     path: bytes
 
 
-Chore = MakeDirectory  # what the engine does before it spawns
+class MakeFile(Struct, frozen=True, kw_only=True, tag=True):
+    """A private file that a command will want to read; one that is there is left as it is."""
+
+    path: bytes
+    data: bytes
+
+
+Chore = MakeDirectory | MakeFile  # what the engine does before it spawns
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -107,5 +115,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     keep: Keep = Keep(whole=MIB, head=256 * KIB, tail=768 * KIB)
     spill: Spill | None = None
     stdin: bytes | None = None  # None: /dev/null
+    lane: str | None = None  # of the runs in one lane only one runs at a time, in order
     chores: tuple[Chore, ...] = ()
     findings: tuple[AnyFinding, ...] = ()  # what deciding noted on the way

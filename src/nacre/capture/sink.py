@@ -8,7 +8,7 @@ stay in the processor's cache.
 
 from typing import Final
 
-from nacre.capture.spill import SpillFile
+from nacre.capture.spill import Make, SpillFile
 from nacre.capture.window import Window
 from nacre.outcome import Capture
 from nacre.plan import Keep, Spill, When
@@ -25,12 +25,14 @@ class Sink:
     _short_lines = False
     _last: bytes | bytearray = b""
 
-    def __init__(self, keep: Keep, spill: Spill | None) -> None:
+    def __init__(self, keep: Keep, spill: Spill | None, make: Make | None = None) -> None:
+        """`make` makes the file to spill to, should it be needed."""
         self._keep = keep
         self._spill = spill
+        self._make = make
         self._all = bytearray()
         if spill is not None and spill.when is When.ALWAYS:
-            self._file = SpillFile(spill)
+            self._file = SpillFile(spill, make)
 
     def take(self, data: bytes | bytearray) -> None:
         """Have these bytes; the caller may use their place again."""
@@ -69,7 +71,7 @@ class Sink:
         self._newlines = everything.count(b"\n")
         self._last = everything[-1:]
         if self._file is None and self._spill is not None:
-            self._file = SpillFile(self._spill)
+            self._file = SpillFile(self._spill, self._make)
             for start in range(0, len(everything), _PIECE):  # each a copy, and a small one
                 self._file.write(everything[start : start + _PIECE])
         self._window = Window(self._keep, everything)

@@ -5,21 +5,26 @@ is told in one sentence at the end.
 """
 
 import os
+from collections.abc import Callable
 
 from nacre.outcome import Saved
 from nacre.plan import Spill
 from nacre.text import human_size
 
+# Makes a private file, open for reading and writing, and says where it is. Raises OSError.
+Make = Callable[[], tuple[int, bytes]]
+
 
 class SpillFile:
-    def __init__(self, spill: Spill) -> None:
+    def __init__(self, spill: Spill, make: Make | None = None) -> None:
+        """`make` makes the file; without it, a temporary one."""
         self._limit = spill.limit
         self._fd: int | None = None
         self._path: bytes | None = None
         self._size = 0
         self._problem: str | None = None
         try:
-            self._fd, self._path = _private_file(spill.directory)
+            self._fd, self._path = make() if make else _private_file(spill.directory)
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             self._problem = f"the output could not be saved: {_reason(error)}"
 

@@ -18,6 +18,8 @@ from weakref import WeakSet, ref
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from nacre.store.record import Record
+
 from nacre.asks import Done, Signal
 from nacre.cancel import CancelToken
 from nacre.engine import leftovers
@@ -174,15 +176,25 @@ class Engine:
         *,
         listen: Listener | Listening | None = None,
         cancel: CancelToken | None = None,
+        record: "Record | None" = None,
     ) -> Ticket:
-        """Start a plan, or put it in line. Raises Refused when nothing can be started at all."""
+        """Start a plan, or put it in line. Raises Refused when nothing can be started at all.
+
+        `record` says what the run is called and takes down what becomes of it."""
         if listen is not None and not isinstance(listen, Listening):
             listen = Listening(listener=listen)
-        name = f"r{next(self._numbers)}"
+        name = f"r{next(self._numbers)}" if record is None else record.name
         supervisor, ticket = self._supervisor(), None
         try:
             ticket = Ticket(supervisor)
-            run = Run(name, plan, supervisor.ground, listening=listen, answer=ticket.settle)
+            run = Run(
+                name,
+                plan,
+                supervisor.ground,
+                listening=listen,
+                record=record,
+                answer=ticket.settle,
+            )
             ticket.start(run, cancel)
         except BaseException:
             if ticket is not None:

@@ -1,7 +1,7 @@
 """The streams of one command, on their way from its pipes to where they are kept and heard."""
 
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nacre.capture.sink import Sink
 from nacre.engine.relay import Relay
@@ -11,6 +11,9 @@ from nacre.outcome import Capture
 from nacre.plan import Plan
 from nacre.process.child import Child
 from nacre.process.pipes import Growth, Reader
+
+if TYPE_CHECKING:  # whoever runs without a store need not load it
+    from nacre.store.record import Record
 
 # One wake-up reads at most so often before the others have their turn.
 _READS: Final = 8
@@ -33,6 +36,10 @@ class _Channel:
         self.sink = sink
 
 
+def _sink(plan: Plan, record: "Record | None", stream: Stream) -> Sink:
+    return Sink(plan.keep, plan.spill, None if record is None else partial(record.open, stream))
+
+
 class Output:
     _listens = False
     _patient = True  # the command may be made to wait for its listener
@@ -45,6 +52,7 @@ class Output:
         loop: Loop,
         growth: Growth,
         relay: Relay | None,
+        record: "Record | None",
         *,
         dry: Call,
     ) -> None:
@@ -53,10 +61,10 @@ class Output:
         self._relay = relay
         self._dry = dry
         output = Reader(shell.output, growth)
-        channels = [_Channel(Stream.OUTPUT, output, Sink(plan.keep, plan.spill))]
+        channels = [_Channel(Stream.OUTPUT, output, _sink(plan, record, Stream.OUTPUT))]
         if shell.errors is not None:
             errors = Reader(shell.errors, growth)
-            channels.append(_Channel(Stream.ERRORS, errors, Sink(plan.keep, plan.spill)))
+            channels.append(_Channel(Stream.ERRORS, errors, _sink(plan, record, Stream.ERRORS)))
         self._channels = channels
         self._open = channels[:]  # those that have not ended
 

@@ -9,7 +9,9 @@ import signal
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from nacre import proc
 from nacre.engine import leftovers
@@ -32,7 +34,7 @@ from nacre.outcome import (
     Survivor,
     TimedOut,
 )
-from nacre.plan import Plan, Streams
+from nacre.plan import Plan, Streams, When
 from nacre.process import child as children
 from nacre.process import chores
 from nacre.process.birth import Birth
@@ -41,6 +43,9 @@ from nacre.process.child import Child, Spawner
 from nacre.process.pipes import Growth
 from nacre.process.tree import Tree, collect_strays
 from nacre.refusals import AnyRefusal, CalledOff, NoDescriptors, NoProcesses, Refused
+
+if TYPE_CHECKING:  # whoever runs without a store need not load it
+    from nacre.store.record import Record
 
 # Most commands are over before this, and are left alone until they are: output that fits the pipe
 # can wait there, and every wake-up that they are spared is a few percent of their time.
@@ -112,18 +117,22 @@ class Run:
         ground: Ground,
         *,
         listening: Listening | None,
+        record: "Record | None" = None,
         answer: Callable[[Outcome], None],
     ) -> None:
         self.name = name
         self._plan = plan
         self._ground = ground
         self._answer = answer
+        self._record = record
+        self.lane = plan.lane
         self._todo: deque[Action] = deque()
         self._timers: list[Timer] = []
         self._relay = None if listening is None else self._make_relay(listening)
         # The descriptors that it takes while it runs.
         streams = 2 if plan.streams is Streams.SEPARATE else 1
-        self.cost = 1 + (streams if plan.spill is None else 2 * streams)
+        spills = plan.spill is not None and plan.spill.when is When.ALWAYS
+        self.cost = 1 + (2 * streams if spills else streams)
 
     # What others may do to a run; from another thread only by way of `loop.post`.
 
@@ -213,7 +222,7 @@ class Run:
         self._began = now()
         ground.shells.add(shell.pid)
         self._output = output = Output(
-            shell, plan, ground.loop, ground.growth, self._relay, dry=self._dry
+            shell, plan, ground.loop, ground.growth, self._relay, self._record, dry=self._dry
         )
         ground.census.begin(shell.pid, alone=len(ground.shells) == 1)
         if not ground.ours and shell.tag is not None:
@@ -336,7 +345,7 @@ class Run:
             captures = [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
         else:
             captures = self._output.close()
-        return Outcome(
+        outcome = Outcome(
             run=self.name,
             ending=self._ending(),
             output=captures[0],
@@ -344,6 +353,9 @@ class Run:
             seconds=self._ended - self._began,
             left_running=self._left,
         )
+        if self._record is not None and self._record.end(outcome):
+            return msgspec.structs.replace(outcome, stored=True)
+        return outcome
 
     def _let_go(self, shell: Child) -> None:
         """Collect the shell; what is still open goes on without us."""

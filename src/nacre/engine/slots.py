@@ -1,7 +1,8 @@
 """How many commands run at once: as many as there are descriptors, the others wait in line.
 
 Counted in descriptors, because that is what runs out first (`ulimit -n 1024` and 500 commands
-at once). Shared by all threads of an engine.
+at once). Of those that share a lane only one runs at a time, in the order of their coming.
+Shared by all threads of an engine.
 """
 
 import enum
@@ -28,6 +29,7 @@ class Guest(Protocol):
     """Who takes a place."""
 
     cost: int  # descriptors
+    lane: str | None
     where: Where  # for us to change
 
     def granted(self) -> None:
@@ -41,14 +43,14 @@ class Slots:
         self._used = 0
         self._capacity: int | None = None
         self._line: deque[Guest] = deque()
+        self._lanes: set[str] = set()  # in which somebody runs
         self._granted: deque[Guest] = deque()  # and not yet told
 
     def enter(self, guest: Guest) -> bool:
         """Take a place now, or stand in line until it is granted."""
         with self._lock:
-            if not self._line and self._fits(guest.cost):
-                guest.where = Where.IN
-                self._used += guest.cost
+            if self._may_enter(guest):
+                self._let_in(guest)
                 return True
             guest.where = Where.IN_LINE
             self._line.append(guest)
@@ -74,22 +76,36 @@ class Slots:
 
     def _admit_next(self) -> None:
         """An interrupt may come anywhere here; then the next who leaves goes on with it."""
-        while self._line:
-            first = self._line[0]
-            if first.where is Where.IN_LINE:
-                if not self._fits(first.cost):
+        for guest in list(self._line):
+            if guest.where is Where.IN_LINE:
+                if guest.lane in self._lanes:
+                    continue  # and those behind it need not wait for that
+                if not self._fits(guest.cost):
                     break
-                self._granted.append(first)
-                first.where = Where.IN
-                self._used += first.cost
-            self._line.popleft()
+                self._granted.append(guest)
+                self._let_in(guest)
+            self._line.remove(guest)
         while self._granted:
             self._granted[0].granted()
             self._granted.popleft()
 
+    def _may_enter(self, guest: Guest) -> bool:
+        """Nobody is passed by who only waits for room."""
+        if guest.lane in self._lanes or not self._fits(guest.cost):
+            return False
+        return all(each.lane in self._lanes for each in self._line)
+
+    def _let_in(self, guest: Guest) -> None:
+        guest.where = Where.IN
+        self._used += guest.cost
+        if guest.lane is not None:
+            self._lanes.add(guest.lane)
+
     def _remove(self, guest: Guest) -> None:
         if guest.where is Where.IN:
             self._used -= guest.cost
+            if guest.lane is not None:
+                self._lanes.discard(guest.lane)
         elif guest.where is Where.IN_LINE:
             self._line.remove(guest)
         guest.where = Where.OUT

@@ -1,8 +1,9 @@
 """What must be made before a command can start."""
 
 import os
+from typing import assert_never
 
-from nacre.plan import Chore
+from nacre.plan import Chore, MakeDirectory, MakeFile
 from nacre.refusals import CannotSpawn, Refused
 from nacre.text import decode
 
@@ -11,7 +12,29 @@ def do(chores: tuple[Chore, ...]) -> None:
     """Raises Refused. Doing it again does no harm."""
     for chore in chores:
         try:
-            os.makedirs(chore.path, mode=0o700, exist_ok=True)
+            _do(chore)
         except OSError as error:
-            reason = f"the directory {decode(chore.path)} cannot be made ({error.strerror})"
+            reason = f"{decode(chore.path)} cannot be made ({error.strerror})"
             raise Refused(CannotSpawn(reason=reason)) from None
+
+
+def _do(chore: Chore) -> None:
+    match chore:
+        case MakeDirectory(path=path):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+        case MakeFile(path=path, data=data):
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            _make_file(path, data)
+        case _:
+            assert_never(chore)
+
+
+def _make_file(path: bytes, data: bytes) -> None:
+    """Whole or not at all: somebody may be making it at the same time."""
+    if os.path.lexists(path):
+        return
+    draft = path + b".%d" % os.getpid()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+        file.write(data)
+    os.rename(draft, path)

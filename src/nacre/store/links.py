@@ -5,29 +5,34 @@ from collections.abc import Mapping
 from functools import partial
 
 from nacre.caller import Resolved, Resolver
-from nacre.plan import MakeDirectory
+from nacre.events import Stream
+from nacre.plan import MakeDirectory, MakeFile
+from nacre.store import reading
 from nacre.store.home import home
+from nacre.store.journal import key
 
 
 def resolvers(cwd: bytes) -> Mapping[str, Resolver]:
     """The schemes that work out of the box, for a caller who stands there."""
-    return {"artifact": _artifact, "local": partial(_local, cwd)}
+    return {"artifact": partial(_artifact, cwd), "local": partial(_local, cwd)}
 
 
-def _artifact(rest: str) -> Resolved:
-    """The whole output of run N."""
-    number = rest.rstrip("/").removeprefix("r")
-    if not (number.isascii() and number.isdigit()):
-        raise LookupError("is no run; write its number, as in artifact://17")
-    path = f"{_home()}/runs/r{int(number)}/output"
-    if not os.path.isfile(path):
-        raise LookupError("there is no such run here, or its output was swept")
-    return Resolved(path=os.fsencode(path))
+def _artifact(cwd: bytes, rest: str) -> Resolved:
+    """The whole output of run N. One that is in the journal becomes a file first."""
+    try:
+        run = reading.find(reading.number(rest), workspace(cwd))
+        run.open().close()
+    except OSError as error:
+        raise LookupError(str(error)) from None
+    path, kept = os.fsencode(run.path(Stream.OUTPUT)), run.stored(Stream.OUTPUT)
+    if kept is None or kept.data is None:
+        return Resolved(path=path)
+    return Resolved(path=path, chores=(MakeFile(path=path, data=kept.data),))
 
 
 def _local(cwd: bytes, rest: str) -> Resolved:
     """A file of the workspace's own, kept with the state and not in the workspace."""
-    root = os.fsencode(_home()) + b"/local/" + _key(workspace(cwd))
+    root = os.fsencode(_home()) + f"/local/{key(workspace(cwd))}".encode()
     path = os.path.normpath(root + b"/" + os.fsencode(rest))
     real = os.path.realpath(path)
     if not (real + b"/").startswith(os.path.realpath(root) + b"/"):
@@ -45,12 +50,6 @@ def workspace(cwd: bytes) -> bytes:
         if above == at:
             return cwd
         at = above
-
-
-def _key(path: bytes) -> bytes:
-    from hashlib import blake2b  # takes its time, and few commands need it
-
-    return blake2b(path, digest_size=8).hexdigest().encode()
 
 
 def _home() -> str:

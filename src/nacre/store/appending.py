@@ -1,0 +1,147 @@
+"""A file of ours that is only ever appended to, by many processes and threads at once.
+
+Opened at its first line and kept open. Each line is one write, which the kernel does at the end of
+the file and in one piece. Nothing here locks, so nobody who was stopped or killed is waited for.
+"""
+
+import errno
+import os
+import threading
+from contextlib import suppress
+from weakref import WeakSet
+
+from nacre.store.home import private_directory
+
+
+class Appending:
+    """`path` may be chosen anew before each append; the file before it is closed then."""
+
+    _fd: int | None = None
+    _identity: os.stat_result
+    _path = ""
+    _torn = False  # the last line is not all there
+    closed = False  # what comes still reaches the file, which is then closed again
+
+    def __init__(self, *, most: int | None = None) -> None:
+        """Past `most` bytes, whoever appends moves the file out of the way, see `rotate`."""
+        self._most = most
+        self._lock = threading.Lock()
+        _all.add(self)
+
+    def append(self, path: str, data: bytes) -> int:
+        """Returns where the file ends then. Raises OSError."""
+        with self._lock:
+            fd = self._file(path)
+            if self._torn:
+                data = b"\n" + data
+            written = os.write(fd, data)
+            end = os.lseek(fd, 0, os.SEEK_CUR)  # nobody else has this open file
+            self._torn = written < len(data)
+            if self.closed:
+                self._close()
+        if written < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return end
+
+    def close(self) -> None:
+        with self._lock:
+            self.closed = True
+            self._close()
+
+    def forked(self) -> None:
+        """We are in a fork of our host. Whoever held the lock is not here, and the open file is
+        one with the parent's, position and all: have one of our own."""
+        self._lock = threading.Lock()
+        self._close()
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _file(self, path: str) -> int:
+        if path != self._path:
+            self._close()
+        fd = self._fd
+        if fd is None or not self._usable(fd):
+            fd = self._fd = _open(path)
+            self._path = path
+            self._identity = os.fstat(fd)
+        return fd
+
+    def _usable(self, fd: int) -> bool:
+        """Whether this is still our file, has a name, and has room."""
+        status = self._status(fd)
+        if status is None:
+            return False
+        if status.st_nlink == 0:  # somebody removed it: begin a new one
+            self._close()
+            return False
+        if self._most is not None and status.st_size >= self._most:
+            rotate(self._path, status)
+            self._close()
+            return False
+        return True
+
+    def _status(self, fd: int) -> os.stat_result | None:
+        """None when our host closed everything, and the number is perhaps somebody else's now."""
+        try:
+            status = os.fstat(fd)
+        except OSError:
+            return None
+        return status if os.path.samestat(status, self._identity) else None
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None and self._status(fd) is not None:
+            os.close(fd)
+
+
+OLDER = 4  # files that a rotation keeps
+
+
+def rotate(path: str, status: os.stat_result) -> None:
+    """Move a full file out of the way: path.1 is the newest of the old ones.
+
+    Whoever still has the old file open appends there once more, and comes here; only who finds
+    it at its own place moves it, and only one of those, by the directory that he makes.
+    """
+    lock = f"{path}.rotating"
+    try:
+        os.mkdir(lock, 0o700)
+    except OSError:
+        _remove_if_stale(lock)
+        return
+    with suppress(OSError):  # then the file goes on growing, and the next one tries again
+        if os.path.samestat(os.stat(path), status):
+            for number in range(OLDER - 1, 0, -1):
+                if os.path.lexists(f"{path}.{number}"):
+                    os.replace(f"{path}.{number}", f"{path}.{number + 1}")
+            os.replace(path, f"{path}.1")
+    with suppress(OSError):
+        os.rmdir(lock)
+
+
+def _remove_if_stale(lock: str) -> None:
+    """Somebody was killed while he rotated, which takes no time at all."""
+    import time
+
+    with suppress(OSError):
+        if time.time() - os.stat(lock).st_mtime > 60:
+            os.rmdir(lock)
+
+
+_all: WeakSet[Appending] = WeakSet()
+
+
+def _forked() -> None:
+    for each in list(_all):
+        each.forked()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def _open(path: str) -> int:
+    private_directory(os.path.dirname(path))
+    # Not blocking: whatever lies there, a log is no reason to hang.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

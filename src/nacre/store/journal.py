@@ -1,0 +1,123 @@
+"""The journal of a workspace: a line when a run begins, a line when it has ended.
+
+    journal/<workspace>/<block>.jsonl
+
+A thousand numbers are a block, and all lines of a run are in its block's file: so a run is found
+without an index, and old ones go by removing a file. Lines are written by whoever runs the command,
+the first before it starts, the other before its answer is given. Small output rides inside; of
+variables there are names only.
+"""
+
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from nacre.outcome import Capture, Ending, Survivor
+from nacre.plan import Streams
+
+BLOCK: Final = 1000
+_READ: Final = 1024 * 1024
+
+
+class Begun(Struct, frozen=True, kw_only=True, tag="begun", omit_defaults=True):
+    """A run that is about to start."""
+
+    run: int
+    time: float
+    workspace: str
+    cwd: str
+    command: str  # as it was given
+    script: str | None = None  # as bash gets it, where that is different
+    streams: Streams
+    timeout: float | None = None
+    variables: tuple[str, ...] | None = None  # names; None: those that its parent had
+
+
+class Stored(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One stream of a run that has ended: how much it was, and where it is."""
+
+    size: int = 0
+    lines: int = 0
+    data: bytes | None = None  # all of it; None: in the run's directory, or nowhere
+    problem: str | None = None  # why that is not all of it
+
+
+class Ended(Struct, frozen=True, kw_only=True, tag="ended", omit_defaults=True):
+    run: int
+    time: float
+    ending: Ending
+    seconds: float
+    output: Stored
+    errors: Stored | None = None
+    left_running: tuple[Survivor, ...] = ()
+
+
+encode = msgspec.json.Encoder().encode
+
+
+def decode(line: bytes) -> Begun | Ended:
+    """Raises MsgspecError for half a line."""
+    found: Begun | Ended = _decoder().decode(line)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _decoder() -> msgspec.json.Decoder[Begun | Ended]:
+    return msgspec.json.Decoder(Begun | Ended)  # not while importing: who only writes needs none
+
+
+def stored(capture: Capture, data: bytes | None) -> Stored:
+    saved = capture.saved
+    return Stored(
+        size=capture.size,
+        lines=capture.lines,
+        data=data,
+        problem=None if saved is None else saved.problem,
+    )
+
+
+def path_of(home: str, workspace: bytes, run: int) -> str:
+    return f"{home}/journal/{key(workspace)}/{run // BLOCK:06}.jsonl"
+
+
+@lru_cache(maxsize=16)
+def key(workspace: bytes) -> str:
+    from hashlib import blake2b  # takes its time, once
+
+    return blake2b(workspace, digest_size=8).hexdigest()
+
+
+def find(home: str, workspace: bytes, run: int) -> tuple[Begun | None, Ended | None]:
+    """What is written of a run in this workspace."""
+    begun: Begun | None = None
+    ended: Ended | None = None
+    for line in _lines_of(path_of(home, workspace, run), run):
+        try:
+            found = decode(line)
+        except msgspec.MsgspecError:
+            continue  # cut off by a full disk
+        if isinstance(found, Begun):
+            begun = found
+        else:
+            ended = found
+    return begun, ended
+
+
+def _lines_of(path: str, run: int) -> Iterator[bytes]:
+    """The lines of one run, read a block at a time."""
+    marks = tuple(b'{"type":"%s","run":%d,' % (kind, run) for kind in (b"begun", b"ended"))
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return
+    rest = b""
+    try:
+        while block := os.read(fd, _READ):
+            *lines, rest = (rest + block).split(b"\n")
+            yield from (line for line in lines if line.startswith(marks))
+    finally:
+        os.close(fd)

@@ -1,0 +1,101 @@
+"""Removing what is too old or too much: run directories and blocks of the journal.
+
+Nothing of a live run goes: its files are locked by whoever writes them, and the kernel lets go of a
+lock when its holder dies. Several may sweep at once; what one has removed the other does not find.
+"""
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from nacre.plan import GIB
+from nacre.store.home import home
+
+_HOUR: Final = 3600.0
+_DAY: Final = 24 * _HOUR
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """How much is remembered. The newest of too many stay."""
+
+    days: float = 14.0
+    size: int = 10 * GIB
+
+
+USUAL: Final = Bounds()
+
+
+class _Kept(NamedTuple):
+    changed: float
+    path: str
+    size: int
+
+
+def sweep(bounds: Bounds, *, now: float | None = None) -> int:
+    """Returns how many were removed. Whatever cannot be removed stays."""
+    moment = time.time() if now is None else now
+    try:
+        found = sorted(_everything(home()))
+    except OSError:
+        return 0
+    oldest, total, removed = moment - bounds.days * _DAY, sum(each.size for each in found), 0
+    for each in found:
+        if each.changed >= oldest and total <= bounds.size:
+            break
+        if moment - each.changed < _HOUR:
+            continue  # somebody may be about to read it, whatever the size
+        if _remove(each.path):
+            total -= each.size
+            removed += 1
+    return removed
+
+
+def _everything(home: str) -> Iterator[_Kept]:
+    for entry in _entries(f"{home}/runs"):
+        files = [each.stat(follow_symlinks=False) for each in _entries(entry.path)]
+        if files:
+            changed = max(status.st_mtime for status in files)
+            yield _Kept(changed, entry.path, sum(status.st_blocks * 512 for status in files))
+    for workspace in _entries(f"{home}/journal"):
+        for entry in _entries(workspace.path):
+            status = entry.stat(follow_symlinks=False)
+            yield _Kept(status.st_mtime, entry.path, status.st_blocks * 512)
+
+
+def _entries(path: str) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(path) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _remove(path: str) -> bool:
+    if os.path.isdir(path):
+        if any(_lives(entry.path) for entry in _entries(path)):
+            return False
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            os.unlink(path)
+    return not os.path.lexists(path)
+
+
+def _lives(path: str) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
