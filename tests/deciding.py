@@ -37,6 +37,7 @@ def decided(
         plan.command,
         extra={k.encode(): v.encode() for k, v in (extra or {}).items()},
         cwd=plan.command.cwd if directory is None else directory.encode(),
+        placed=directory is not None,
     )
     return decide(msgspec.structs.replace(plan, command=command), checks.steps, caller)
 

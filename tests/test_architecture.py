@@ -20,7 +20,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("events",),
     ("asks", "caller", "cancel"),
     ("script", "text", "loop", "proc"),
-    ("prepare", "store", "capture", "process"),
+    ("prepare", "hindsight", "store", "capture", "process"),
     ("contracts", "engine"),
     ("tool", "oneshot"),
     ("fronts",),
@@ -32,7 +32,7 @@ RESERVED = {
     "subprocess": {"process", "fronts", "prepare"},  # prepare asks git a question
     "tree_sitter": {"script"},
     "tree_sitter_bash": {"script"},
-    "fcntl": {"process"},
+    "fcntl": {"process", "store"},
     "argparse": {"fronts"},
     "asyncio": {"engine"},
 }

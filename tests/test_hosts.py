@@ -234,17 +234,17 @@ def test_whoever_watches_what_a_program_does_sees_our_shells() -> None:
 def test_a_fork_in_the_middle_of_an_audit_line_can_write_its_own() -> None:
     said = host("""
         import os, threading, time, nacre
-        from nacre.store import audit
+        from nacre.store import appending
         class Slow:  # a disk
             def __getattr__(self, name): return getattr(os, name)
             def write(self, fd, data):
                 if threading.current_thread() is not threading.main_thread(): time.sleep(0.5)
                 return os.write(fd, data)
-        audit.os = Slow()
+        appending.os = Slow()
         tool = nacre.Tool("harness")
         thread = threading.Thread(target=tool.call, args=({"command": "true"},))
         thread.start()
-        while not tool._audit._lock.locked(): time.sleep(0.01)
+        while not tool._audit._file._lock.locked(): time.sleep(0.01)
         if (child := os.fork()) == 0:
             print(tool.call({"command": "echo child"}).text, flush=True)
             os._exit(0)

@@ -17,9 +17,12 @@ from .deciding import decided, script
 
 @pytest.fixture
 def artifact(home: Path) -> str:
+    """Three runs, the last of which is in a file of its own."""
+    with nacre.Tool("harness", cwd="/") as tool:
+        for command in ("true", "true", "seq 5000"):
+            tool.call({"command": command})
     path = home / "runs" / "r3" / "output"
-    path.parent.mkdir(parents=True)
-    path.write_text("kept\n")
+    assert path.read_text().endswith("\n5000\n")
     return str(path)
 
 
@@ -92,8 +95,8 @@ def test_values_and_directories_stand_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("cat artifact://99", "there is no such run here, or its output was swept"),
-        ("cat artifact://x", "is no run; write its number, as in artifact://17"),
+        ("cat artifact://99", "there is no run r99 in this workspace, or it was swept"),
+        ("cat artifact://x", "'x' is no run; write its number, as in 17, r17 or artifact://17"),
         ("cat artifact://", "names nothing"),
         ("cat local://../x", "leads out of its place with .."),
         ("cat local://a/../../x", "leads out of its place with .."),

@@ -13,6 +13,13 @@ class Lifted(Finding, frozen=True, kw_only=True):
     path: bytes  # as written, quotes resolved
 
 
+class Limited(Finding, frozen=True, kw_only=True):
+    """A trailing `| head` or `| tail` became a limit on the lines that are shown."""
+
+    head: int | None
+    tail: int | None
+
+
 class Dropped(Finding, frozen=True, kw_only=True):
     """Variables that the command does not get. Names only, never values."""
 
@@ -48,4 +55,4 @@ class NeedsTerminal(Finding, frozen=True, kw_only=True):
     instead: str
 
 
-AnyFinding = Lifted | Dropped | Suggested | Signed | Unsigned | NeedsTerminal
+AnyFinding = Lifted | Limited | Dropped | Suggested | Signed | Unsigned | NeedsTerminal

@@ -154,6 +154,15 @@ class CalledOff(Refusal, frozen=True, kw_only=True):
         return "the command was cancelled before it started; nothing ran"
 
 
+class Unavailable(Refusal, frozen=True, kw_only=True):
+    """Something of the contract that cannot be had here; `problem` is a sentence."""
+
+    problem: str
+
+    def __str__(self) -> str:
+        return self.problem
+
+
 class Closed(Refusal, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return "this tool is closed; make a new one"
@@ -174,6 +183,7 @@ AnyRefusal = (
     | NoMemory
     | CannotSpawn
     | CalledOff
+    | Unavailable
     | Closed
 )
 

@@ -6,6 +6,7 @@ The type changes at each step and never changes back. Only the tool knows contra
 ending, so it also writes the audit line.
 """
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -17,18 +18,20 @@ from nacre import contracts
 from nacre.asks import Done, Signal
 from nacre.caller import Caller
 from nacre.cancel import CancelToken, check_signal
-from nacre.contracts.contract import Admitted, Reply, ToolSpec
+from nacre.contracts.contract import Admitted, Reply
+from nacre.contracts.providers import Format, shaped
 from nacre.engine.engine import Engine, Ticket
 from nacre.events import Listener, Listening
+from nacre.findings import Dropped
 from nacre.outcome import NotStarted, Outcome
 from nacre.plan import Plan
 from nacre.prepare.decide import decide
 from nacre.refusals import AnyRefusal, BadDirectory, DirectoryProblem, Refused
 from nacre.store.audit import Audit, Line
-from nacre.store.links import resolvers
+from nacre.store.links import resolvers, workspace
+from nacre.store.store import Store
 from nacre.text import decode
 
-Format = Literal["anthropic", "openai", "mcp"]
 Listen = Listener | Listening | None
 
 
@@ -37,6 +40,7 @@ class _Call:
 
     ticket: Ticket | None = None
     admitted: Admitted
+    plan: Plan
     line: Line
 
     def wait(self) -> Outcome:
@@ -78,6 +82,8 @@ class Tool:
         self._tools = tuple(tools)
         self._engine = engine or Engine(keeps=True)
         self._audit = Audit()
+        self._store = Store()
+        self._session = f"{os.getpid()}.{next(_sessions)}"
 
     def call(
         self,
@@ -145,7 +151,7 @@ class Tool:
         except BaseException:
             call.abandon()
             raise
-        _log(call.line, outcome)
+        _log(call, outcome)
         return outcome
 
     def signal(self, run: str, number: int) -> Done:
@@ -155,8 +161,7 @@ class Tool:
 
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
         """The tools as a model provider wants them."""
-        caller = Caller(cwd=self._cwd or b".", env=self._env, tools=self._tools)
-        return [_shaped(spec, format) for spec in self.contract.specs(caller)]
+        return [shaped(spec, format) for spec in self.contract.specs(self._caller())]
 
     @property
     def audit_problem(self) -> str | None:
@@ -165,6 +170,7 @@ class Tool:
 
     def close(self) -> None:
         self._engine.close()
+        self._store.close()
         self._audit.close()
 
     def __enter__(self) -> Self:
@@ -189,42 +195,80 @@ class Tool:
     ) -> None:
         caller = self._caller()
         call.admitted = admitted = self.contract.admit(tool, arguments, caller)
-        decision = decide(admitted.ask.plan, self.contract.steps, caller)
+        decision = decide(admitted.ask.plan, admitted.steps, caller)
         if decision.refusal is not None:
             raise Refused(decision.refusal)
         plan = decision.plan if timeout is None else _limited(decision.plan, timeout)
-        call.ticket = self._engine.begin(plan, listen=listen, cancel=cancel)
+        call.plan = plan
+        place = workspace(caller.cwd)
+        record = self._store.begin(plan, place)
+        call.ticket = self._engine.begin(
+            plan, listen=self._heard(listen), cancel=cancel, record=record
+        )
         # The command runs already: what we do here costs no time.
-        call.line = self._line(tool, decode(plan.command.given), plan.command.cwd)
+        call.line = self._line(tool, decode(plan.command.given), plan.command.cwd, place)
+        self._store.tidy()
+
+    def _heard(self, listen: Listen) -> Listening | None:
+        """A plain function hears as often as the contract says."""
+        if listen is None or isinstance(listen, Listening):
+            return listen
+        return Listening(listener=listen, every=self.contract.every)
 
     def _caller(self) -> Caller:
         cwd = self._cwd or _here()
-        return Caller(cwd=cwd, env=self._env, tools=self._tools, resolvers=resolvers(cwd))
+        return Caller(
+            cwd=cwd,
+            env=self._env,
+            session=self._session,
+            tools=self._tools,
+            resolvers=resolvers(cwd),
+        )
 
     def _spoken(self, call: _Call, answer: Outcome) -> Reply:
-        _log(call.line, answer)
-        return self.contract.reply(answer, call.admitted.said)
+        _log(call, answer)
+        return self.contract.reply(answer, call.admitted.said, call.plan.findings)
 
     def _refused(self, tool: str, arguments: object, refusal: AnyRefusal) -> Reply:
         command = arguments.get("command") if isinstance(arguments, Mapping) else None
-        line = self._line(tool, command if isinstance(command, str) else None, self._cwd)
-        line.end({"ending": "Refused", "refused": str(refusal)})
+        cwd = self._cwd or _here_or_nowhere()
+        said = command if isinstance(command, str) else None
+        line = self._line(tool, said, cwd, workspace(cwd))
+        rule = getattr(refusal, "rule", None)
+        line.end(
+            {
+                "decision": "refuse",
+                **({"rule": rule} if rule else {}),
+                "refused": str(refusal),
+                "ending": "Refused",
+            }
+        )
         return self.contract.refused(refusal)
 
-    def _line(self, tool: str, command: str | None, cwd: bytes | None) -> Line:
+    def _line(self, tool: str, command: str | None, cwd: bytes, place: bytes) -> Line:
         return self._audit.begin(
             {
                 "contract": self.contract.name,
                 "tool": tool,
+                "workspace": decode(place),
                 "command": command,
-                "cwd": None if cwd is None else decode(cwd),
+                "cwd": decode(cwd),
             }
         )
 
 
-def _log(line: Line, outcome: Outcome) -> None:
+_sessions = itertools.count(1)
+
+
+def _log(call: _Call, outcome: Outcome) -> None:
     ending = outcome.ending
+    dropped = [
+        name for each in call.plan.findings if isinstance(each, Dropped) for name in each.names
+    ]
     rest = {
+        "run": outcome.run,
+        "decision": "run",
+        **({"dropped": dropped} if dropped else {}),
         "ending": type(ending).__name__,
         "exit_code": outcome.exit_code,
         "seconds": round(outcome.seconds, 3),
@@ -234,7 +278,7 @@ def _log(line: Line, outcome: Outcome) -> None:
     }
     if isinstance(ending, NotStarted):
         rest["refused"] = str(ending.why)
-    line.end(rest)
+    call.line.end(rest)
 
 
 def _here() -> bytes:
@@ -245,20 +289,14 @@ def _here() -> bytes:
         raise Refused(gone) from None
 
 
+def _here_or_nowhere() -> bytes:
+    try:
+        return _here()
+    except Refused:
+        return b"."
+
+
 def _limited(plan: Plan, timeout: float) -> Plan:
     limit = None if timeout == float("inf") else timeout
     limits = msgspec.structs.replace(plan.limits, timeout=limit)
     return msgspec.structs.replace(plan, limits=limits)
-
-
-def _shaped(spec: ToolSpec, format: Format) -> dict[str, Any]:
-    said = {"name": spec.name, "description": spec.description}
-    match format:
-        case "anthropic":
-            return said | {"input_schema": spec.schema}
-        case "mcp":
-            return said | {"inputSchema": spec.schema}
-        case "openai":
-            return {"type": "function", "function": said | {"parameters": spec.schema}}
-        case _:
-            raise ValueError(f"there is no format {format!r}; there is anthropic, openai, mcp")

@@ -19,7 +19,7 @@ _MODULES = {
     "harness": "nacre.contracts.harness",
     "pi": "nacre.contracts.pi",
 }
-_SPOKEN = ("harness",)
+_SPOKEN = ("phoenix", "harness", "pi")
 
 
 def names() -> tuple[str, ...]:

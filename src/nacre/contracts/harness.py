@@ -5,8 +5,7 @@ wrong with the call is `{"error": …}`; whatever a command had printed by then 
 """
 
 import re
-from collections.abc import Mapping
-from signal import Signals
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -14,14 +13,11 @@ from msgspec import Meta, Struct
 
 from nacre.asks import Run
 from nacre.caller import Caller
-from nacre.contracts.contract import (
-    Admitted,
-    Reply,
-    ToolSpec,
-    read_arguments,
-    read_options,
-    read_script,
-)
+from nacre.contracts.arguments import object_schema, read_arguments, read_script
+from nacre.contracts.contract import Admitted, Reply, ToolSpec
+from nacre.contracts.options import LESS, Seconds, read_options
+from nacre.contracts.words import signal_name
+from nacre.findings import AnyFinding
 from nacre.outcome import (
     Cancelled,
     Capture,
@@ -32,7 +28,7 @@ from nacre.outcome import (
     Outcome,
     TimedOut,
 )
-from nacre.plan import BASH, KIB, MIB, Command, Keep, Limits, Plan, Streams
+from nacre.plan import BASH, KIB, MIB, Command, Keep, Limits, Plan, Spill, Streams
 from nacre.prepare.directory import directory
 from nacre.refusals import AnyRefusal, CalledOff, Refused, UnknownTool
 from nacre.text import decode, without_cut_end
@@ -42,29 +38,23 @@ _SUFFIX: Final = "... (truncated)"
 _KEEP: Final = Keep(whole=MIB, head=MIB - len(_SUFFIX), tail=16 * KIB)
 
 _DESCRIPTION: Final = "Execute a bash command and return stdout/stderr"
-_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "command": {"type": "string", "description": "The bash command to execute"},
-    },
-    "required": ["command"],
-    "additionalProperties": False,
-}
+_TOLD: Final = {"command": "The bash command to execute"}
 
 
-class Bash(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Bash(Struct, frozen=True, kw_only=True):
     """The arguments of the one tool."""
 
     command: str
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    timeout: Annotated[float, Meta(gt=0)] = 30.0
-    grace: Annotated[float, Meta(ge=0)] = 2.0
+    timeout: Annotated[float, Meta(gt=0, extra=LESS)] = 30.0
+    grace: Seconds = 2.0
 
 
 class Harness:
     name = "harness"
+    every = 0.0
     steps = (directory,)
 
     def __init__(self, options: Options) -> None:
@@ -72,13 +62,14 @@ class Harness:
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
         del caller  # the same for everybody
-        return (ToolSpec(name="bash", description=_DESCRIPTION, schema=_SCHEMA),)
+        schema = object_schema(Bash, _TOLD)
+        return (ToolSpec(name="bash", description=_DESCRIPTION, schema=schema),)
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
         if tool != "bash":
             raise Refused(UnknownTool(tool=tool, known=("bash",)))
         script = read_script(read_arguments(arguments, Bash).command)
-        return Admitted(ask=Run(plan=self.plan(script, caller)))
+        return Admitted(ask=Run(plan=self.plan(script, caller)), steps=self.steps)
 
     def plan(self, script: bytes, caller: Caller) -> Plan:
         return Plan(
@@ -86,10 +77,11 @@ class Harness:
             streams=Streams.SEPARATE,
             limits=self._limits,
             keep=_KEEP,
+            spill=Spill(),
         )
 
-    def reply(self, answer: Outcome, said: object) -> Reply:
-        del said
+    def reply(self, answer: Outcome, said: None, findings: Sequence[AnyFinding]) -> Reply:
+        del said, findings
         error = _error(answer)
         if isinstance(answer.ending, NotStarted):
             return _reply({"error": error})
@@ -124,7 +116,7 @@ def _ran(outcome: Outcome) -> dict[str, Any]:
         said["exitCode"] = code
     match ending:
         case Killed(number) | TimedOut(how=Killed(number)) | Cancelled(how=Killed(number)):
-            said["signal"] = _signal_name(number)
+            said["signal"] = signal_name(number)
     return said
 
 
@@ -176,10 +168,3 @@ def _not_executed(code: int, errors: Capture) -> str | None:
         return f"command not found: {what}" if _MISSING.fullmatch(found["why"]) else None
     missing = _MISSING.fullmatch(found["why"]) and b"interpreter" not in found["why"]
     return None if missing else f"permission denied: {what}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return Signals(number).name
-    except ValueError:
-        return f"SIGRTMIN+{number - Signals.SIGRTMIN}"

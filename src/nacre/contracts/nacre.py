@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nacre.caller import Caller
-from nacre.contracts.contract import read_options
-from nacre.contracts.options import Seconds, Shared, checked, signed
+from nacre.contracts.options import Seconds, read_options
+from nacre.contracts.shared import Safety, Shared, checked, signed
 from nacre.plan import KIB, MIB, Command, Keep, Limits, Plan, Streams
 from nacre.prepare.decide import Step
 from nacre.prepare.directory import directory
@@ -15,7 +15,7 @@ from nacre.prepare.terminal import terminal_needs
 
 
 class Options(Shared, frozen=True, kw_only=True):
-    safety: tuple[str, ...] = ("disk",)
+    safety: Safety = ("disk",)
     timeout: Seconds = 3600.0  # 0: none
     grace: Seconds = 5.0
 

@@ -1,26 +1,82 @@
-"""phoenix: command and mode, ordered output, middle truncation. Here: what it decides.
+"""phoenix: command and mode, ordered output, middle truncation, replies in brackets.
 
 Order of decisions: arguments, directory, safety, co-author, links, environment.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
 
+import msgspec
+from msgspec import Meta, Struct
+
+from nacre.asks import Run
 from nacre.caller import Caller
-from nacre.contracts.contract import read_options
-from nacre.contracts.options import Seconds, Shared, checked, signed
-from nacre.plan import KIB, Command, Keep, Limits, Plan, Streams
-from nacre.prepare.decide import Step
+from nacre.contracts.arguments import bad, object_schema, read_arguments, read_script
+from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
+from nacre.contracts.options import Seconds, read_options
+from nacre.contracts.shared import Safety, Shared, checked, signed
+from nacre.contracts.words import artifact, bad_directory, left_running, signal_name
+from nacre.findings import AnyFinding
+from nacre.outcome import Cancelled, Capture, Exited, Killed, Lost, NotStarted, Outcome, TimedOut
+from nacre.plan import KIB, Command, Keep, Limits, Plan, Spill, Streams
+from nacre.prepare.decide import Step, refusing
 from nacre.prepare.directory import directory
 from nacre.prepare.environment import EDITORS, environment
 from nacre.prepare.links import links
 from nacre.prepare.terminal import terminal_needs
+from nacre.refusals import (
+    AnyRefusal,
+    BadArguments,
+    BadDirectory,
+    BadLink,
+    CalledOff,
+    Dangerous,
+    DirectoryProblem,
+    Refused,
+    Unavailable,
+    UnknownTool,
+)
+from nacre.text import decode, human_size, without_cut_end, without_cut_start
+
+_KEEP: Final = Keep(whole=128 * KIB, head=4 * KIB, tail=4 * KIB)
+_RECREATE: Final = " (conversation may need to be recreated)"
+_NO_BACKGROUND: Final = Unavailable(
+    problem="background mode is not available in this version; use default or slow"
+)
+_SNIP: Final = "\n\n[snip]\n\n"
+
+_DESCRIPTION: Final = """\
+Executes shell commands via bash -c, returning combined stdout/stderr.
+Bash state changes (working dir, variables, aliases) don't persist between calls.
+
+With {background}, returns immediately with output redirected to a file.
+Use background for servers/demos that need to stay running.
+(Background is not available in this version.)
+
+MUST set {slow} for potentially slow commands: builds, downloads,
+installs, tests, or any other substantive operation.
+A command is stopped after {limit}, with {slow} after {slow_limit}.
+Of output above {whole} only the first and last {end} are shown.
+
+IMPORTANT: Keep commands concise. The command input must be less than 60k tokens.
+For complex scripts, write them to a file first and then execute the file.
+
+<pwd>{cwd}</pwd>"""
+
+
+class Bash(Struct, frozen=True, kw_only=True):
+    """The arguments, in both editions."""
+
+    command: str
+    mode: Literal["default", "slow", "background"] | None = None
+    slow_ok: bool | None = None
+    background: bool | None = None
 
 
 class Options(Shared, frozen=True, kw_only=True):
     schema: Literal["mode", "booleans"] = "mode"
-    safety: tuple[str, ...] = ("disk",)
-    coauthor: bool = True
+    safety: Safety = ("disk",)
+    coauthor: Annotated[bool, Meta(extra={"tighter": "off"})] = True
     trailer: str = "Co-authored-by: Phoenix <phoenix@exe.dev>"
     timeout: Seconds = 30.0
     slow_timeout: Seconds = 900.0
@@ -29,6 +85,8 @@ class Options(Shared, frozen=True, kw_only=True):
 
 class Phoenix:
     name = "phoenix"
+    every = 0.0
+    printed = staticmethod(printed)
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -41,14 +99,161 @@ class Phoenix:
             terminal_needs,
         )
 
+    def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
+        options, booleans = self.options, self.options.schema == "booleans"
+        slow = _span(options.slow_timeout)
+        description = _DESCRIPTION.format(
+            background="background=true" if booleans else 'mode="background"',
+            slow="slow_ok=true" if booleans else 'mode="slow"',
+            limit=_span(options.timeout),
+            slow_limit=slow,
+            whole=human_size(_KEEP.whole),
+            end=human_size(_KEEP.head),
+            cwd=decode(caller.cwd),
+        )
+        told = {"command": "Shell command to execute via bash -c"}
+        if booleans:
+            told["slow_ok"] = (
+                f"Use extended {slow.removesuffix('s').replace(' ', '-')} timeout "
+                "for builds, tests, installs"
+            )
+            told["background"] = "Run detached, return immediately with PID and output file"
+        else:
+            told["mode"] = (
+                f"default: up to {_span(options.timeout)}; slow: up to {slow}, for builds, tests, "
+                "installs; background: run detached, return immediately with PID and output file"
+            )
+        schema = object_schema(Bash, told)
+        return (ToolSpec(name="bash", description=description, schema=schema),)
+
+    def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
+        if tool != "bash":
+            raise Refused(UnknownTool(tool=tool, known=("bash",)))
+        given = read_arguments(arguments, Bash)
+        plan = self.plan(read_script(given.command), caller)
+        match _mode(given):
+            case "background":
+                return Admitted(ask=Run(plan=plan), steps=(*self.steps, refusing(_NO_BACKGROUND)))
+            case "slow":
+                plan = msgspec.structs.replace(plan, limits=self._limits(self.options.slow_timeout))
+        return Admitted(ask=Run(plan=plan), steps=self.steps)
+
     def plan(self, script: bytes, caller: Caller) -> Plan:
         return Plan(
             command=Command(given=script, script=script, cwd=caller.cwd, env=caller.env),
             streams=Streams.MERGED,
-            limits=Limits(timeout=self.options.timeout, grace=self.options.grace),
-            keep=Keep(whole=128 * KIB, head=4 * KIB, tail=4 * KIB),
+            limits=self._limits(self.options.timeout),
+            keep=_KEEP,
+            spill=Spill(),
         )
+
+    def _limits(self, timeout: float) -> Limits:
+        return Limits(timeout=timeout, grace=self.options.grace)
+
+    def reply(self, answer: Outcome, said: None, findings: Sequence[AnyFinding]) -> Reply:
+        del said, findings
+        wrong = _wrong(answer)
+        if isinstance(answer.ending, NotStarted):
+            return Reply(text=wrong or "", is_error=True, details={})
+        body = _output(answer.output)
+        lines = [left_running(each) for each in answer.left_running]
+        if answer.output.omitted:
+            lines.insert(0, f"[full output: {artifact(answer.run, answer.output)[1]}]")
+        if lines and body and not body.endswith("\n"):
+            body += "\n"
+        text = (f"{wrong}\n" if wrong else "") + body + "\n".join(lines)
+        return Reply(text=text, is_error=wrong is not None, details=_details(answer))
+
+    def refused(self, refusal: AnyRefusal) -> Reply:
+        details = {}
+        if isinstance(refusal, Dangerous):
+            details = {"rule": refusal.rule, "instead": refusal.instead}
+        return Reply(text=_refused(refusal), is_error=True, details=details)
 
 
 def make(options: Mapping[str, Any]) -> Phoenix:
     return Phoenix(read_options(options, Options))
+
+
+def _mode(given: Bash) -> str:
+    """Of both spellings; Refused when they contradict each other."""
+    booleans = "background" if given.background else "slow" if given.slow_ok else "default"
+    if given.mode is None:
+        return booleans
+    meant = {"background": given.mode == "background"}
+    if given.mode != "background":  # there it may be either
+        meant["slow_ok"] = given.mode == "slow"
+    for name, value in meant.items():
+        if getattr(given, name) not in (None, value):
+            said = "false" if value else "true"
+            raise bad(f'mode "{given.mode}" contradicts {name} {said}; leave one of them out')
+    return given.mode
+
+
+def _span(seconds: float) -> str:
+    """`30 seconds`, `15 minutes`."""
+    count, unit = (
+        (seconds / 60, "minute") if seconds >= 60 and not seconds % 60 else (seconds, "second")
+    )
+    return f"{count:g} {unit}{'' if count == 1 else 's'}"
+
+
+def _wrong(outcome: Outcome) -> str | None:
+    """The line that says that this is no success, if it is none."""
+    match outcome.ending:
+        case Exited(0):
+            return None
+        case Exited(code):
+            return f"[command failed: exit code {code}]"
+        case Killed(number):
+            return f"[command failed: signal {number} ({signal_name(number)})]"
+        case TimedOut(after=after):
+            return f"[command timed out after {after:g}s]"
+        case Cancelled() | NotStarted(why=CalledOff()):
+            return "[command cancelled]"
+        case NotStarted(why=why):
+            return _refused(why)
+        case Lost():
+            return "[command failed: exit status unknown, another part of this program took it]"
+
+
+def _output(capture: Capture) -> str:
+    if not capture.omitted:
+        return decode(capture.head + capture.tail)
+    got, most = human_size(capture.size), human_size(_KEEP.whole)
+    head, tail = without_cut_end(capture.head), without_cut_start(capture.tail)
+    cut = f"[output truncated in middle: got {got}, max is {most}]\n"
+    return f"{cut}{decode(head)}{_SNIP}{decode(tail)}"
+
+
+def _refused(refusal: AnyRefusal) -> str:
+    match refusal:
+        case BadDirectory(problem=problem):
+            recreate = problem is DirectoryProblem.MISSING
+            return bad_directory(refusal) + (_RECREATE if recreate else "")
+        case Dangerous(matched=matched, why=why, instead=instead):
+            words = " ".join(matched)
+            return f"Command contains dangerous pattern: {words}. It {why}; {instead}"
+        case BadArguments() | UnknownTool() | BadLink():
+            return str(refusal)
+        case _:
+            return f"[cannot run command: {refusal}]"
+
+
+def _details(outcome: Outcome) -> dict[str, Any]:
+    """The same as data; what is not the case is left out."""
+    ending, output = outcome.ending, outcome.output
+    said: dict[str, Any] = {"run": outcome.run, "seconds": round(outcome.seconds, 3)}
+    if outcome.exit_code is not None:
+        said["exit_code"] = outcome.exit_code
+    match ending:
+        case Killed(number) | TimedOut(how=Killed(number)) | Cancelled(how=Killed(number)):
+            said["signal"] = signal_name(number)
+    if isinstance(ending, TimedOut | Cancelled):
+        said["timed_out" if isinstance(ending, TimedOut) else "cancelled"] = True
+    said["output"] = {"bytes": output.size, "lines": output.lines, "truncated": output.omitted > 0}
+    if outcome.left_running:
+        said["left_running"] = [
+            {"pid": each.pid, "command": each.command} for each in outcome.left_running
+        ]
+    return said

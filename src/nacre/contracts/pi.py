@@ -1,42 +1,90 @@
-"""pi: env, timeout, cwd, interception, internal URLs, artifacts. Here: what it decides.
+"""pi: env, timeout, cwd, interception, internal URLs, the end of the output and all as artifact.
 
-Order of decisions: names of variables, leading cd, interception, internal URLs, directory,
-environment.
+Order of decisions: names of variables, leading cd, async, interception, internal URLs, directory,
+timeout. Then it runs; the reply is the output, notices, the wall time, and how it ended.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
+from nacre.asks import Run
 from nacre.caller import Caller
-from nacre.contracts.contract import read_options
-from nacre.contracts.options import Seconds, Shared, checked, signed
-from nacre.plan import KIB, Command, Keep, Limits, Plan, Streams
+from nacre.contracts.arguments import bad, object_schema, read_arguments, read_bytes, read_script
+from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
+from nacre.contracts.options import LATER, MORE, OFF, Seconds, read_options
+from nacre.contracts.shared import Shared, checked, signed
+from nacre.contracts.tail import LIMIT, Shown, shown
+from nacre.contracts.words import bad_directory, left_running, signal_name
+from nacre.findings import AnyFinding, Limited, NeedsTerminal, Suggested, Unsigned
+from nacre.hindsight.minimize import minimized
+from nacre.outcome import Cancelled, Exited, Killed, Lost, NotStarted, Outcome, TimedOut
+from nacre.plan import Command, Keep, Limits, Plan, Spill, Streams
 from nacre.prepare import better_tools, interception
-from nacre.prepare.decide import Step
+from nacre.prepare.decide import Step, refusing
 from nacre.prepare.directory import directory
 from nacre.prepare.environment import NON_INTERACTIVE, environment, variable_names
 from nacre.prepare.interception import Given, Mode, Rule
-from nacre.prepare.lift import lift
+from nacre.prepare.lift import lift, resolved
+from nacre.prepare.limits import lines
 from nacre.prepare.links import links
 from nacre.prepare.prefix import prefixed
 from nacre.prepare.terminal import terminal_needs
+from nacre.refusals import (
+    AnyRefusal,
+    BadArguments,
+    BadDirectory,
+    BadVariable,
+    CalledOff,
+    Intercepted,
+    Refused,
+    Unavailable,
+    UnknownTool,
+)
+from nacre.script.read import read
 
 _DEFAULTS = {rule.id: rule for rule in better_tools.DEFAULTS}
+_SHORTEST, _LONGEST = 1, 3600
+_URL: Final = re.compile(r"[a-z]+://")
+
+_ASYNC_OFF: Final = BadArguments(
+    problem="Async bash execution is disabled. Leave async out, or have it enabled (option async)."
+)
+_NO_JOBS: Final = Unavailable(problem="Async job manager unavailable for this session.")
+
+_DESCRIPTION: Final = """\
+Execute a shell command in the session workspace. stdout and stderr come back as one, in order.
+Give cwd instead of a leading cd, and env instead of exports. At its timeout a command is stopped; \
+you get the output so far. Of long output you see the last {limit}; all of it is in artifact://N, \
+which stands for a file in further commands."""
+
+
+class Bash(Struct, frozen=True, kw_only=True):
+    """The arguments, in all editions."""
+
+    command: str
+    env: dict[str, str] = {}
+    timeout: float | None = None
+    cwd: str | None = None
+    pty: bool = False
+    async_: bool = msgspec.field(default=False, name="async")
+    head: int | None = None
+    tail: int | None = None
 
 
 class Options(Shared, frozen=True, kw_only=True):
-    intercept: Mode = "off"
-    intercept_rules: tuple[str, ...] = tuple(_DEFAULTS)  # which of the rules that there are
-    rules: tuple[Given, ...] = ()  # and rules of one's own
+    intercept: Annotated[Mode, Meta(extra=LATER)] = "off"
+    intercept_rules: Annotated[tuple[str, ...], Meta(extra=MORE)] = tuple(_DEFAULTS)
+    rules: Annotated[tuple[Given, ...], Meta(extra=MORE)] = ()  # of one's own
     head_tail: bool = False
-    async_: bool = msgspec.field(default=False, name="async")
+    async_: Annotated[bool, Meta(extra=OFF)] = msgspec.field(default=False, name="async")
     auto_background: Seconds | None = None
     concurrency: Literal["exclusive", "shared"] = "exclusive"
-    timeout: Annotated[float, Meta(ge=1, le=3600)] = 300.0
+    timeout: Annotated[float, Meta(ge=_SHORTEST, le=_LONGEST, extra={"tighter": "less"})] = 300.0
     timeout_zero: Literal["clamp", "none"] = "clamp"
     grace: Seconds = 5.0
     prefix: str = ""
@@ -57,15 +105,29 @@ class Options(Shared, frozen=True, kw_only=True):
         return (*mine, *(_DEFAULTS[name] for name in self.intercept_rules))
 
 
+class Said(Struct, frozen=True, kw_only=True):
+    """What the reply wants to know of the call."""
+
+    script: bytes
+    timeout: float
+    requested: float | None
+    head: int | None
+    tail: int | None
+    notices: tuple[str, ...]
+
+
 class Pi:
     name = "pi"
+    every = 0.05
+    printed = staticmethod(printed)
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.rules = options.interception()
+        self._first: tuple[Step, ...] = (variable_names, lift)
         self.steps: tuple[Step, ...] = (
-            variable_names,
-            lift,
+            *self._first,
+            *((lines,) if options.head_tail else ()),
             interception.interception(self.rules, options.intercept),
             links(),
             directory,
@@ -76,13 +138,136 @@ class Pi:
             *((prefixed(options.prefix),) if options.prefix else ()),
         )
 
+    def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
+        del caller  # the same for everybody
+        told = {
+            "command": "Shell command to execute",
+            "env": "Extra environment variables",
+            "timeout": f"Seconds, {_SHORTEST} to {_LONGEST}; default {self.options.timeout:g}",
+            "cwd": "Directory to run in; relative to the session's",
+            "pty": "Run on a terminal, where the caller has a screen for it",
+        }
+        if self.options.async_:
+            told["async"] = "Return at once, with the id of a background job"
+        if self.options.head_tail:
+            told["head"] = "Show only the first lines"
+            told["tail"] = "Show only the last lines (of those that head leaves)"
+        description = _DESCRIPTION.format(limit=f"{LIMIT // 1024} KB")
+        schema = object_schema(Bash, told)
+        return (ToolSpec(name="bash", description=description, schema=schema),)
+
+    def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
+        if tool != "bash":
+            raise Refused(UnknownTool(tool=tool, known=("bash",)))
+        hidden = () if self.options.head_tail else ("head", "tail")
+        given = read_arguments(arguments, Bash, without=hidden)
+        plan = self.plan(read_script(given.command), caller)
+        timeout = self._timeout(given.timeout)
+        command = msgspec.structs.replace(
+            plan.command,
+            cwd=_directory(given.cwd, caller),
+            placed=given.cwd is not None,
+            extra={read_bytes(k, "env"): _value(k, v) for k, v in given.env.items()},
+        )
+        limits = msgspec.structs.replace(plan.limits, timeout=timeout or None)
+        lane = None if self.options.concurrency == "shared" else caller.session
+        plan = msgspec.structs.replace(plan, command=command, limits=limits, lane=lane)
+        said = Said(
+            script=command.given,
+            timeout=timeout,
+            requested=given.timeout,
+            head=given.head,
+            tail=given.tail,
+            notices=tuple(_notices(given, timeout, caller)),
+        )
+        return Admitted(ask=Run(plan=plan), steps=self._steps(given), said=said)
+
+    def _steps(self, given: Bash) -> Sequence[Step]:
+        if given.async_:
+            refusal = _NO_JOBS if self.options.async_ else _ASYNC_OFF
+            steps = self.steps if self.options.async_ else self._first
+            return (*steps, refusing(refusal))
+        return self.steps
+
+    def _timeout(self, asked: float | None) -> float:
+        if asked is None:
+            return self.options.timeout
+        if asked == 0 and self.options.timeout_zero == "none":
+            return 0.0
+        return min(max(asked, _SHORTEST), _LONGEST)
+
     def plan(self, script: bytes, caller: Caller) -> Plan:
+        head = LIMIT if self.options.head_tail else 0
         return Plan(
             command=Command(given=script, script=_trimmed(script), cwd=caller.cwd, env=caller.env),
             streams=Streams.MERGED,
             limits=Limits(timeout=self.options.timeout, grace=self.options.grace),
-            keep=Keep(whole=50 * KIB, head=0, tail=50 * KIB),
+            keep=Keep(whole=LIMIT, head=head, tail=LIMIT),
+            spill=Spill(),
         )
+
+    def reply(self, answer: Outcome, said: Said, findings: Sequence[AnyFinding]) -> Reply:
+        ending = answer.ending
+        if isinstance(ending, NotStarted):
+            return self.refused(ending.why)
+        part = shown(answer, *_limits(said, findings))
+        text, footer = self._minimized(answer, said, part)
+        ends = _ending(answer)
+        notes = [
+            *footer,
+            *([part.notice] if part.notice else []),
+            *said.notices,
+            *_findings(findings),
+            *map(left_running, answer.left_running),
+            f"Wall time: {answer.seconds:.2f} seconds",
+            *([ends] if ends else []),
+        ]
+        text = text or "(no output)"
+        text += "\n" if text.endswith("\n") else "\n\n"
+        return Reply(
+            text=text + "\n".join(notes),
+            is_error=ends is not None,
+            details=_details(answer, said, part, findings),
+        )
+
+    def _minimized(self, answer: Outcome, said: Said, part: Shown) -> tuple[str, list[str]]:
+        """The text, perhaps shortened, and the line that says where all of it is."""
+        if not (self.options.minimizer and answer.stored):
+            return part.text, []
+        short = minimized(read(said.script), part.text)
+        if short is None:
+            return part.text, []
+        return short, [f"[raw output: artifact://{answer.run.removeprefix('r')}]"]
+
+    def refused(self, refusal: AnyRefusal) -> Reply:
+        details: dict[str, Any] = {}
+        match refusal:
+            case Intercepted(message=message, command=command, tool=tool, arguments=arguments):
+                text = f"Blocked: {message}\n\nOriginal command: {command}"
+                details = {"suggestion": {"tool": tool, "arguments": arguments}}
+            case BadVariable(name=name):
+                text = f"Invalid bash env name: {name}"
+            case BadDirectory():
+                text = bad_directory(refusal)
+            case CalledOff():
+                text = "Command aborted"
+            case _:
+                text = str(refusal)
+        return Reply(text=text, is_error=True, details=details)
+
+
+def make(options: Mapping[str, Any]) -> Pi:
+    return Pi(read_options(options, Options))
+
+
+def _limits(said: Said, findings: Sequence[AnyFinding]) -> tuple[int | None, int | None]:
+    """How many lines from the front and from the end; what the call says wins."""
+    head, tail = said.head, said.tail
+    for finding in findings:
+        if isinstance(finding, Limited):
+            head = finding.head if head is None else head
+            tail = finding.tail if tail is None else tail
+    return head, tail
 
 
 def _trimmed(script: bytes) -> bytes:
@@ -93,5 +278,85 @@ def _trimmed(script: bytes) -> bytes:
     return script[: len(short) + 1] if backslashes % 2 else short
 
 
-def make(options: Mapping[str, Any]) -> Pi:
-    return Pi(read_options(options, Options))
+def _value(name: str, value: str) -> bytes:
+    return read_bytes(value, f"env.{name}")
+
+
+def _directory(given: str | None, caller: Caller) -> bytes:
+    if given is None:
+        return caller.cwd
+    if not given.strip():
+        raise bad("cwd is empty; leave it out, or name a directory")
+    path = read_bytes(given, "cwd")
+    if _URL.match(given):
+        return path  # for the step that knows what it stands for
+    found = resolved(path, caller, tilde=given == "~" or given.startswith("~/"))
+    return caller.cwd if found is None else found
+
+
+def _notices(given: Bash, timeout: float, caller: Caller) -> Iterator[str]:
+    asked = given.timeout
+    if asked is not None and asked != timeout:
+        yield (
+            f"Timeout clamped to {timeout:g}s (requested {asked:.15g}s; "
+            f"allowed range {_SHORTEST}-{_LONGEST}s)."
+        )
+    if given.pty:
+        off = [n for n in ("NACRE_NO_PTY", "PI_NO_PTY") if caller.variable(n.encode()) == b"1"]
+        why = f"{off[0]} is 1" if off else "this session has no screen"
+        yield f"No terminal: {why}; the command ran piped."
+
+
+def _findings(findings: Sequence[AnyFinding]) -> Iterator[str]:
+    for finding in findings:
+        match finding:
+            case Suggested(message=message):
+                yield f"Hint: {message}"
+            case NeedsTerminal(words=words, why=why, instead=instead):
+                yield f"{words}: {why}; {instead}"
+            case Unsigned(why=why):
+                yield f"A commit got no trailer: {why}"
+
+
+def _ending(outcome: Outcome) -> str | None:
+    """The line that says that this is no success, if it is none."""
+    match outcome.ending:
+        case Exited(0):
+            return None
+        case Exited() | Killed():
+            return f"Command exited with code {outcome.exit_code}"
+        case TimedOut(after=after):
+            return f"Command timed out after {after:g} second{'' if after == 1 else 's'}"
+        case Cancelled():
+            return "Command aborted"
+        case Lost() | NotStarted():
+            return "Command failed: missing exit status"
+
+
+def _plain(number: float) -> float | int:
+    return int(number) if number == int(number) else number
+
+
+def _details(
+    outcome: Outcome, said: Said, part: Shown, findings: Sequence[AnyFinding]
+) -> dict[str, Any]:
+    ending = outcome.ending
+    made: dict[str, Any] = {"timeoutSeconds": _plain(said.timeout)}
+    if said.requested is not None and said.requested != said.timeout:
+        made["requestedTimeoutSeconds"] = _plain(said.requested)
+    made["wallTimeMs"] = round(outcome.seconds * 1000)
+    match ending:
+        case Exited(code) if code:
+            made["exitCode"] = code
+        case Killed(number):
+            made |= {"exitCode": outcome.exit_code, "signal": signal_name(number)}
+        case TimedOut():
+            made["timedOut"] = True
+        case Cancelled():
+            made["aborted"] = True
+    for finding in findings:
+        if isinstance(finding, Suggested):
+            made["suggestion"] = {"tool": finding.tool, "arguments": finding.arguments}
+    if part.truncation is not None:
+        made["meta"] = {"truncation": part.truncation}
+    return made

@@ -34,3 +34,13 @@ def decide(plan: Plan, steps: Sequence[Step], caller: Caller) -> Decision:
             return Decision(plan=plan, refusal=result)
         plan = result
     return Decision(plan=plan)
+
+
+def refusing(refusal: AnyRefusal) -> Step:
+    """A step for what a call asks for and cannot have, to stand where that is decided."""
+
+    def step(plan: Plan, caller: Caller) -> AnyRefusal:
+        del plan, caller
+        return refusal
+
+    return step

@@ -21,7 +21,7 @@ _URL: Final = re.compile(rb"[a-z]+://")
 def lift(plan: Plan, caller: Caller) -> Plan:
     """A step: `cd PATH && rest` becomes rest, to be run in PATH."""
     command = plan.command
-    if command.cwd != caller.cwd:  # the call says itself where
+    if command.placed:
         return plan
     lead = leading_cd(command.script)
     if lead is None:

@@ -66,11 +66,11 @@ def _path(frame: tokens.Frame, command: Simple) -> tuple[bytes, bool] | None:
     name, path = found
     if not isinstance(name, tokens.Word) or not isinstance(path, tokens.Word):
         return None
-    if _literal(name) != b"cd" or b"$" in frame.source[path.start : path.end]:
+    if literal(name) != b"cd" or b"$" in frame.source[path.start : path.end]:
         return None
     first = path.parts[0] if path.parts else None
     tilde = isinstance(first, Text) and first.text.startswith(b"~")
-    text = _literal(path)
+    text = literal(path)
     if not text or text.startswith(b"-"):
         return None
     if tilde and (text[1:2] in (b"+", b"-") or not _whole(path)):
@@ -84,7 +84,7 @@ def _whole(path: tokens.Word) -> bool:
     return isinstance(first, Text) and (b"/" in first.text or len(path.parts) == 1)
 
 
-def _literal(word: tokens.Word) -> bytes | None:
+def literal(word: tokens.Word) -> bytes | None:
     """A word that is the same whatever is known."""
     made = b""
     for part in word.parts:

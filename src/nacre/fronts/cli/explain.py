@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nacre import contracts
 from nacre.caller import Caller
-from nacre.contracts.contract import read_script
+from nacre.contracts.arguments import read_script
 from nacre.findings import (
     AnyFinding,
     Dropped,

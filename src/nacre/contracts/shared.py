@@ -1,0 +1,49 @@
+"""Options that several contracts share, and the steps that they choose."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from nacre.contracts.options import LATER, MORE, OFF
+from nacre.prepare.decide import Step
+from nacre.prepare.environment import Policy
+from nacre.prepare.safety.safety import chosen, safety
+from nacre.prepare.trailers import trailers
+
+Safety = Annotated[tuple[str, ...], Meta(extra=MORE)]
+
+
+class Shared(Struct, frozen=True, kw_only=True):
+    """What phoenix, pi and nacre let one choose; each has defaults of its own."""
+
+    safety: Safety = ()  # packs and rule ids; -id takes one away
+    environment: Annotated[Policy, Meta(extra=LATER)] = "filtered"
+    allow: tuple[str, ...] = ()  # variables that are never dropped
+    coauthor: Annotated[bool, Meta(extra=OFF)] = False
+    trailer: str = ""
+
+    def __post_init__(self) -> None:
+        chosen(self.safety)
+        if self.coauthor and not _is_trailer(self.trailer):
+            raise ValueError(
+                f"coauthor is on, so trailer must be like 'Co-authored-by: Name <mail>', "
+                f"not {self.trailer!r}"
+            )
+
+
+def _is_trailer(text: str) -> bool:
+    key, colon, value = text.partition(": ")
+    plain = key.replace("-", "").isalnum() and key.isascii()
+    odd = set(text) & set("\n'\"\0$`\\")  # it stands in quotes of every kind
+    return plain and bool(colon and value.strip()) and not odd
+
+
+def checked(options: Shared) -> tuple[Step, ...]:
+    """The safety step, if any rule was chosen."""
+    rules = chosen(options.safety)
+    return (safety(rules),) if rules else ()
+
+
+def signed(options: Shared) -> tuple[Step, ...]:
+    """The co-author step, if it is on."""
+    return (trailers(options.trailer),) if options.coauthor else ()

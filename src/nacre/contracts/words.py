@@ -1,0 +1,39 @@
+"""Words that more than one contract has."""
+
+from signal import Signals
+from typing import Final
+
+from nacre.outcome import Capture, Survivor
+from nacre.refusals import BadDirectory, DirectoryProblem
+from nacre.text import decode
+
+
+def signal_name(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - Signals.SIGRTMIN}"
+
+
+def left_running(survivor: Survivor) -> str:
+    return f"[left running: {survivor.pid} {survivor.command}]"
+
+
+_DIRECTORY: Final = {
+    DirectoryProblem.MISSING: "Working directory does not exist: {}",
+    DirectoryProblem.NOT_A_DIRECTORY: "Working directory is not a directory: {}",
+    DirectoryProblem.FORBIDDEN: "Working directory cannot be entered: {} (permission denied)",
+}
+
+
+def bad_directory(refusal: BadDirectory) -> str:
+    return _DIRECTORY[refusal.problem].format(decode(refusal.path))
+
+
+def artifact(run: str, capture: Capture) -> tuple[str | None, str]:
+    """Where all of an output that is too long can be read: the number, and that in words."""
+    saved, number = capture.saved, run.removeprefix("r")
+    if saved is None or saved.path is None or not number.isdigit():
+        problem = None if saved is None else saved.problem
+        return None, f"not kept ({problem or 'there was nowhere to write it'})"
+    return number, f"artifact://{number}{'' if saved.complete else f' ({saved.problem})'}"

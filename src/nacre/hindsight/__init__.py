@@ -1,0 +1,1 @@
+"""Looking back at a run: what its output says, and what of it is worth reading."""

@@ -1,0 +1,73 @@
+"""The `| head -n N` and `| tail -n N` at the end of a script, when all of it is that pipeline."""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+from nacre.script import lex, skeleton, tokens
+from nacre.script.lead import literal
+from nacre.script.skeleton import Node, Pipeline, Simple
+from nacre.script.tokens import Bomb
+
+_PERHAPS: Final = re.compile(rb"\|.*\b(?:head|tail)\b", re.DOTALL)
+_NUMBER: Final = re.compile(rb"\d{1,9}")
+
+
+class Trail(Struct, frozen=True, kw_only=True):
+    script: bytes  # without them
+    head: int | None
+    tail: int | None
+
+
+@lru_cache(maxsize=16)
+def trailing_limits(text: bytes) -> Trail | None:
+    """Lines to be taken from the front, then from the end: `| head`, `| tail`, `| head | tail`."""
+    if not _PERHAPS.search(text):
+        return None
+    try:
+        frame = lex.lex(text)
+        structure, wrong = skeleton.parse(frame.skeleton, frame.start, frame.lines)
+    except (Bomb, RecursionError):
+        return None
+    if wrong is not None or frame.trouble is not None or structure.background:
+        return None
+    if len(structure.items) != 1 or not isinstance(structure.items[0], Pipeline):
+        return None
+    if text.lstrip().startswith(b"!"):
+        return None  # its status is what counts
+    return _cut(frame, structure.items[0].stages, text)
+
+
+def _cut(frame: tokens.Frame, stages: list[Node], text: bytes) -> Trail | None:
+    found: dict[bytes, int] = {}
+    end = cut = None
+    for stage in reversed(stages[1:]):
+        limit = _limit(frame, stage)
+        # Taken from the end and then from the front is not the same.
+        if limit is None or limit[0] in found or (found and limit[0] == b"tail"):
+            break
+        assert isinstance(stage, Simple)
+        found[limit[0]] = limit[1]
+        end = stage.end if end is None else end
+        cut = frame.skeleton.rindex(b"|", 0, stage.start - frame.start) + frame.start
+    if cut is None or end is None:
+        return None
+    script = text[:cut].rstrip() + text[end:]  # the body of a heredoc stands behind it
+    return Trail(script=script, head=found.get(b"head"), tail=found.get(b"tail"))
+
+
+def _limit(frame: tokens.Frame, stage: Node) -> tuple[bytes, int] | None:
+    """`head -n N` or `head -N`, and nothing else."""
+    if not isinstance(stage, Simple):
+        return None
+    inside = [each for each in frame.tokens if stage.start <= each.start < stage.end]
+    words = [literal(each) if isinstance(each, tokens.Word) else None for each in inside]
+    match words:
+        case [(b"head" | b"tail") as name, b"-n", bytes(count)] if _NUMBER.fullmatch(count):
+            return name, int(count)
+        case [(b"head" | b"tail") as name, bytes(option)] if _NUMBER.fullmatch(option[1:]):
+            return (name, int(option[1:])) if option.startswith(b"-") else None
+        case _:
+            return None
