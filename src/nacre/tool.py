@@ -83,6 +83,7 @@ class Tool:
         self._engine = engine or Engine(keeps=True)
         self._audit = Audit()
         self._store = Store()
+        self._place = (b"", b"")
         self._session = f"{os.getpid()}.{next(_sessions)}"
 
     def call(
@@ -200,14 +201,14 @@ class Tool:
             raise Refused(decision.refusal)
         plan = decision.plan if timeout is None else _limited(decision.plan, timeout)
         call.plan = plan
-        place = workspace(caller.cwd)
-        record = self._store.begin(plan, place)
+        place = self._workspace(caller.cwd)
+        record = self._store.record(plan, place)
         call.ticket = self._engine.begin(
             plan, listen=self._heard(listen), cancel=cancel, record=record
         )
         # The command runs already: what we do here costs no time.
         call.line = self._line(tool, decode(plan.command.given), plan.command.cwd, place)
-        self._store.tidy()
+        self._store.tidy(record.name)
 
     def _heard(self, listen: Listen) -> Listening | None:
         """A plain function hears as often as the contract says."""
@@ -225,6 +226,12 @@ class Tool:
             resolvers=resolvers(cwd),
         )
 
+    def _workspace(self, cwd: bytes) -> bytes:
+        """Looked up once for a directory: a tool stays in its workspace, whatever git does."""
+        if cwd != self._place[0]:
+            self._place = (cwd, workspace(cwd))
+        return self._place[1]
+
     def _spoken(self, call: _Call, answer: Outcome) -> Reply:
         _log(call, answer)
         return self.contract.reply(answer, call.admitted.said, call.plan.findings)
@@ -233,7 +240,7 @@ class Tool:
         command = arguments.get("command") if isinstance(arguments, Mapping) else None
         cwd = self._cwd or _here_or_nowhere()
         said = command if isinstance(command, str) else None
-        line = self._line(tool, said, cwd, workspace(cwd))
+        line = self._line(tool, said, cwd, self._workspace(cwd))
         rule = getattr(refusal, "rule", None)
         line.end(
             {

@@ -180,10 +180,10 @@ class Engine:
     ) -> Ticket:
         """Start a plan, or put it in line. Raises Refused when nothing can be started at all.
 
-        `record` says what the run is called and takes down what becomes of it."""
+        `record` says what the run is called, and takes down what becomes of it."""
         if listen is not None and not isinstance(listen, Listening):
             listen = Listening(listener=listen)
-        name = f"r{next(self._numbers)}" if record is None else record.name
+        name = f"r{next(self._numbers)}" if record is None else ""
         supervisor, ticket = self._supervisor(), None
         try:
             ticket = Ticket(supervisor)
@@ -208,8 +208,9 @@ class Engine:
         with self._lock:
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
-            if (run := supervisor.runs.get(ask.run)) is not None:
-                return Done(found=supervisor.post(partial(run.signal, ask.signal)))
+            for run in list(supervisor.runs):
+                if run.name == ask.run:
+                    return Done(found=supervisor.post(partial(run.signal, ask.signal)))
         return Done(found=False)
 
     def close(self) -> None:

@@ -20,9 +20,10 @@ class ListenerThread(threading.Thread):
 
 
 class Relay:
-    def __init__(self, run: str, wish: Listening, *, room: Call, heard: Call) -> None:
+    _run = ""  # what the run is called, once it has started
+
+    def __init__(self, wish: Listening, *, room: Call, heard: Call) -> None:
         """`room` is called when a full relay has room again, `heard` when all has been heard."""
-        self._run = run
         self._wish = wish
         self._room = room
         self._heard = heard
@@ -33,7 +34,7 @@ class Relay:
         self._skipped: dict[Stream, int] = {}
         self._finished: Finished | None = None
         self._next = 0.0  # when the listener wants its next chunk
-        self._thread = ListenerThread(target=self._work, name=f"nacre-listen-{run}", daemon=True)
+        self._thread = ListenerThread(target=self._work, name="nacre-listen", daemon=True)
         self._thread.start()
 
     @property
@@ -47,6 +48,7 @@ class Relay:
 
     def start(self, event: Started) -> None:
         with self._changed:
+            self._run = event.run
             self._started = event
             self._changed.notify()
 

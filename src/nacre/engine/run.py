@@ -120,7 +120,7 @@ class Run:
         record: "Record | None" = None,
         answer: Callable[[Outcome], None],
     ) -> None:
-        self.name = name
+        self.name = name  # of one that is recorded only when it has begun
         self._plan = plan
         self._ground = ground
         self._answer = answer
@@ -228,6 +228,7 @@ class Run:
         if not ground.ours and shell.tag is not None:
             ground.census.tag_early_children(shell.pid, shell.tag, output.pipes)
         ground.loop.watch(shell.pidfd, self._shell_ended)
+        self._write_down()
         if self._relay is not None:
             self._relay.start(Started(run=self.name, pid=shell.pid))
             self._attend()
@@ -235,6 +236,10 @@ class Run:
             self._attend()
         else:
             self._later(_HEAD_START, self._attend)
+
+    def _write_down(self) -> None:
+        if self._record is not None:
+            self.name = self._record.begin()
 
     def _attend(self) -> None:
         """Hear what it says and mind its time: it is not one of those that are over at once."""
@@ -341,6 +346,7 @@ class Run:
             self._wait_for_listener(self._relay, self._outcome)
 
     def _made_outcome(self) -> Outcome:
+        self._write_down()  # should it never have been spawned
         if self._reason is Action.NOTE_NOT_STARTED:
             captures = [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
         else:
@@ -391,7 +397,6 @@ class Run:
         loop = self._ground.loop
         try:
             return Relay(
-                self.name,
                 listening,
                 room=lambda: loop.post(self._output.listen),
                 heard=lambda: loop.post(self._heard),

@@ -34,7 +34,7 @@ class Supervisor:
         """`keeper` says who is told that we rest; nobody, when it has been forgotten meanwhile."""
         self.ground = ground
         self.thread = threading.get_ident()
-        self.runs: dict[str, Run] = {}
+        self.runs: set[Run] = set()
         self._keeper = keeper
         self._driving = threading.Lock()
         self._leftovers: list[leftovers.Leftover] = []
@@ -50,7 +50,7 @@ class Supervisor:
             if self.closed:
                 raise Refused(Closed())
             self._adopt_leftovers()
-            self.runs[run.name] = run
+            self.runs.add(run)
             if called_off or self.closing:
                 run.cancel()
             else:
@@ -58,7 +58,8 @@ class Supervisor:
 
     def ended(self, run: Run) -> None:
         """A run has given its answer."""
-        if self.runs.pop(run.name, None) is not None:  # once
+        if run in self.runs:  # once
+            self.runs.discard(run)
             self.rest_if_idle()
 
     def rest_if_idle(self) -> None:
@@ -77,7 +78,7 @@ class Supervisor:
             keeper.idle(self)
 
     def cancel_all(self) -> None:
-        for run in list(self.runs.values()):
+        for run in list(self.runs):
             run.cancel()
         self.rest_if_idle()
 
@@ -95,7 +96,7 @@ class Supervisor:
     def _step(self, patience: float | None) -> None:
         try:
             if self._interrupted:
-                for run in list(self.runs.values()):
+                for run in list(self.runs):
                     run.work()
                 self._interrupted = False
                 patience = 0.0

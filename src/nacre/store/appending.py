@@ -17,8 +17,8 @@ class Appending:
     """`path` may be chosen anew before each append; the file before it is closed then."""
 
     _fd: int | None = None
-    _identity: os.stat_result
     _path = ""
+    _inode = _device = 0
     _torn = False  # the last line is not all there
     closed = False  # what comes still reaches the file, which is then closed again
 
@@ -28,20 +28,33 @@ class Appending:
         self._lock = threading.Lock()
         _all.add(self)
 
-    def append(self, path: str, data: bytes) -> int:
-        """Returns where the file ends then. Raises OSError."""
+    def append(self, path: str, data: bytes) -> None:
+        """Raises OSError. Whoever answers a call waits for this: so few steps as can be."""
         with self._lock:
-            fd = self._file(path)
-            if self._torn:
-                data = b"\n" + data
-            written = os.write(fd, data)
-            end = os.lseek(fd, 0, os.SEEK_CUR)  # nobody else has this open file
-            self._torn = written < len(data)
+            self._append(path, data)
             if self.closed:
                 self._close()
-        if written < len(data):
+
+    def count(self, path: str) -> int:
+        """Append one byte; where it ends is a number that nobody else gets. Raises OSError."""
+        with self._lock:
+            self._append(path, b".")
+            assert self._fd is not None
+            number = os.lseek(self._fd, 0, os.SEEK_CUR)  # nobody else has this open file
+            if self.closed:
+                self._close()
+        return number
+
+    def _append(self, path: str, data: bytes) -> None:
+        fd = self._fd
+        if fd is None or path != self._path or not self._usable(fd):
+            fd = self._opened(path)
+        if self._torn:
+            data = b"\n" + data
+        written = os.write(fd, data)
+        self._torn = written < len(data)
+        if self._torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return end
 
     def close(self) -> None:
         with self._lock:
@@ -57,42 +70,34 @@ class Appending:
     def __del__(self) -> None:
         self._close()
 
-    def _file(self, path: str) -> int:
-        if path != self._path:
-            self._close()
-        fd = self._fd
-        if fd is None or not self._usable(fd):
-            fd = self._fd = _open(path)
-            self._path = path
-            self._identity = os.fstat(fd)
+    def _opened(self, path: str) -> int:
+        self._close()
+        fd = self._fd = _open(path)
+        status = os.fstat(fd)
+        self._path, self._inode, self._device = path, status.st_ino, status.st_dev
         return fd
 
     def _usable(self, fd: int) -> bool:
         """Whether this is still our file, has a name, and has room."""
-        status = self._status(fd)
-        if status is None:
-            return False
-        if status.st_nlink == 0:  # somebody removed it: begin a new one
-            self._close()
-            return False
-        if self._most is not None and status.st_size >= self._most:
-            rotate(self._path, status)
-            self._close()
-            return False
-        return True
-
-    def _status(self, fd: int) -> os.stat_result | None:
-        """None when our host closed everything, and the number is perhaps somebody else's now."""
         try:
             status = os.fstat(fd)
         except OSError:
-            return None
-        return status if os.path.samestat(status, self._identity) else None
+            return False
+        if status.st_ino != self._inode or status.st_dev != self._device:
+            return False  # our host closed everything, and the number is somebody else's now
+        if self._most is not None and status.st_size >= self._most:
+            rotate(self._path, status)
+            return False
+        return status.st_nlink > 0  # else somebody removed it
 
     def _close(self) -> None:
         fd, self._fd = self._fd, None
-        if fd is not None and self._status(fd) is not None:
-            os.close(fd)
+        if fd is None:
+            return
+        with suppress(OSError):
+            status = os.fstat(fd)
+            if status.st_ino == self._inode and status.st_dev == self._device:
+                os.close(fd)
 
 
 OLDER = 4  # files that a rotation keeps

@@ -22,6 +22,7 @@ class Audit:
     """The log of one tool."""
 
     problem: str | None = None  # why the last line was not written
+    _path = ""
 
     def __init__(self, *, full: int = FULL) -> None:
         self._file = Appending(most=full)
@@ -33,7 +34,8 @@ class Audit:
 
     def append(self, data: bytes) -> None:
         try:
-            self._file.append(f"{home()}/{NAME}", data)
+            self._path = self._path or f"{home()}/{NAME}"
+            self._file.append(self._path, data)
         except OSError as error:
             self.problem = f"the audit log could not be written: {error}"
         else:

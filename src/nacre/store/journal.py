@@ -3,9 +3,9 @@
     journal/<workspace>/<block>.jsonl
 
 A thousand numbers are a block, and all lines of a run are in its block's file: so a run is found
-without an index, and old ones go by removing a file. Lines are written by whoever runs the command,
-the first before it starts, the other before its answer is given. Small output rides inside; of
-variables there are names only.
+without an index, and old ones go by removing a file. Lines are written by whoever runs the
+command, the last one before its answer is given. Small output rides inside; of variables there are
+names only.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from nacre.outcome import Capture, Ending, Survivor
+from nacre.outcome import Ending, Survivor
 from nacre.plan import Streams
 
 BLOCK: Final = 1000
@@ -45,6 +45,10 @@ class Stored(Struct, frozen=True, kw_only=True, omit_defaults=True):
     data: bytes | None = None  # all of it; None: in the run's directory, or nowhere
     problem: str | None = None  # why that is not all of it
 
+    @property
+    def whole(self) -> bool:
+        return self.problem is None
+
 
 class Ended(Struct, frozen=True, kw_only=True, tag="ended", omit_defaults=True):
     run: int
@@ -68,16 +72,6 @@ def decode(line: bytes) -> Begun | Ended:
 @lru_cache(maxsize=1)
 def _decoder() -> msgspec.json.Decoder[Begun | Ended]:
     return msgspec.json.Decoder(Begun | Ended)  # not while importing: who only writes needs none
-
-
-def stored(capture: Capture, data: bytes | None) -> Stored:
-    saved = capture.saved
-    return Stored(
-        size=capture.size,
-        lines=capture.lines,
-        data=data,
-        problem=None if saved is None else saved.problem,
-    )
 
 
 def path_of(home: str, workspace: bytes, run: int) -> str:

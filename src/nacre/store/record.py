@@ -9,29 +9,79 @@ import fcntl
 import os
 import time
 from contextlib import suppress
+from itertools import count
 from typing import Final
 
 from nacre.events import Stream
 from nacre.outcome import Capture, Outcome
+from nacre.plan import Plan
 from nacre.store import journal
 from nacre.store.appending import Appending
-from nacre.store.home import private_directory
+from nacre.store.home import home, private_directory
 from nacre.store.journal import Begun, Ended, Stored
+from nacre.text import decode
 
 # So much rides in the journal.
 SMALL: Final = 16 * 1024
 
 
-class Record:
-    """`name` is what the run is called; one that could not be written down is not a number."""
+class Files:
+    """What all runs of a tool write to: the counter, which grows by a byte with each, and the
+    journal."""
 
-    def __init__(self, name: str, begun: Begun, home: str, line: Appending, path: str) -> None:
-        self.name = name
+    _home = ""
+
+    def __init__(self) -> None:
+        self.counter = Appending()
+        self.journal = Appending()
+        self.unrecorded = count(1)
+
+    def home(self) -> str:
+        """Where they are: found once, since asking takes its time. Raises OSError."""
+        self._home = self._home or home()
+        return self._home
+
+    def close(self) -> None:
+        self.counter.close()
+        self.journal.close()
+
+
+class Record:
+    """A run has a name and is written down once it has begun.
+
+    Who runs it for himself begins right after the spawn: bash takes a millisecond to start, and
+    nobody waits for the file system meanwhile.
+    """
+
+    name = ""  # r17; u1 when it could not be written down
+    _begun: Begun | None = None
+    _has_directory = False
+    _home = _path = ""
+    problem: OSError | None = None
+
+    def __init__(self, files: Files, plan: Plan, workspace: bytes) -> None:
+        self._files = files
+        self._plan = plan
+        self._workspace = workspace
+
+    def begin(self) -> str:
+        """Returns its name. Beginning again does nothing."""
+        if not self.name:
+            try:
+                self._begin()
+            except OSError as error:
+                self.problem = error
+                self.name = f"u{next(self._files.unrecorded)}"
+        return self.name
+
+    def _begin(self) -> None:
+        self._home = self._files.home()
+        number = self._files.counter.count(f"{self._home}/counter")
+        self._path = journal.path_of(self._home, self._workspace, number)
+        begun = _begun(number, self._plan, self._workspace)
+        self._files.journal.append(self._path, journal.encode(begun) + b"\n")
         self._begun = begun
-        self._home = home
-        self._journal = line
-        self._path = path
-        self._has_directory = False
+        self.name = f"r{number}"
 
     def open(self, stream: Stream) -> tuple[int, bytes]:
         """A private file for all of a stream. Raises OSError. As long as it is open it is locked,
@@ -45,62 +95,51 @@ class Record:
 
     def end(self, outcome: Outcome) -> bool:
         """Write down how it ended. False when the store does not have all of its output."""
+        if self._begun is None:
+            return False
         try:
+            errors = outcome.errors
             ended = Ended(
                 run=self._begun.run,
                 time=round(time.time(), 3),
                 ending=outcome.ending,
                 seconds=round(outcome.seconds, 4),
                 output=self._stored(Stream.OUTPUT, outcome.output),
-                errors=None
-                if outcome.errors is None
-                else self._stored(Stream.ERRORS, outcome.errors),
+                errors=None if errors is None else self._stored(Stream.ERRORS, errors),
                 left_running=outcome.left_running,
             )
             line = journal.encode(ended) + b"\n"
             if self._has_directory:
-                _write(f"{runs(self._home)}/{self.name}/outcome", line)
-            self._journal.append(self._path, line)
+                _write(f"{self._directory()}/outcome", line)
+            self._files.journal.append(self._path, line)
         except (OSError, ValueError):
             return False
-        return not any(each and each.problem for each in (ended.output, ended.errors))
+        return ended.output.whole and (ended.errors is None or ended.errors.whole)
 
     def _stored(self, stream: Stream, capture: Capture) -> Stored:
-        if capture.saved is not None:
-            return journal.stored(capture, None)
+        size, lines, saved = capture.size, capture.lines, capture.saved
+        if saved is not None:
+            return Stored(size=size, lines=lines, problem=saved.problem)
         if capture.omitted:
-            return journal.stored(capture, None)
+            return Stored(size=size, lines=lines, problem="nobody wanted it kept")
         data = capture.head + capture.tail
-        if len(data) <= SMALL:
-            return journal.stored(capture, data)
+        if size <= SMALL:
+            return Stored(size=size, lines=lines, data=data)
         fd, _ = self.open(stream)
         with os.fdopen(fd, "wb") as file:
             file.write(data)
-        return journal.stored(capture, None)
+        return Stored(size=size, lines=lines)
 
     def _directory(self) -> str:
+        self.begin()
+        if self._begun is None:
+            raise self.problem or OSError("this run could not be written down")
         path = f"{runs(self._home)}/{self.name}"
         if not self._has_directory:
             private_directory(path)
             _write(f"{path}/plan", journal.encode(self._begun) + b"\n")
             self._has_directory = True
         return path
-
-
-class Unrecorded(Record):
-    """A run that nobody can write down: there is no place, or no room."""
-
-    def __init__(self, name: str, problem: OSError) -> None:
-        self.name = name
-        self._problem = problem
-
-    def open(self, stream: Stream) -> tuple[int, bytes]:
-        del stream
-        raise self._problem
-
-    def end(self, outcome: Outcome) -> bool:
-        del outcome
-        return False
 
 
 def runs(home: str) -> str:
@@ -111,3 +150,18 @@ def _write(path: str, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
         file.write(data)
+
+
+def _begun(number: int, plan: Plan, workspace: bytes) -> Begun:
+    command = plan.command
+    return Begun(
+        run=number,
+        time=round(time.time(), 3),
+        workspace=decode(workspace),
+        cwd=decode(command.cwd),
+        command=decode(command.given),
+        script=None if command.script == command.given else decode(command.script),
+        streams=plan.streams,
+        timeout=plan.limits.timeout,
+        variables=None if command.env is None else tuple(map(decode, command.env)),
+    )
