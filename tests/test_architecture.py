@@ -22,6 +22,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("script", "text", "loop", "proc"),
     ("prepare", "hindsight", "store", "capture", "process"),
     ("contracts", "engine"),
+    ("settings",),
     ("tool", "oneshot"),
     ("fronts",),
 ]

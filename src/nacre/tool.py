@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from nacre import contracts
+from nacre import contracts, settings
 from nacre.asks import Done, Signal
 from nacre.caller import Caller
 from nacre.cancel import CancelToken, check_signal
@@ -74,15 +74,16 @@ class Tool:
         agent could call; `engine` is for fronts whose process is nacre's own."""
         if place not in ("auto", "here"):
             raise ValueError(f"place {place!r} is unknown here; use 'auto' or 'here'")
-        self.contract = contracts.make(contract, options or {})
         self._cwd = None if cwd is None else os.path.abspath(os.fsencode(cwd))
+        self.settings = settings.load(contract, self._cwd or _here_or_nowhere(), options or {})
+        self.contract = contracts.make(contract, self.settings.chosen)
         self._env = (
             None if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
         )
         self._tools = tuple(tools)
         self._engine = engine or Engine(keeps=True)
         self._audit = Audit()
-        self._store = Store()
+        self._store = Store(self.settings.bounds)
         self._place = (b"", b"")
         self._session = f"{os.getpid()}.{next(_sessions)}"
 

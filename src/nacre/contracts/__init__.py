@@ -9,6 +9,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
+from msgspec import Struct
+
 from nacre.contracts.contract import Checks, Contract
 
 DEFAULT = "harness"
@@ -46,6 +48,12 @@ def make(name: str, options: Mapping[str, Any]) -> Contract:
 def checks(name: str, options: Mapping[str, Any]) -> Checks:
     """What the contract of this name would decide. Raises ValueError like `make`."""
     found: Checks = _module(name, tuple(_MODULES)).make(options)
+    return found
+
+
+def options_of(name: str) -> type[Struct]:
+    """What the contract of this name lets one choose. Raises ValueError like `make`."""
+    found: type[Struct] = _module(name, tuple(_MODULES)).Options
     return found
 
 

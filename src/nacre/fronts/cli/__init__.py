@@ -14,6 +14,8 @@ _COMMANDS = {
     "run": "run one command as an agent would, stream its output, exit with its code",
     "call": "make one tool call and print the reply as one JSON object",
     "schema": "print the tools as a model provider wants them",
+    "read": "print the output of a run, all of it, some lines, or what matches",
+    "log": "print the audit log: one line a call",
     "explain": "show what the checks see in a command and would do about it; runs nothing",
     "doctor": "say what this machine offers, with the remedy for what is missing",
 }
@@ -79,11 +81,45 @@ def _parser() -> argparse.ArgumentParser:
         )
     _run(made["run"])
     _call(made["call"])
+    _read(made["read"])
+    _log(made["log"])
     _explain(made["explain"])
     made["schema"].add_argument(
         "--format", choices=("anthropic", "openai", "mcp"), default="anthropic"
     )
+    made["schema"].add_argument("--cwd", metavar="D", help="as if called there")
+    _options(made["schema"])
+    made["doctor"].add_argument("--cwd", metavar="D", help="as if called there")
+    made["doctor"].add_argument(
+        "--all", action="store_true", help="list also the settings that nobody has changed"
+    )
     return parser
+
+
+def _read(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="ID", help="17, r17 or artifact://17")
+    parser.add_argument("--from", dest="first", type=int, metavar="A", help="from this line on")
+    parser.add_argument("--to", dest="last", type=int, metavar="B", help="up to this line")
+    parser.add_argument("--lines", type=int, metavar="N", help="the last N lines")
+    parser.add_argument("--grep", metavar="REGEX", help="the lines that match, with their numbers")
+    parser.add_argument("--context", type=int, metavar="C", help="and C lines around each")
+    parser.add_argument("--errors", action="store_true", help="stderr, where it is kept apart")
+    parser.add_argument("--cwd", metavar="D", help="a run of the workspace there")
+
+
+def _log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--follow", "-f", action="store_true", help="and what is yet to come")
+    parser.add_argument(
+        "--lines", "-n", type=_count, default=50, metavar="N", help="the last N (default 50)"
+    )
+    parser.add_argument("--json", action="store_true", help="the lines as they are")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
@@ -120,6 +156,10 @@ def _caller(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tools", default="", metavar="a,b", help="what else the caller has, for interception"
     )
+    _options(parser)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the contract"
     )

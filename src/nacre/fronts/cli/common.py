@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sys
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -92,3 +93,11 @@ def write_all(fd: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
+
+
+def printable(text: str) -> str:
+    """Without what could move the cursor, or turn the text around."""
+    return "".join(
+        each if each.isprintable() or unicodedata.combining(each) else f"\\x{ord(each):02x}"
+        for each in text.replace("\t", " ")
+    )

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from nacre import __version__, proc
+import msgspec
+
+from nacre import __version__, contracts, proc, settings
 from nacre.fronts.cli.common import show
 from nacre.plan import BASH
 from nacre.prepare.trailers import FIRST_WITH_TRAILERS
@@ -31,13 +33,35 @@ class Finding(NamedTuple):
 
 
 def main(options: argparse.Namespace) -> int:
-    del options
     findings = list(examine())
     for finding in findings:
         mark = "ok " if finding.remedy is None else "NO " if finding.essential else "-- "
         remedy = f"; {finding.remedy}" if finding.remedy else ""
         show(f"{mark} {finding.about:<12} {finding.says}{remedy}")
-    return 1 if any(each.remedy and each.essential for each in findings) else 0
+    here = os.path.abspath(os.fsencode(options.cwd or os.getcwd()))
+    problem = _show_settings(here, everything=options.all)
+    return 1 if problem or any(each.remedy and each.essential for each in findings) else 0
+
+
+def _show_settings(here: bytes, *, everything: bool) -> bool:
+    """What is in force for each contract, and from where. Whether something is wrong with it."""
+    show(f"\nsettings, from {settings.workspace_file(here)} and {settings.user_file()}")
+    try:
+        rows = [
+            (f"{name}.{key}", each)
+            for name in contracts.all_names()
+            for key, each in settings.load(name, here, {}).options.items()
+            if everything or each.origin != settings.DEFAULT
+        ]
+    except ValueError as error:
+        show(f"NO  {error}")
+        return True
+    for key, each in rows:
+        value = msgspec.json.encode(each.value).decode()
+        show(f"    {key:<24} {value:<30} {each.origin}")
+    if not everything:
+        show(f"    {'all' if not rows else 'the others'} as by default; --all lists them")
+    return False
 
 
 def examine() -> Iterator[Finding]:

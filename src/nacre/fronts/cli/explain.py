@@ -21,7 +21,14 @@ from nacre.findings import (
     Suggested,
     Unsigned,
 )
-from nacre.fronts.cli.common import UsageError, complain, environment_as_given, settings, show
+from nacre.fronts.cli.common import (
+    UsageError,
+    complain,
+    environment_as_given,
+    printable,
+    settings,
+    show,
+)
 from nacre.prepare.better_tools import DEFAULTS
 from nacre.prepare.decide import Decision, decide
 from nacre.prepare.interception import intercept
@@ -31,6 +38,7 @@ from nacre.refusals import Dangerous, Intercepted, Refused
 from nacre.script.commands import Command, Reading, Redirect, Word
 from nacre.script.quote import quote
 from nacre.script.read import read
+from nacre.settings import load
 from nacre.store.links import resolvers
 from nacre.text import decode
 
@@ -59,7 +67,7 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         show(json.dumps(as_json(explained), ensure_ascii=False))
     else:
-        lines = (_printable(line.rstrip()) for line in _lines(explained))
+        lines = (printable(line.rstrip()) for line in _lines(explained))
         show("\n".join(lines))
     return 0
 
@@ -69,9 +77,9 @@ def explain(
 ) -> Explained:
     """Raises UsageError."""
     try:
-        checks = contracts.checks(contract, options)
-        script = read_script(_given(command))
         here = os.path.abspath(os.fsencode(cwd or os.getcwd()))
+        checks = contracts.checks(contract, load(contract, here, options).chosen)
+        script = read_script(_given(command))
     except (ValueError, OSError, Refused) as error:
         raise UsageError(str(error)) from None
     caller = Caller(
@@ -251,13 +259,5 @@ def _width(character: str) -> int:
     """Columns on a terminal."""
     if unicodedata.combining(character):
         return 0
-    shown = _printable(character)
+    shown = printable(character)
     return len(shown) + sum(unicodedata.east_asian_width(each) in "WF" for each in shown)
-
-
-def _printable(text: str) -> str:
-    """Without what could move the cursor, or turn the text around."""
-    return "".join(
-        each if each.isprintable() or unicodedata.combining(each) else f"\\x{ord(each):02x}"
-        for each in text.replace("\t", " ")
-    )

@@ -1,0 +1,76 @@
+"""`nacre read`: the output of a run, all of it or some lines, for pipes and for people."""
+
+import argparse
+import os
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from nacre.events import Stream
+from nacre.fronts.cli.common import UsageError, complain, write_all
+from nacre.store import reading
+from nacre.store.links import workspace
+
+
+def main(options: argparse.Namespace) -> int:
+    try:
+        _check(options)
+        here = os.path.abspath(os.fsencode(options.cwd or os.getcwd()))
+        run = reading.find(reading.number(options.run), workspace(here))
+        stream = Stream.ERRORS if options.errors else Stream.OUTPUT
+        with run.open(stream) as source:
+            for data in _chosen(source, options):
+                write_all(1, data)
+    except BrokenPipeError:
+        raise  # whoever read us has seen enough
+    except UsageError as error:
+        complain(str(error))
+        return 2
+    except (LookupError, OSError) as error:
+        complain(str(error.args[0]) if isinstance(error, LookupError) else str(error))
+        return 1
+    stored = run.stored(stream)
+    if stored is not None and stored.problem is not None:
+        complain(stored.problem)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    chosen = [
+        name
+        for name, given in (
+            ("--from/--to", options.first is not None or options.last is not None),
+            ("--lines", options.lines is not None),
+            ("--grep", options.grep is not None),
+        )
+        if given
+    ]
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(chosen)} do not go together; choose one")
+    for name in ("first", "last", "lines", "context"):
+        value = getattr(options, name)
+        if value is not None and value < (name in ("first", "last")):
+            raise UsageError("lines are counted from 1, and there is no negative number of them")
+
+
+def _chosen(source: BinaryIO, options: argparse.Namespace) -> Iterator[bytes]:
+    if options.grep is not None:
+        yield from _found(source, options.grep, options.context or 0)
+    elif options.lines is not None:
+        yield from reading.tail(source, options.lines)
+    else:
+        yield from reading.lines(source, options.first or 1, options.last)
+
+
+def _found(source: BinaryIO, pattern: str, context: int) -> Iterator[bytes]:
+    """As grep -n shows it: `12:` before a line that matches, `11-` before one that stands near."""
+    try:
+        wanted = re.compile(os.fsencode(pattern))
+    except re.error as error:
+        raise UsageError(f"--grep {pattern} is no regular expression: {error}") from None
+    last = None
+    for found in reading.grep(source, wanted, context):
+        if context and last is not None and found.line > last + 1:
+            yield b"--\n"
+        last = found.line
+        yield b"%d%s%s\n" % (found.line, b":" if found.matches else b"-", found.text)
