@@ -6,29 +6,28 @@ timeout. Then it runs; the reply is the output, notices, the wall time, and how 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from nacre.asks import Run
 from nacre.caller import Caller
 from nacre.contracts.arguments import bad, object_schema, read_arguments, read_bytes, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
-from nacre.contracts.options import LATER, MORE, OFF, Seconds, read_options
-from nacre.contracts.shared import Shared, checked, signed
-from nacre.contracts.tail import LIMIT, Shown, shown
-from nacre.contracts.words import bad_directory, left_running, signal_name
-from nacre.findings import AnyFinding, Limited, NeedsTerminal, Suggested, Unsigned
+from nacre.contracts.options import read_options
+from nacre.contracts.pi_options import LONGEST, SHORTEST, Options
+from nacre.contracts.pi_words import LIMIT, Said, Shown, details, ending, notices, shown
+from nacre.contracts.shared import checked, signed
+from nacre.contracts.words import bad_directory, left_running
+from nacre.findings import AnyFinding, Limited
 from nacre.hindsight.minimize import minimized
-from nacre.outcome import Cancelled, Exited, Killed, Lost, NotStarted, Outcome, TimedOut
+from nacre.outcome import NotStarted, Outcome
 from nacre.plan import Command, Keep, Limits, Plan, Spill, Streams
-from nacre.prepare import better_tools, interception
+from nacre.prepare import interception
 from nacre.prepare.decide import Step, refusing
 from nacre.prepare.directory import directory
 from nacre.prepare.environment import NON_INTERACTIVE, environment, variable_names
-from nacre.prepare.interception import Given, Mode, Rule
 from nacre.prepare.lift import lift, resolved
 from nacre.prepare.limits import lines
 from nacre.prepare.links import links
@@ -47,8 +46,6 @@ from nacre.refusals import (
 )
 from nacre.script.read import read
 
-_DEFAULTS = {rule.id: rule for rule in better_tools.DEFAULTS}
-_SHORTEST, _LONGEST = 1, 3600
 _URL: Final = re.compile(r"[a-z]+://")
 
 _ASYNC_OFF: Final = BadArguments(
@@ -74,46 +71,6 @@ class Bash(Struct, frozen=True, kw_only=True):
     async_: bool = msgspec.field(default=False, name="async")
     head: int | None = None
     tail: int | None = None
-
-
-class Options(Shared, frozen=True, kw_only=True):
-    intercept: Annotated[Mode, Meta(extra=LATER)] = "off"
-    intercept_rules: Annotated[tuple[str, ...], Meta(extra=MORE)] = tuple(_DEFAULTS)
-    rules: Annotated[tuple[Given, ...], Meta(extra=MORE)] = ()  # of one's own
-    head_tail: bool = False
-    async_: Annotated[bool, Meta(extra=OFF)] = msgspec.field(default=False, name="async")
-    auto_background: Seconds | None = None
-    concurrency: Literal["exclusive", "shared"] = "exclusive"
-    timeout: Annotated[float, Meta(ge=_SHORTEST, le=_LONGEST, extra={"tighter": "less"})] = 300.0
-    timeout_zero: Literal["clamp", "none"] = "clamp"
-    grace: Seconds = 5.0
-    prefix: str = ""
-    minimizer: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.interception()
-
-    def interception(self) -> tuple[Rule, ...]:
-        """Every rule that counts. Raises ValueError for one that makes no sense."""
-        for name in self.intercept_rules:
-            if name not in _DEFAULTS:
-                near = get_close_matches(name, _DEFAULTS, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(_DEFAULTS)}"
-                raise ValueError(f"there is no interception rule {name!r}; {hint}")
-        mine = interception.loaded(self.rules)
-        return (*mine, *(_DEFAULTS[name] for name in self.intercept_rules))
-
-
-class Said(Struct, frozen=True, kw_only=True):
-    """What the reply wants to know of the call."""
-
-    script: bytes
-    timeout: float
-    requested: float | None
-    head: int | None
-    tail: int | None
-    notices: tuple[str, ...]
 
 
 class Pi:
@@ -143,7 +100,7 @@ class Pi:
         told = {
             "command": "Shell command to execute",
             "env": "Extra environment variables",
-            "timeout": f"Seconds, {_SHORTEST} to {_LONGEST}; default {self.options.timeout:g}",
+            "timeout": f"Seconds, {SHORTEST} to {LONGEST}; default {self.options.timeout:g}",
             "cwd": "Directory to run in; relative to the session's",
             "pty": "Run on a terminal, where the caller has a screen for it",
         }
@@ -194,7 +151,7 @@ class Pi:
             return self.options.timeout
         if asked == 0 and self.options.timeout_zero == "none":
             return 0.0
-        return min(max(asked, _SHORTEST), _LONGEST)
+        return min(max(asked, SHORTEST), LONGEST)
 
     def plan(self, script: bytes, caller: Caller) -> Plan:
         head = LIMIT if self.options.head_tail else 0
@@ -207,17 +164,16 @@ class Pi:
         )
 
     def reply(self, answer: Outcome, said: Said, findings: Sequence[AnyFinding]) -> Reply:
-        ending = answer.ending
-        if isinstance(ending, NotStarted):
-            return self.refused(ending.why)
+        if isinstance(answer.ending, NotStarted):
+            return self.refused(answer.ending.why)
         part = shown(answer, *_limits(said, findings))
         text, footer = self._minimized(answer, said, part)
-        ends = _ending(answer)
+        ends = ending(answer)
         notes = [
             *footer,
             *([part.notice] if part.notice else []),
             *said.notices,
-            *_findings(findings),
+            *notices(findings),
             *map(left_running, answer.left_running),
             f"Wall time: {answer.seconds:.2f} seconds",
             *([ends] if ends else []),
@@ -227,7 +183,7 @@ class Pi:
         return Reply(
             text=text + "\n".join(notes),
             is_error=ends is not None,
-            details=_details(answer, said, part, findings),
+            details=details(answer, said, part, findings),
         )
 
     def _minimized(self, answer: Outcome, said: Said, part: Shown) -> tuple[str, list[str]]:
@@ -240,11 +196,11 @@ class Pi:
         return short, [f"[raw output: artifact://{answer.run.removeprefix('r')}]"]
 
     def refused(self, refusal: AnyRefusal) -> Reply:
-        details: dict[str, Any] = {}
+        said: dict[str, Any] = {}
         match refusal:
             case Intercepted(message=message, command=command, tool=tool, arguments=arguments):
                 text = f"Blocked: {message}\n\nOriginal command: {command}"
-                details = {"suggestion": {"tool": tool, "arguments": arguments}}
+                said = {"suggestion": {"tool": tool, "arguments": arguments}}
             case BadVariable(name=name):
                 text = f"Invalid bash env name: {name}"
             case BadDirectory():
@@ -253,7 +209,7 @@ class Pi:
                 text = "Command aborted"
             case _:
                 text = str(refusal)
-        return Reply(text=text, is_error=True, details=details)
+        return Reply(text=text, is_error=True, details=said)
 
 
 def make(options: Mapping[str, Any]) -> Pi:
@@ -299,64 +255,9 @@ def _notices(given: Bash, timeout: float, caller: Caller) -> Iterator[str]:
     if asked is not None and asked != timeout:
         yield (
             f"Timeout clamped to {timeout:g}s (requested {asked:.15g}s; "
-            f"allowed range {_SHORTEST}-{_LONGEST}s)."
+            f"allowed range {SHORTEST}-{LONGEST}s)."
         )
     if given.pty:
         off = [n for n in ("NACRE_NO_PTY", "PI_NO_PTY") if caller.variable(n.encode()) == b"1"]
         why = f"{off[0]} is 1" if off else "this session has no screen"
         yield f"No terminal: {why}; the command ran piped."
-
-
-def _findings(findings: Sequence[AnyFinding]) -> Iterator[str]:
-    for finding in findings:
-        match finding:
-            case Suggested(message=message):
-                yield f"Hint: {message}"
-            case NeedsTerminal(words=words, why=why, instead=instead):
-                yield f"{words}: {why}; {instead}"
-            case Unsigned(why=why):
-                yield f"A commit got no trailer: {why}"
-
-
-def _ending(outcome: Outcome) -> str | None:
-    """The line that says that this is no success, if it is none."""
-    match outcome.ending:
-        case Exited(0):
-            return None
-        case Exited() | Killed():
-            return f"Command exited with code {outcome.exit_code}"
-        case TimedOut(after=after):
-            return f"Command timed out after {after:g} second{'' if after == 1 else 's'}"
-        case Cancelled():
-            return "Command aborted"
-        case Lost() | NotStarted():
-            return "Command failed: missing exit status"
-
-
-def _plain(number: float) -> float | int:
-    return int(number) if number == int(number) else number
-
-
-def _details(
-    outcome: Outcome, said: Said, part: Shown, findings: Sequence[AnyFinding]
-) -> dict[str, Any]:
-    ending = outcome.ending
-    made: dict[str, Any] = {"timeoutSeconds": _plain(said.timeout)}
-    if said.requested is not None and said.requested != said.timeout:
-        made["requestedTimeoutSeconds"] = _plain(said.requested)
-    made["wallTimeMs"] = round(outcome.seconds * 1000)
-    match ending:
-        case Exited(code) if code:
-            made["exitCode"] = code
-        case Killed(number):
-            made |= {"exitCode": outcome.exit_code, "signal": signal_name(number)}
-        case TimedOut():
-            made["timedOut"] = True
-        case Cancelled():
-            made["aborted"] = True
-    for finding in findings:
-        if isinstance(finding, Suggested):
-            made["suggestion"] = {"tool": finding.tool, "arguments": finding.arguments}
-    if part.truncation is not None:
-        made["meta"] = {"truncation": part.truncation}
-    return made

@@ -146,6 +146,16 @@ def environment(
     return step
 
 
+def dropped(
+    policy: Policy, allow: Sequence[str], env: Mapping[bytes, bytes] | None
+) -> tuple[bytes, ...]:
+    """The names of the variables that a policy does not let through."""
+    allowed = frozenset(name.encode() for name in allow)
+    before = os.environb if env is None else env
+    kept, _ = _kept(policy, allowed, tuple(before.items()))
+    return tuple(name for name in before if name not in kept)
+
+
 @lru_cache(maxsize=4)
 def _kept(
     policy: Policy, allowed: frozenset[bytes], pairs: tuple[tuple[bytes, bytes], ...]

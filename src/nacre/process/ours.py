@@ -1,9 +1,9 @@
-"""What takes a system call that Python has no name for.
-
-The subreaper is a setting of the whole process: only for processes that are nacre's own.
-"""
+"""What only a process that is nacre's own may do to itself, and what takes a system call that
+Python has no name for."""
 
 import ctypes
+import os
+from collections.abc import Collection
 from typing import Final
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -13,6 +13,29 @@ def become_subreaper() -> bool:
     """Have orphans of our commands come to us instead of to init. False where that is refused."""
     refused: int = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return not refused
+
+
+def forget_variables(names: Collection[bytes]) -> bool:
+    """Have `/proc/PID/environ` of this process no longer show these: our commands can read it.
+    What the process itself knows of them stays. False where the system does not allow it."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        start, end = int(fields[47]), int(fields[48])  # env_start, env_end
+        memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
+    except (OSError, IndexError, ValueError):
+        return False
+    try:
+        at = start
+        for entry in os.pread(memory, end - start, start).split(b"\0"):
+            if entry.partition(b"=")[0] in names:
+                os.pwrite(memory, bytes(len(entry)), at)
+            at += len(entry) + 1
+    except OSError:
+        return False
+    finally:
+        os.close(memory)
+    return True
 
 
 _LANDLOCK_CREATE_RULESET: Final = 444

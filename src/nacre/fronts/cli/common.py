@@ -11,7 +11,8 @@ from typing import Any
 
 from nacre.cancel import CancelToken
 from nacre.engine.engine import Engine
-from nacre.process.ours import become_subreaper
+from nacre.prepare.environment import dropped
+from nacre.process.ours import become_subreaper, forget_variables
 from nacre.tool import Tool
 
 # By these a person or a supervisor asks us to stop; by those they speak to the command.
@@ -30,13 +31,18 @@ def own_tool(
     tools: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Tool:
-    """A tool whose process is ours: nothing that a stopped command started gets away."""
+    """A tool whose process is ours: nothing that a stopped command started gets away, and
+    what a command must not have it does not find in its parent either."""
     engine = Engine(ours=become_subreaper())
     env = environment_as_given()
     try:
-        return Tool(contract, cwd=cwd, env=env, tools=tools, options=options, engine=engine)
+        tool = Tool(contract, cwd=cwd, env=env, tools=tools, options=options, engine=engine)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    chosen = getattr(tool.contract, "options", None)
+    if (policy := getattr(chosen, "environment", None)) is not None:
+        forget_variables(dropped(policy, getattr(chosen, "allow", ()), env))
+    return tool
 
 
 def settings(given: list[str]) -> dict[str, str]:

@@ -1,0 +1,44 @@
+"""What can be chosen of the contract pi."""
+
+from difflib import get_close_matches
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from nacre.contracts.options import LATER, LESS, MORE, OFF, Seconds
+from nacre.contracts.shared import Shared
+from nacre.prepare import better_tools, interception
+from nacre.prepare.interception import Given, Mode, Rule
+
+_DEFAULTS: Final = {rule.id: rule for rule in better_tools.DEFAULTS}
+SHORTEST, LONGEST = 1, 3600  # seconds that a command may take
+
+
+class Options(Shared, frozen=True, kw_only=True):
+    intercept: Annotated[Mode, Meta(extra=LATER)] = "off"
+    intercept_rules: Annotated[tuple[str, ...], Meta(extra=MORE)] = tuple(_DEFAULTS)
+    rules: Annotated[tuple[Given, ...], Meta(extra=MORE)] = ()  # of one's own
+    head_tail: bool = False
+    async_: Annotated[bool, Meta(extra=OFF)] = msgspec.field(default=False, name="async")
+    auto_background: Seconds | None = None
+    concurrency: Literal["exclusive", "shared"] = "exclusive"
+    timeout: Annotated[float, Meta(ge=SHORTEST, le=LONGEST, extra=LESS)] = 300.0
+    timeout_zero: Literal["clamp", "none"] = "clamp"
+    grace: Seconds = 5.0
+    prefix: str = ""
+    minimizer: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.interception()
+
+    def interception(self) -> tuple[Rule, ...]:
+        """Every rule that counts. Raises ValueError for one that makes no sense."""
+        for name in self.intercept_rules:
+            if name not in _DEFAULTS:
+                near = get_close_matches(name, _DEFAULTS, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(_DEFAULTS)}"
+                raise ValueError(f"there is no interception rule {name!r}; {hint}")
+        mine = interception.loaded(self.rules)
+        return (*mine, *(_DEFAULTS[name] for name in self.intercept_rules))

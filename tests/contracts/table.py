@@ -1,0 +1,99 @@
+"""The case table: what each contract answers, row by row, for every front that there is.
+
+`cases/<contract>.toml` has sections, and a section has cases:
+
+    says        the sentence of the contract that the row shows
+    arguments   of the call, or `json`: the same as JSON text, where TOML cannot say it
+    tool        which tool (bash)
+    options     of the contract
+    tools       what else the caller has
+    env         more variables for the process that calls
+    files       made before the call: path = content
+    setup       a shell script, run before the call
+    before      commands that are called before, in the same state directory
+    cwd         a directory below the row's own, which is $TMP; $CWD stands for it
+
+and what comes back:
+
+    text        all of it; `$TMP`, `$CWD` and `$STATE` stand for directories
+    matches     or a regular expression for all of it
+    is_error    (false)
+    details     all of it, without what differs from run to run, see `settled`
+    reply       of harness: its object
+    made        files that must be there then: path = content
+    not_made    files that must not
+    gone        command lines of which no process may be left
+
+`elsewhere` are sentences that are shown by a test of their own.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, TypedDict
+
+CASES = Path(__file__).parent / "cases"
+ROOT = CASES.parent.parent.parent
+
+
+class Case(TypedDict, total=False):
+    says: str
+    arguments: dict[str, Any]
+    json: str
+    tool: str
+    options: dict[str, Any]
+    tools: list[str]
+    env: dict[str, str]
+    files: dict[str, str]
+    setup: str
+    before: list[str]
+    cwd: str
+    text: str
+    matches: str
+    is_error: bool
+    details: dict[str, Any]
+    reply: dict[str, Any]
+    made: dict[str, str]
+    not_made: list[str]
+    gone: list[str]
+
+
+class Elsewhere(TypedDict):
+    says: str
+    test: str
+
+
+class Section(TypedDict, total=False):
+    title: str
+    text: str
+    case: list[Case]
+    elsewhere: list[Elsewhere]
+
+
+def contracts() -> list[str]:
+    return sorted(path.stem for path in CASES.glob("*.toml"))
+
+
+def sections(contract: str) -> list[Section]:
+    found: list[Section] = tomllib.loads((CASES / f"{contract}.toml").read_text())["section"]
+    return found
+
+
+def cases(contract: str) -> list[Case]:
+    return [case for section in sections(contract) for case in section.get("case", [])]
+
+
+_PID = re.compile(r"(\[left running: )\d+ ")
+_TIME = re.compile(r"Wall time: \d+\.\d\d seconds")
+
+
+def settled(text: str) -> str:
+    """Without what differs from run to run."""
+    return _TIME.sub("Wall time: N seconds", _PID.sub(r"\1PID ", text))
+
+
+def settled_details(details: dict[str, Any]) -> dict[str, Any]:
+    kept = {k: v for k, v in details.items() if k not in ("wallTimeMs", "seconds", "run")}
+    if "left_running" in kept:
+        kept["left_running"] = [each["command"] for each in kept["left_running"]]
+    return kept
