@@ -1,0 +1,241 @@
+"""What of pi no single row can show."""
+
+import asyncio
+import itertools
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nacre
+from nacre.caller import Resolved
+from nacre.contracts.pi_words import LIMIT, shown
+from nacre.outcome import Capture, Exited, Outcome, Saved
+from nacre.refusals import BadLink
+from tests.deciding import decided
+
+
+def bash(command: str, *, options: dict[str, Any] | None = None, **more: Any) -> nacre.Reply:
+    with nacre.Tool("pi", options=options or {}) as tool:
+        return tool.call({"command": command, **more})
+
+
+def test_the_schema_has_what_is_enabled() -> None:
+    def fields(**options: Any) -> list[str]:
+        with nacre.Tool("pi", options=options) as tool:
+            (spec,) = tool.specs()
+        return list(spec["input_schema"]["properties"])
+
+    usual = ["command", "env", "timeout", "cwd", "pty"]
+    assert fields() == usual
+    assert fields(**{"async": True}) == [*usual, "async"]
+    assert fields(head_tail=True) == [*usual, "head", "tail"]
+
+
+def test_aborting_keeps_the_output() -> None:
+    token = nacre.CancelToken()
+
+    def heard(event: nacre.Event) -> None:
+        if isinstance(event, nacre.Chunk):
+            token.cancel()
+
+    with nacre.Tool("pi") as tool:
+        reply = tool.call({"command": "echo early; sleep 60"}, listen=heard, cancel=token)
+    assert reply.is_error
+    assert reply.text.startswith("early\n\nWall time: ")
+    assert reply.text.endswith("\nCommand aborted")
+    assert reply.details["aborted"] is True
+
+
+def test_aborted_before_it_started() -> None:
+    token = nacre.CancelToken()
+    token.cancel()
+    with nacre.Tool("pi") as tool:
+        reply = tool.call({"command": "echo early"}, cancel=token)
+    assert (reply.text, reply.is_error) == ("Command aborted", True)
+
+
+def test_calls_of_one_session_run_one_at_a_time_in_order(tmp_path: Path) -> None:
+    async def many(tool: nacre.Tool) -> None:
+        order = (
+            tool.acall({"command": f"echo {i} in >> log; sleep 0.05; echo {i} out >> log"})
+            for i in range(6)
+        )
+        await asyncio.gather(*order)
+
+    with nacre.Tool("pi", cwd=tmp_path) as tool:
+        asyncio.run(many(tool))
+    said = (tmp_path / "log").read_text().splitlines()
+    assert said == [f"{i} {what}" for i in range(6) for what in ("in", "out")]
+
+
+def test_calls_of_one_session_wait_for_each_other_across_threads(tmp_path: Path) -> None:
+    command = {"command": "echo in >> log; sleep 0.1; echo out >> log"}
+    with nacre.Tool("pi", cwd=tmp_path) as tool:
+        threads = [threading.Thread(target=tool.call, args=(command,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert (tmp_path / "log").read_text() == "in\nout\n" * 4
+
+
+def test_a_call_that_waits_its_turn_can_be_aborted(tmp_path: Path) -> None:
+    token = nacre.CancelToken()
+
+    async def scenario(tool: nacre.Tool) -> tuple[nacre.Reply, nacre.Reply]:
+        first = asyncio.create_task(tool.acall({"command": "sleep 1; echo first"}))
+        await asyncio.sleep(0.2)
+        second = asyncio.create_task(tool.acall({"command": "touch made"}, cancel=token))
+        await asyncio.sleep(0.1)
+        token.cancel()
+        return await second, await first
+
+    with nacre.Tool("pi", cwd=tmp_path) as tool:
+        second, first = asyncio.run(scenario(tool))
+    assert second.text == "Command aborted"
+    assert first.text.startswith("first\n")
+    assert not (tmp_path / "made").exists()
+
+
+def test_the_time_in_line_does_not_count(tmp_path: Path) -> None:
+    async def scenario(tool: nacre.Tool) -> list[nacre.Reply]:
+        slow, quick = {"command": "sleep 1.5"}, {"command": "echo hi", "timeout": 1}
+        return list(await asyncio.gather(tool.acall(slow), tool.acall(quick)))
+
+    with nacre.Tool("pi", cwd=tmp_path) as tool:
+        replies = asyncio.run(scenario(tool))
+    assert replies[1].text.startswith("hi\n")
+    assert replies[1].details["wallTimeMs"] < 1000
+
+
+def test_shared_calls_run_at_once() -> None:
+    async def many(tool: nacre.Tool) -> None:
+        await asyncio.gather(*(tool.acall({"command": "sleep 0.5"}) for _ in range(6)))
+
+    with nacre.Tool("pi", options={"concurrency": "shared"}) as tool:
+        begin = time.monotonic()
+        asyncio.run(many(tool))
+        assert time.monotonic() - begin < 2.5
+
+
+def test_two_sessions_do_not_wait_for_each_other() -> None:
+    with nacre.Tool("pi") as one, nacre.Tool("pi") as two:
+        thread = threading.Thread(target=one.call, args=({"command": "sleep 2"},))
+        thread.start()
+        begin = time.monotonic()
+        two.call({"command": "true"})
+        assert time.monotonic() - begin < 1.5
+        thread.join()
+
+
+def test_an_artifact_that_cannot_be_written_is_said(home: Path) -> None:
+    home.write_text("not a directory")
+    reply = bash("seq 20000")
+    assert not reply.is_error
+    notice = reply.text.splitlines()[-2]
+    assert notice.startswith("[Showing lines 11467-20000 of 20000 (50KB limit). Full: not kept (")
+    assert "artifactId" not in reply.details["meta"]["truncation"]
+
+
+def test_live_updates_are_coalesced_and_complete() -> None:
+    heard: list[tuple[float, bytes]] = []
+
+    def listen(event: nacre.Event) -> None:
+        if isinstance(event, nacre.Chunk):
+            assert not event.skipped
+            heard.append((time.monotonic(), event.data))
+
+    with nacre.Tool("pi") as tool:
+        tool.call({"command": "for i in {1..60}; do echo $i; sleep 0.01; done"}, listen=listen)
+    assert b"".join(data for _, data in heard) == b"".join(b"%d\n" % i for i in range(1, 61))
+    assert len(heard) < 40
+    times = [when for when, _ in heard[:-1]]  # the last one need not wait
+    gaps = [later - sooner for sooner, later in itertools.pairwise(times)]
+    assert all(gap > 0.045 for gap in gaps)
+
+
+def test_a_status_that_somebody_else_took() -> None:
+    code = """if True:
+        import signal, nacre
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        for _ in range(200):
+            reply = nacre.Tool("pi").call({"command": "true"})
+            if reply.is_error: break
+        print(reply.text)
+    """
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    last = said.stdout.splitlines()[-1]
+    # Recent kernels tell even then; so does a kernel that is asked in time.
+    assert last == "Command failed: missing exit status" or last.startswith("Wall time: ")
+
+
+@pytest.mark.parametrize("url", ["skill://../x", "skill:///etc/passwd", "skill://%2e%2e%2fx"])
+def test_skills_stay_in_their_place(url: str) -> None:
+    known = {"skill": lambda rest: Resolved(path=os.fsencode(f"/skills/{rest}"))}
+    refusal = decided("pi", f"cat {url}", more_resolvers=known).refusal
+    assert isinstance(refusal, BadLink)
+    assert refusal.url == url
+
+
+def test_unknown_skills_are_answered_with_the_known_ones() -> None:
+    def resolver(rest: str) -> Resolved:
+        raise LookupError(f"there is no skill {rest!r}; there is lint, review")
+
+    refusal = decided("pi", "cat skill://x", more_resolvers={"skill": resolver}).refusal
+    assert str(refusal) == "skill://x: there is no skill 'x'; there is lint, review"
+
+
+# What is shown, against what a few lines of Python say about the same bytes.
+
+LINES = st.lists(st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"")), max_size=30)
+
+
+@given(LINES, st.booleans(), st.none() | st.integers(0, 40), st.none() | st.integers(0, 40))
+def test_small_outputs_are_cut_by_lines(
+    lines: list[bytes], ended: bool, head: int | None, tail: int | None
+) -> None:
+    plain = [b"%d" % i for i, _ in enumerate(lines)]
+    data = b"\n".join(plain) + (b"\n" if ended and plain else b"")
+    kept = plain[: len(plain) if head is None else head]
+    kept = kept[max(0, len(kept) - tail) :] if tail is not None else kept
+    part = shown(_outcome(data, b"", len(data)), head, tail)
+    assert part.text.splitlines() == [each.decode() for each in kept]
+    assert part.truncation is None
+
+
+@given(st.integers(1, 400), st.integers(1, 900), st.booleans())
+def test_ranges_are_exact(width: int, count: int, ended: bool) -> None:
+    data = b"".join(b"%0*d\n" % (width, i) for i in range(1, count + 1))
+    data = data if ended else data[:-1]
+    part = shown(_outcome(b"", data[-LIMIT:], len(data), data), None, None)
+    if len(data) <= LIMIT:
+        assert part.truncation is None
+        return
+    assert part.truncation is not None
+    first, last = part.truncation["shownRange"]["start"], part.truncation["shownRange"]["end"]
+    texts = part.text.splitlines()
+    assert last == count == int(texts[-1])
+    assert last - first + 1 == len(texts) == part.truncation["outputLines"]
+    assert not texts[0] or int(texts[0]) == first % 10 ** len(texts[0])
+    assert part.truncation["outputBytes"] == LIMIT
+
+
+def _outcome(head: bytes, tail: bytes, size: int, data: bytes | None = None) -> Outcome:
+    whole = head if data is None else data
+    capture = Capture(
+        head=head,
+        tail=tail,
+        size=size,
+        newlines=whole.count(b"\n"),
+        unterminated=bool(whole) and not whole.endswith(b"\n"),
+        saved=Saved(path=b"/x", size=size, complete=True) if data is not None else None,
+    )
+    return Outcome(run="r1", ending=Exited(0), output=capture)
