@@ -36,7 +36,6 @@ from nacre.outcome import (
 )
 from nacre.plan import Plan, Streams, When
 from nacre.process import child as children
-from nacre.process import chores
 from nacre.process.birth import Birth
 from nacre.process.census import Census
 from nacre.process.child import Child, Spawner
@@ -81,6 +80,12 @@ class Ground:
         self.loop.close()
         self.spawner.close()
         self.census.close()
+
+
+def _do_chores(plan: Plan) -> None:
+    from nacre.store import chores  # few have any
+
+    chores.do(plan.chores)
 
 
 _strangers: Final[list[Ground]] = []  # kept, since forgetting them would close their numbers
@@ -204,7 +209,7 @@ class Run:
         ground = self._ground
         try:
             if self._plan.chores:
-                chores.do(self._plan.chores)
+                _do_chores(self._plan)
             self._birth = birth = Birth()
             self._child = shell = ground.spawner.spawn(self._plan, birth)
         except Refused as refused:

@@ -17,6 +17,17 @@ def home() -> str:
 
 
 def private_directory(path: str) -> str:
-    """Make the directory, for its owner only; one that is there already is left as it is."""
-    os.makedirs(path, mode=0o700, exist_ok=True)
+    """Make the directory and what is missing above it, all for their owner only, whatever the
+    umask; one that is there already is left as it is. Raises OSError."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+    except FileNotFoundError:
+        above = os.path.dirname(path)
+        if above == path:
+            raise
+        private_directory(above)
+        return private_directory(path)
     return path

@@ -1,10 +1,11 @@
-"""What must be made before a command can start."""
+"""What must be made before a command can start: files and directories of the store's own."""
 
 import os
 from typing import assert_never
 
 from nacre.plan import Chore, MakeDirectory, MakeFile
 from nacre.refusals import CannotSpawn, Refused
+from nacre.store.home import private_directory
 from nacre.text import decode
 
 
@@ -21,9 +22,9 @@ def do(chores: tuple[Chore, ...]) -> None:
 def _do(chore: Chore) -> None:
     match chore:
         case MakeDirectory(path=path):
-            os.makedirs(path, mode=0o700, exist_ok=True)
+            private_directory(os.fsdecode(path))
         case MakeFile(path=path, data=data):
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            private_directory(os.path.dirname(os.fsdecode(path)))
             _make_file(path, data)
         case _:
             assert_never(chore)
