@@ -1,0 +1,216 @@
+"""nacre.toml and the user's file: what counts, where it came from, what a workspace may not do."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nacre
+from nacre import settings
+from nacre.settings import SettingsError
+from nacre.store.sweep import Bounds
+
+NACRE = Path(sys.executable).parent / "nacre"
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Path:
+    path = tmp_path / "config" / "nacre" / "config.toml"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    place = tmp_path / "project"
+    (place / ".git").mkdir(parents=True)
+    (place / "deep").mkdir()
+    return place / "nacre.toml"
+
+
+def load(project: Path, contract: str = "phoenix", **options: Any) -> settings.Settings:
+    return settings.load(contract, str(project.parent / "deep").encode(), options)
+
+
+def test_without_files_everything_is_as_by_default(project: Path) -> None:
+    found = load(project)
+    assert found.chosen == {}
+    assert found.options["timeout"] == settings.Setting(value=30.0, origin="default")
+    assert found.bounds == Bounds()
+
+
+def test_the_one_who_speaks_last_wins_and_each_value_says_where_it_came_from(
+    user: Path, project: Path
+) -> None:
+    user.write_text('[phoenix]\ntimeout = 60\nslow_timeout = 1200\nallow = ["MY_TOKEN"]\n')
+    project.write_text('# ours\n[phoenix]\ntimeout = 20\nsafety = ["disk", "git"]\n')
+    found = load(project, slow_timeout="100")
+    where = {name: (each.value, each.origin) for name, each in found.options.items()}
+    assert where["timeout"] == (20, f"{project}:3")
+    assert where["safety"] == (["disk", "git"], f"{project}:4")
+    assert where["allow"] == (["MY_TOKEN"], f"{user}:4")
+    assert where["slow_timeout"] == ("100", "given")
+    assert where["grace"] == (15.0, "default")
+
+
+def test_a_tool_is_made_with_them(user: Path, project: Path, monkeypatch: Any) -> None:
+    user.write_text('[phoenix]\ntimeout = 0.3\nallow = ["MY_TOKEN"]\n')
+    monkeypatch.setenv("MY_TOKEN", "kept")
+    with nacre.Tool("phoenix", cwd=project.parent) as tool:
+        assert tool.call({"command": "echo $MY_TOKEN; sleep 60"}).text == (
+            "[command timed out after 0.3s]\nkept\n"
+        )
+        assert "stopped after 0.3 seconds" in tool.specs()[0]["description"]
+        assert tool.settings.options["timeout"].origin == f"{user}:2"
+
+
+def test_the_store_is_the_users(user: Path, project: Path) -> None:
+    user.write_text('[store]\ndays = 3\nsize = "1.5GB"\n')
+    assert load(project).bounds == Bounds(days=3, size=3 * 512 * 1024 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("contract", "user_says", "project_says"),
+    [
+        ("phoenix", "", "timeout = 30"),
+        ("phoenix", "", "grace = 0"),
+        ("phoenix", "timeout = 100", "timeout = 90"),
+        ("phoenix", "", "coauthor = false"),
+        ("phoenix", 'environment = "inherit"', 'environment = "filtered"'),
+        ("phoenix", "", 'environment = "minimal"'),
+        ("phoenix", "", 'safety = ["disk", "workspace"]'),
+        ("pi", "", 'intercept = "block"'),
+        ("pi", "async = true", "async = false"),
+        ("pi", "", "auto_background = 10"),
+        ("pi", "", 'rules = [{tool = "read", message = "no", words = ["cat"]}]'),
+        ("harness", "", "timeout = 10"),
+        ("nacre", "", "timeout = 10"),
+    ],
+)
+def test_a_workspace_may_tighten(
+    user: Path, project: Path, contract: str, user_says: str, project_says: str
+) -> None:
+    user.write_text(f"[{contract}]\n{user_says}\n")
+    project.write_text(f"[{contract}]\n{project_says}\n")
+    key = project_says.partition(" ")[0]
+    assert load(project, contract).options[key].origin == f"{project}:2"
+
+
+@pytest.mark.parametrize(
+    ("contract", "user_says", "project_says", "problem"),
+    [
+        ("phoenix", "", "timeout = 31", "timeout can only be lowered by a workspace (it is 30.0)"),
+        ("phoenix", "timeout = 10", "timeout = 11", "can only be lowered by a workspace"),
+        ("phoenix", "", "safety = []", 'can only be added to by a workspace (it is ["disk"])'),
+        ("phoenix", "", 'safety = "off"', "can only be added to by a workspace"),
+        ("phoenix", "", 'safety = ["disk", "-disk.remove"]', "can only be added to"),
+        ("phoenix", "", 'environment = "inherit"', "can only be made stricter by a workspace"),
+        ("phoenix", "", 'allow = ["MY_TOKEN"]', "allow cannot be set by a workspace"),
+        ("phoenix", "coauthor = false", "coauthor = true", "can only be switched off"),
+        ("phoenix", "", 'trailer = "A: b"', "trailer cannot be set by a workspace"),
+        ("pi", "", 'prefix = "sudo"', "prefix cannot be set by a workspace"),
+        ("pi", 'intercept = "block"', 'intercept = "warn"', "can only be made stricter"),
+        ("pi", "", "async = true", "can only be switched off by a workspace"),
+        ("pi", "", 'timeout_zero = "none"', "cannot be set by a workspace"),
+        ("harness", "", "timeout = 31", "can only be lowered by a workspace"),
+    ],
+)
+def test_a_workspace_may_not_loosen(
+    user: Path, project: Path, contract: str, user_says: str, project_says: str, problem: str
+) -> None:
+    user.write_text(f"[{contract}]\n{user_says}\n")
+    project.write_text(f"\n[{contract}]\n{project_says}\n")
+    with pytest.raises(SettingsError) as error:
+        load(project, contract)
+    assert str(error.value).startswith(f"{project}:3: [{contract}] ")
+    assert problem in str(error.value)
+    assert str(error.value).endswith(f"; set it in {user}")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[phoenix]\ntimeuot = 3\n", ":2: [phoenix] there is no option 'timeuot'; did you mean"),
+        ("[phoenix]\n\ntimeout = 'long'\n", ":3: [phoenix] bad option: timeout must be a number"),
+        ("phoenix.timeout = -1\n", ":1: [phoenix] bad option: timeout must be at least 0"),
+        ("[phoenx]\n", ":1: there is no table 'phoenx'; did you mean [phoenix]?"),
+        ("colour = 1\n", ":1: there is no table 'colour'; there is nacre, phoenix"),
+        ("phoenix = 3\n", ":1: phoenix must be a table; write [phoenix] above its keys"),
+        ("[phoenix\n", " is no TOML: "),
+        ("[pi]\nintercept = 'maybe'\n", ":2: [pi] bad option: intercept cannot be 'maybe'"),
+        ("[store]\nsize = 'much'\n", ":2: [store] size 'much' is no size; write it like 500MB"),
+        ("[store]\ndays = 0\n", ":2: [store] bad option: days must be more than 0"),
+        ("[pi]\nrules = [{tool = 'read', message = '', pattern = '('}]\n", ":2: [pi] bad option"),
+    ],
+)
+def test_a_wrong_key_or_value_names_file_line_and_remedy(
+    user: Path, project: Path, text: str, problem: str
+) -> None:
+    user.write_text(text)
+    with pytest.raises(SettingsError) as error:
+        settings.load("pi" if "[pi]" in text else "phoenix", str(project.parent).encode(), {})
+    assert str(error.value).startswith(f"{user}{problem}")
+
+
+def test_a_workspace_has_no_store(user: Path, project: Path) -> None:
+    project.write_text("[store]\ndays = 1000\n")
+    with pytest.raises(SettingsError, match="the store is not this workspace's alone"):
+        load(project)
+    del user
+
+
+def test_a_file_that_cannot_be_read_is_named(user: Path, project: Path) -> None:
+    user.mkdir()
+    with pytest.raises(SettingsError, match="cannot be read: Is a directory"):
+        load(project)
+
+
+def test_on_the_command_line_a_wrong_file_is_a_sentence(user: Path, project: Path) -> None:
+    user.write_text("[phoenix]\ntimeuot = 3\n")
+    for words in (["call", '{"command": "true"}'], ["explain", "true"], ["schema"]):
+        done = subprocess.run(
+            [str(NACRE), words[0], "--contract", "phoenix", *words[1:]],
+            cwd=project.parent,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"nacre: {user}:2: [phoenix] there is no option 'timeuot'")
+
+
+def test_explain_follows_them(user: Path, project: Path) -> None:
+    project.write_text('[phoenix]\nsafety = ["disk", "git"]\n')
+    del user
+    done = subprocess.run(
+        [str(NACRE), "explain", "--contract", "phoenix", "git push --force"],
+        cwd=project.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith("would be refused, by git.")
+
+
+def test_doctor_shows_what_is_in_force_and_from_where(user: Path, project: Path) -> None:
+    user.write_text("[pi]\ntimeout = 100\n")
+    project.write_text("[phoenix]\ntimeout = 20\n")
+
+    def doctor(*words: str) -> str:
+        return subprocess.run(
+            [str(NACRE), "doctor", *words],
+            cwd=project.parent,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
+
+    said = [line.split() for line in doctor().splitlines()]
+    assert ["phoenix.timeout", "20", f"{project}:2"] in said
+    assert ["pi.timeout", "100", f"{user}:2"] in said
+    assert ["pi.prefix", '""', "default"] not in said
+    assert ["pi.prefix", '""', "default"] in [each.split() for each in doctor("--all").splitlines()]
+    user.write_text("[pi]\ntimeuot = 100\n")
+    assert f"NO  {user}:2: [pi] there is no option 'timeuot'" in doctor()
