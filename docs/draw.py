@@ -1,12 +1,26 @@
-"""Draw what the pages show of the code, between their markers (`make docs`)."""
+"""Draw what the pages show of the code and of the case table, between their markers
+(`make docs`)."""
 
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any, get_args, get_origin
 
+import msgspec
+
+import nacre
+from nacre import contracts, settings
 from nacre.engine.lifecycle import TABLE, State
 from nacre.prepare.better_tools import DEFAULTS
 from nacre.prepare.safety.safety import RULES
 
 DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS.parent))
+from tests.contracts import table  # noqa: E402
+from tests.contracts.table import Case  # noqa: E402
+
 END = "<!-- end of the drawing -->\n"
 
 
@@ -44,9 +58,107 @@ def interception() -> str:
     return "\n".join([*rows, ""])
 
 
-PAGES = {
+def told(contract: str) -> str:
+    """What a model is told."""
+    with nacre.Tool(contract, cwd="/repo") as tool:
+        specs = tool.specs()
+    lines = []
+    for spec in specs:
+        lines += ["```text", spec["description"], "```", ""]
+        lines += ["| argument | type | what a model is told |", "|---|---|---|"]
+        for name, each in spec["input_schema"]["properties"].items():
+            kind = " \\| ".join(f"`{c}`" for c in each["enum"]) if "enum" in each else each["type"]
+            lines.append(f"| `{name}` | {kind} | {each['description']} |")
+    return "\n".join([*lines, ""])
+
+
+def options(contract: str) -> str:
+    """What can be chosen, and what a workspace may do to it."""
+    rows = ["| option | default | values | a workspace may |", "|---|---|---|---|"]
+    for field in msgspec.structs.fields(contracts.options_of(contract)):
+        way = settings.way_to_tighten(field.type)
+        may = _MAY.get(way or "", "not set it")
+        default = json.dumps(field.default)
+        rows.append(f"| `{field.encode_name}` | `{default}` | {_values(field.type)} | {may} |")
+    return "\n".join([*rows, ""])
+
+
+_MAY = {
+    "less": "lower it",
+    "more": "add to it",
+    "later": "make it stricter",
+    "off": "switch it off",
+}
+
+
+def _values(wanted: Any) -> str:
+    if hasattr(wanted, "__metadata__"):
+        wanted = get_args(wanted)[0]
+    inside = [each for each in get_args(wanted) if each is not type(None)]
+    if inside and isinstance(inside[0], str):
+        return ", ".join(f"`{each}`" for each in inside)
+    if get_origin(wanted) is tuple:
+        return "a list"
+    if inside:
+        return _values(inside[0])
+    names = {float: "a number", bool: "`true`, `false`", str: "text", int: "a number"}
+    return names.get(wanted, wanted.__name__)
+
+
+def cases(contract: str) -> str:
+    """Every row of the case table."""
+    lines = []
+    for section in table.sections(contract):
+        lines += [f"### {section['title']}", ""]
+        lines += [section["text"], ""] if "text" in section else []
+        for case in section.get("case", []):
+            lines += [f"- {case['says']}", "", *(f"  {line}" for line in _shown(case)), ""]
+        for each in section.get("elsewhere", []):
+            lines += [f"- {each['says']} (`{each['test']}`)", ""]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _shown(case: Case) -> Iterator[str]:
+    given = {
+        "in": case.get("cwd"),
+        "with the options": case.get("options"),
+        "with the tools": case.get("tools"),
+        "with the variables": case.get("env"),
+        "with the files": case.get("files"),
+        "after": case.get("setup"),
+        "after the calls": case.get("before"),
+    }
+    said = [
+        f"{words} `{value if isinstance(value, str) else json.dumps(value)}`"
+        for words, value in given.items()
+        if value is not None
+    ]
+    yield from ([", ".join(said), ""] if said else [])
+    yield "```text"
+    yield f"> {case['json'] if 'json' in case else json.dumps(case['arguments'])}"
+    if "reply" in case:
+        yield json.dumps(case["reply"], ensure_ascii=False)
+    elif "matches" in case:
+        yield f"{case['matches'].strip()}    (a pattern)"
+    else:
+        yield from case["text"].split("\n")
+    yield "```"
+    if case.get("is_error"):
+        yield "an error"
+    if case.get("details"):
+        yield f"details `{json.dumps(case['details'])}`"
+
+
+PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "design.md": {"lifecycle": lifecycle},
     "checks.md": {"rules": rules, "interception": interception},
+    "configuration.md": {
+        f"options of {name}": partial(options, name) for name in contracts.all_names()
+    },
+    **{
+        f"contracts/{name}.md": {"told": partial(told, name), "cases": partial(cases, name)}
+        for name in table.contracts()
+    },
 }
 
 

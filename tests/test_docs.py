@@ -9,17 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from nacre import contracts, settings
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 CHECKS = (ROOT / "docs" / "checks.md").read_text()
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
+CONTRACTS = [path.read_text() for path in sorted((ROOT / "docs" / "contracts").glob("*.md"))]
 
 
 def blocks(language: str, page: str = README) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("code", blocks("python"))
-def test_python_in_the_readme_works_when_pasted(code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "code", [code for page in (README, *CONTRACTS) for code in blocks("python", page)]
+)
+def test_python_in_the_pages_works_when_pasted(code: str, tmp_path: Path) -> None:
     said = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
@@ -40,6 +46,15 @@ def test_console_sessions_in_the_pages_show_what_happens(session: str, tmp_path:
         timeout=60,
     )
     assert said.stdout.splitlines() == expected
+
+
+def test_the_settings_in_the_pages_can_be_had(tmp_path: Path) -> None:
+    users, workspaces = blocks("toml", CONFIGURATION)
+    (tmp_path / "config" / "nacre").mkdir(parents=True)
+    (tmp_path / "config" / "nacre" / "config.toml").write_text(users)
+    (tmp_path / "nacre.toml").write_text(workspaces)
+    for contract in contracts.all_names():
+        settings.load(contract, os.fsencode(tmp_path), {})
 
 
 def test_the_two_commands_of_the_readme_are_in_the_makefile() -> None:

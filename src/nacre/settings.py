@@ -190,14 +190,14 @@ def _check_tighter(
 ) -> None:
     """Raises SettingsError for what a workspace may not do."""
     types = {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
-    tighter = _TIGHTER.get(_way(types[key]) or "")
+    tighter = _TIGHTER.get(way_to_tighten(types[key]) or "")
     old, new = (
         getattr(read_options({key: value}, shape), _attribute(shape, key))
         for value in (before, after)
     )
     if tighter is not None and tighter(old, new, types[key]):
         return
-    may = _MAY.get(_way(types[key]) or "", "cannot be set by a workspace")
+    may = _MAY.get(way_to_tighten(types[key]) or "", "cannot be set by a workspace")
     problem = f"{key} {may} (it is {decode(msgspec.json.encode(old))}); set it in {user_file()}"
     raise file.wrong(f"[{contract}] {problem}", contract, key)
 
@@ -206,7 +206,7 @@ def _attribute(shape: type[Struct], key: str) -> str:
     return next(each.name for each in msgspec.structs.fields(shape) if each.encode_name == key)
 
 
-def _way(wanted: Any) -> str | None:
+def way_to_tighten(wanted: Any) -> str | None:
     """How an option can be made tighter, from its declaration."""
     for each in (wanted, *get_args(wanted)):
         if get_origin(each) is Annotated:

@@ -19,7 +19,7 @@ from nacre.refusals import BadArguments, Refused
 
 T = TypeVar("T", bound=Struct)
 
-_DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)")
+_DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)", re.ASCII)
 _LONGEST: Final = 80  # characters of a value in a message
 
 
