@@ -1,7 +1,9 @@
 """Where nacre keeps its state: `$NACRE_HOME`, else `$XDG_STATE_HOME/nacre`, else
 `~/.local/state/nacre`. Directories are 0700, files 0600."""
 
+import errno
 import os
+from contextlib import suppress
 
 
 def home() -> str:
@@ -19,15 +21,12 @@ def home() -> str:
 def private_directory(path: str) -> str:
     """Make the directory and what is missing above it, all for their owner only, whatever the
     umask; one that is there already is left as it is. Raises OSError."""
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
+    if not os.path.isdir(path):
+        above = os.path.dirname(path.rstrip("/"))
+        if above != path:
+            private_directory(above or ".")
+        with suppress(FileExistsError):  # somebody makes it at the same time
+            os.mkdir(path, 0o700)
         if not os.path.isdir(path):
-            raise
-    except FileNotFoundError:
-        above = os.path.dirname(path)
-        if above == path:
-            raise
-        private_directory(above)
-        return private_directory(path)
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
     return path
