@@ -69,6 +69,8 @@ class _File:
         try:
             with open(path, "rb") as file:
                 data = file.read()
+        except ValueError:  # a NUL in the path
+            return
         except OSError as error:
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 return

@@ -23,6 +23,7 @@ and what comes back:
     made        files that must be there then: path = content
     not_made    files that must not
     gone        command lines of which no process may be left
+    leaves      whether something is left running, on purpose
 
 `elsewhere` are sentences that are shown by a test of their own.
 """
@@ -56,6 +57,7 @@ class Case(TypedDict, total=False):
     made: dict[str, str]
     not_made: list[str]
     gone: list[str]
+    leaves: bool
 
 
 class Elsewhere(TypedDict):

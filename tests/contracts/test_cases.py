@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,70 +23,84 @@ from tests.contracts.table import Case
 from tests.helpers import alive, eventually, named
 
 NACRE = Path(sys.executable).parent / "nacre"
-Front = Callable[[str, Case, Path], dict[str, Any]]
 
 
-def through_library(contract: str, case: Case, cwd: Path) -> dict[str, Any]:
-    with nacre.Tool(
-        contract, cwd=cwd, tools=case.get("tools", ()), options=case.get("options", {})
-    ) as tool:
-        reply = tool.call(_arguments(case), tool=case.get("tool", "bash"))
-        return tool.contract.printed(reply)
-
-
-def through_command_line(contract: str, case: Case, cwd: Path) -> dict[str, Any]:
-    words = [str(NACRE), "call", "--contract", contract, "--cwd", str(cwd), "--tool"]
-    words += [case.get("tool", "bash"), "--tools", ",".join(case.get("tools", ()))]
-    for key, value in case.get("options", {}).items():
-        words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
-    done = subprocess.run(
-        [*words, "-"],
-        input=json.dumps(_arguments(case)),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    printed: dict[str, Any] = json.loads(done.stdout)
-    return printed
-
-
-def _arguments(case: Case) -> Any:
+def arguments(case: Case) -> Any:
     return json.loads(case["json"]) if "json" in case else case["arguments"]
 
 
-def _rows(*, objects_only: bool) -> list[Any]:
-    return [
-        pytest.param(contract, case, id=f"{contract}: {case['says'][:70]}")
-        for contract in table.contracts()
-        for case in table.cases(contract)
-        if not objects_only or isinstance(_arguments(case), dict)
-    ]
-
-
-@pytest.mark.parametrize(("contract", "case"), _rows(objects_only=False))
-def test_library(contract: str, case: Case, place: "Place") -> None:
-    place.show(through_library, contract, case)
-
-
+ROWS = [(contract, case) for contract in table.contracts() for case in table.cases(contract)]
 # The command line takes nothing but an object; test_cli says what it does with the rest.
-@pytest.mark.parametrize(("contract", "case"), _rows(objects_only=True))
-def test_command_line(contract: str, case: Case, place: "Place") -> None:
-    place.show(through_command_line, contract, case)
+OBJECTS = [(contract, case) for contract, case in ROWS if isinstance(arguments(case), dict)]
+
+
+def parametrized(rows: list[tuple[str, Case]]) -> pytest.MarkDecorator:
+    named_rows = [
+        pytest.param(number, id=f"{contract}: {case['says'][:70]}")
+        for number, (contract, case) in enumerate(rows)
+    ]
+    return pytest.mark.parametrize("number", named_rows)
 
 
 class Place:
     """Where a row happens: its directories and variables, and what is looked at afterwards."""
 
-    def __init__(self, root: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.root = root
-        self.state = state
-        self._monkeypatch = monkeypatch
+    def __init__(self, root: Path, state: Path, contract: str, case: Case) -> None:
+        self.root, self.state, self.contract, self.case = root, state, contract, case
+        self.cwd = root / case.get("cwd", "")
+        self.env = {
+            "NACRE_HOME": str(state),
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            **case.get("env", {}),
+        }
 
-    def show(self, front: Front, contract: str, case: Case) -> None:
-        cwd = self._prepare(contract, case)
-        said = front(contract, case, cwd)
-        self._compare(case, said, cwd)
+    def prepare(self) -> None:
+        self.root.mkdir(parents=True)
+        for path, content in self.case.get("files", {}).items():
+            (self.root / path).write_text(content)
+        if "setup" in self.case:
+            self._run(["bash", "-ec", self.case["setup"]])
+        for command in self.case.get("before", []):
+            self._run([str(NACRE), "call", "--contract", self.contract, _json(command=command)])
+
+    def call(self) -> dict[str, Any]:
+        """Through the command line."""
+        case = self.case
+        words = [str(NACRE), "call", "--contract", self.contract, "--cwd", str(self.cwd)]
+        words += ["--tool", case.get("tool", "bash"), "--tools", ",".join(case.get("tools", ()))]
+        for key, value in case.get("options", {}).items():
+            words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        done = self._run([*words, "-"], json.dumps(arguments(case)))
+        assert done.stderr == ""
+        printed: dict[str, Any] = json.loads(done.stdout)
+        return printed
+
+    def _run(self, words: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words,
+            cwd=self.root,
+            env={**os.environ, **self.env},
+            input=stdin,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def compare(self, said: dict[str, Any]) -> None:
+        case = self.case
+        if "reply" in case:
+            assert said == self._filled(case["reply"])
+        else:
+            assert sorted(said) == ["content", "details", "is_error"]
+            text = table.settled(said["content"])
+            if "matches" in case:
+                assert re.fullmatch(self._filled(case["matches"]), text, re.DOTALL), text
+            else:
+                assert text == self._filled(case["text"])
+            assert said["is_error"] is case.get("is_error", False)
+            if "details" in case:
+                assert table.settled_details(said["details"]) == self._filled(case["details"])
         for path, content in case.get("made", {}).items():
             assert (self.root / path).read_text() == content
         for path in case.get("not_made", []):
@@ -93,76 +108,91 @@ class Place:
         for command in case.get("gone", []):
             assert named(command) == []
 
-    def _prepare(self, contract: str, case: Case) -> Path:
-        for name, value in case.get("env", {}).items():
-            self._monkeypatch.setenv(name, value)
-        for path, content in case.get("files", {}).items():
-            (self.root / path).parent.mkdir(parents=True, exist_ok=True)
-            (self.root / path).write_text(content)
-        if "setup" in case:
-            subprocess.run(
-                ["bash", "-ec", case["setup"]],
-                cwd=self.root,
-                check=True,
-                capture_output=True,
-                timeout=60,
-            )
-        for command in case.get("before", []):
-            with nacre.Tool(contract, cwd=self.root) as tool:
-                tool.call({"command": command})
-        return self.root / case.get("cwd", "")
-
-    def _compare(self, case: Case, said: dict[str, Any], cwd: Path) -> None:
-        def filled(value: Any) -> Any:
-            if isinstance(value, str):
-                for name, path in (("$TMP", self.root), ("$CWD", cwd), ("$STATE", self.state)):
-                    value = value.replace(name, str(path))
-            elif isinstance(value, dict):
-                value = {key: filled(each) for key, each in value.items()}
-            return value
-
-        if "reply" in case:
-            assert said == filled(case["reply"])
-            return
-        assert sorted(said) == ["content", "details", "is_error"]
-        text = table.settled(said["content"])
-        if "matches" in case:
-            assert re.fullmatch(filled(case["matches"]), text, re.DOTALL), text
-        else:
-            assert text == filled(case["text"])
-        assert said["is_error"] is case.get("is_error", False)
-        if "details" in case:
-            assert table.settled_details(said["details"]) == filled(case["details"])
+    def _filled(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for name, path in (("$TMP", self.root), ("$CWD", self.cwd), ("$STATE", self.state)):
+                value = value.replace(name, str(path))
+        elif isinstance(value, dict):
+            value = {key: self._filled(each) for key, each in value.items()}
+        return value
 
 
-@pytest.fixture
-def place(
-    tmp_path: Path, home: Path, ours: tag.Tag, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Place]:
-    root = tmp_path / "place"
-    root.mkdir()
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    monkeypatch.delenv("MY_TOKEN", raising=False)
-    before = _started_by(ours)
-    yield Place(root, home, monkeypatch)
-    # What a row leaves running on purpose, known by our own tag and by identity.
-    for identity, each in _started_by(ours).items():
-        if identity not in before:
-            send(each, signal.SIGKILL)
-            eventually(lambda pid=each.pid: not alive(pid))  # type: ignore[misc]
+def _json(**arguments: Any) -> str:
+    return json.dumps(arguments)
 
 
-def _started_by(ours: tag.Tag) -> dict[tuple[int, int], proc.Process]:
-    return {
-        (each.pid, each.started): each
-        for each in proc.everyone().values()
-        if each.alive and each.pid != os.getpid() and ours.covers(proc.soft_locks(each.pid))
-    }
+@parametrized(ROWS)
+def test_library(
+    number: int, tmp_path: Path, home: Path, ours: tag.Tag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contract, case = ROWS[number]
+    place = Place(tmp_path / "place", home, contract, case)
+    place.prepare()
+    for name, value in place.env.items():
+        monkeypatch.setenv(name, value)
+    with (
+        Ended(case, ours),
+        nacre.Tool(
+            contract, cwd=place.cwd, tools=case.get("tools", ()), options=case.get("options", {})
+        ) as tool,
+    ):
+        reply = tool.call(arguments(case), tool=case.get("tool", "bash"))
+        place.compare(tool.contract.printed(reply))
+
+
+@parametrized(OBJECTS)
+def test_command_line(number: int, called: list[tuple[Place, dict[str, Any]]]) -> None:
+    place, said = called[number]
+    place.compare(said)
+
+
+@pytest.fixture(scope="module")
+def called(
+    tmp_path_factory: pytest.TempPathFactory, ours: tag.Tag
+) -> Iterator[list[tuple[Place, dict[str, Any]]]]:
+    """What the command line says to each row. Most of it is waiting for Python to start, so
+    several are called at once."""
+
+    def call(row: tuple[str, Case]) -> tuple[Place, dict[str, Any]]:
+        root = tmp_path_factory.mktemp("row")
+        place = Place(root / "place", root / "state", *row)
+        place.prepare()
+        return place, place.call()
+
+    with Ended({"leaves": True}, ours):
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(call, OBJECTS))
+        yield found
+
+
+class Ended:
+    """Ends what rows leave running on purpose, known by our own tag and by identity."""
+
+    def __init__(self, case: Case, ours: tag.Tag) -> None:
+        self._leaves = case.get("leaves", False)
+        self._ours = ours
+
+    def __enter__(self) -> None:
+        self._before = self._found() if self._leaves else {}
+
+    def __exit__(self, *exception: object) -> None:
+        for identity, each in self._found().items() if self._leaves else ():
+            if identity not in self._before:
+                send(each, signal.SIGKILL)
+                eventually(lambda pid=each.pid: not alive(pid))  # type: ignore[misc]
+
+    def _found(self) -> dict[tuple[int, int], proc.Process]:
+        return {
+            (each.pid, each.started): each
+            for each in proc.everyone().values()
+            if each.alive
+            and each.pid != os.getpid()
+            and self._ours.covers(proc.soft_locks(each.pid))
+        }
 
 
 def test_there_are_enough_rows_and_each_says_something_of_its_own() -> None:
-    rows = [(contract, case) for contract in table.contracts() for case in table.cases(contract)]
-    assert len(rows) >= 150
+    assert len(ROWS) >= 150
     for contract in table.contracts():
         said = [case["says"] for case in table.cases(contract)]
         assert len(said) == len(set(said)), contract
