@@ -86,6 +86,8 @@ def options(contract: str) -> str:
 _MAY = {
     "less": "lower it",
     "more": "add to it",
+    "words": "add to it, by words",
+    "limit": "lower it",
     "later": "make it stricter",
     "off": "switch it off",
 }

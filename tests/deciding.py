@@ -10,6 +10,7 @@ from nacre import contracts
 from nacre.caller import Caller, Resolver
 from nacre.prepare.decide import Decision, decide
 from nacre.store.links import resolvers
+from nacre.store.workspace import workspace
 
 
 def decided(
@@ -29,7 +30,7 @@ def decided(
         cwd=here,
         env=None if env is None else {k.encode(): v.encode() for k, v in env.items()},
         tools=tools,
-        resolvers={**resolvers(here), **(more_resolvers or {})},
+        resolvers={**resolvers(workspace(here)), **(more_resolvers or {})},
     )
     checks = contracts.checks(contract, options or {})
     plan = checks.plan(script.encode(), caller)

@@ -61,6 +61,7 @@ def test_run_as_json() -> None:
     said = json.loads(nacre_("run", "--json", "--", "printf 'a\\nb'; echo e >&2; exit 3").stdout)
     assert said.pop("seconds") >= 0
     assert said == {
+        "run": "r1",
         "ending": "exited",
         "exit_code": 3,
         "output": {"bytes": 3, "lines": 2, "text": "a\nb"},

@@ -244,7 +244,7 @@ def test_a_fork_in_the_middle_of_an_audit_line_can_write_its_own() -> None:
         tool = nacre.Tool("harness")
         thread = threading.Thread(target=tool.call, args=({"command": "true"},))
         thread.start()
-        while not tool._audit._file._lock.locked(): time.sleep(0.01)
+        while not tool._audit._file._busy: time.sleep(0.01)
         if (child := os.fork()) == 0:
             print(tool.call({"command": "echo child"}).text, flush=True)
             os._exit(0)

@@ -10,7 +10,7 @@ from nacre.caller import Resolved
 from nacre.engine.engine import Engine
 from nacre.plan import MakeDirectory
 from nacre.refusals import BadLink
-from nacre.store.links import workspace
+from nacre.store.workspace import workspace
 
 from .deciding import decided, script
 
@@ -95,7 +95,7 @@ def test_values_and_directories_stand_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("cat artifact://99", "there is no run r99 in this workspace, or it was swept"),
+        ("cat artifact://99", "there is no run r99 in this workspace (/), or it was swept"),
         ("cat artifact://x", "'x' is no run; write its number, as in 17, r17 or artifact://17"),
         ("cat artifact://", "names nothing"),
         ("cat local://../x", "leads out of its place with .."),

@@ -1,5 +1,6 @@
 """`nacre log`, and what stands in the audit log."""
 
+import asyncio
 import json
 import os
 import re
@@ -65,6 +66,35 @@ def test_a_line_has_decision_ending_sizes_and_what_was_dropped_by_name(
     assert "SECRET42" not in text
 
 
+def test_values_of_bad_arguments_are_not_logged(home: Path) -> None:
+    with nacre.Tool("pi") as tool:
+        said = [
+            tool.call({"command": "ls", "env": {"A": ["hunter2"]}}).text,
+            tool.call({"command": "ls", "password": "hunter2"}).text,
+        ]
+    assert all("hunter2" in each for each in said)
+    assert "hunter2" not in (home / "audit.jsonl").read_text()
+
+
+def test_a_call_that_nobody_waits_for_any_more_is_logged(home: Path) -> None:
+    async def given_up(tool: nacre.Tool) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(tool.acall({"command": "echo hi; sleep 60"}), 0.3)
+
+    with nacre.Tool("harness") as tool:
+        asyncio.run(given_up(tool))
+    (line,) = lines(home)
+    assert (line["ending"], line["stdout_bytes"]) == ("Cancelled", 3)
+
+
+def test_half_a_character_in_a_command_is_shown(home: Path) -> None:
+    del home
+    with nacre.Tool("harness") as tool:
+        tool.call({"command": "echo \ud800"})
+    (line,) = log()
+    assert "echo \\xd800" in line
+
+
 def test_the_command_is_logged_as_it_was_given(home: Path, tmp_path: Path) -> None:
     with nacre.Tool("pi", cwd=tmp_path) as tool:
         tool.call({"command": " cd / && pwd "})
@@ -108,7 +138,7 @@ def test_people_get_one_line_a_call(tmp_path: Path) -> None:
         rf"\d\d:\d\d:\d\d phoenix r2 exit 3 \d\.\d\ds 0B exit 3 \({tmp_path}\)",
         rf"\d\d:\d\d:\d\d phoenix r3 signal 9 \d\.\d\ds 0B kill -9 \$\$ \({tmp_path}\)",
         rf"\d\d:\d\d:\d\d phoenix r4 timed out \d\.\d\ds 0B sleep 60 \({tmp_path}\)",
-        rf"\d\d:\d\d:\d\d phoenix - refused 0B rm -rf / \({tmp_path}\)",
+        rf"\d\d:\d\d:\d\d phoenix - refused 0B rm -rf / \[refused by .*\] \({tmp_path}\)",
         rf"\d\d:\d\d:\d\d phoenix r5 exit 127 \d\.\d\ds \d+B a b\\x1b\[31m \({tmp_path}\)",
     ]
     assert len(said) == len(wanted)
@@ -132,9 +162,9 @@ def test_a_line_that_cannot_be_read_is_said_and_the_rest_is_shown(home: Path) ->
     with nacre.Tool("harness") as tool:
         tool.call({"command": "echo hi"})
     with (home / "audit.jsonl").open("ab") as file:
-        file.write(b'{"time": "half\n[1]\n')
+        file.write(b'{"time": "half\n[1]\n{"a": 1}\n')
     said = log()
-    assert len(said) == 3
+    assert len(said) == 4
     assert "echo hi" in said[0]
     assert said[1].startswith("(a line that cannot be read: ")
     assert said[2].startswith("(a line that cannot be read: ")

@@ -1,5 +1,6 @@
 """nacre.toml and the user's file: what counts, where it came from, what a workspace may not do."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_the_one_who_speaks_last_wins_and_each_value_says_where_it_came_from(
     found = load(project, slow_timeout="100")
     where = {name: (each.value, each.origin) for name, each in found.options.items()}
     assert where["timeout"] == (20, f"{project}:3")
-    assert where["safety"] == (["disk", "git"], f"{project}:4")
+    assert where["safety"] == (("disk", "git"), f"{project}:4")
     assert where["allow"] == (["MY_TOKEN"], f"{user}:4")
     assert where["slow_timeout"] == ("100", "given")
     assert where["grace"] == (15.0, "default")
@@ -74,8 +75,10 @@ def test_the_store_is_the_users(user: Path, project: Path) -> None:
 @pytest.mark.parametrize(
     ("contract", "user_says", "project_says"),
     [
-        ("phoenix", "", "timeout = 30"),
+        ("phoenix", "", "timeout = 29"),
         ("phoenix", "", "grace = 0"),
+        ("phoenix", 'coauthor = true\ntrailer = "A: b"', "coauthor = false"),
+        ("phoenix", "", 'safety = ["git"]'),
         ("phoenix", "timeout = 100", "timeout = 90"),
         ("phoenix", "", "coauthor = false"),
         ("phoenix", 'environment = "inherit"', 'environment = "filtered"'),
@@ -99,19 +102,56 @@ def test_a_workspace_may_tighten(
 
 
 @pytest.mark.parametrize(
+    ("contract", "user_says", "project_says", "key", "value"),
+    [
+        ("phoenix", "timeout = 20", "timeout = 25", "timeout", 20),
+        ("phoenix", "timeout = 100", "timeout = 25", "timeout", 25),
+        ("phoenix", 'safety = ["git"]', 'safety = ["disk"]', "safety", ("git", "disk")),
+        ("phoenix", "coauthor = false", "coauthor = true", "coauthor", False),
+        (
+            "phoenix",
+            'environment = "minimal"',
+            'environment = "filtered"',
+            "environment",
+            "minimal",
+        ),
+        ("pi", 'intercept = "block"', 'intercept = "warn"', "intercept", "block"),
+        ("nacre", "timeout = 0", "timeout = 60", "timeout", 60),
+    ],
+)
+def test_the_tighter_of_both_counts(
+    user: Path,
+    project: Path,
+    contract: str,
+    user_says: str,
+    project_says: str,
+    key: str,
+    value: object,
+) -> None:
+    """So that what is right for one user of a workspace is no error for another."""
+    user.write_text(f"[{contract}]\n{user_says}\n")
+    project.write_text(f"[{contract}]\n{project_says}\n")
+    assert load(project, contract).options[key].value == value
+
+
+@pytest.mark.parametrize(
     ("contract", "user_says", "project_says", "problem"),
     [
         ("phoenix", "", "timeout = 31", "timeout can only be lowered by a workspace (it is 30.0)"),
-        ("phoenix", "timeout = 10", "timeout = 11", "can only be lowered by a workspace"),
+        ("phoenix", "timeout = 40", "timeout = 41", "can only be lowered by a workspace"),
+        ("nacre", "", "timeout = 0", "can only be lowered by a workspace"),
+        (
+            "pi",
+            "",
+            'rules = [{tool = "read", message = "m", pattern = "(a+)+$"}]',
+            "by words, not by a pattern",
+        ),
         ("phoenix", "", "safety = []", 'can only be added to by a workspace (it is ["disk"])'),
-        ("phoenix", "", 'safety = "off"', "can only be added to by a workspace"),
         ("phoenix", "", 'safety = ["disk", "-disk.remove"]', "can only be added to"),
         ("phoenix", "", 'environment = "inherit"', "can only be made stricter by a workspace"),
         ("phoenix", "", 'allow = ["MY_TOKEN"]', "allow cannot be set by a workspace"),
-        ("phoenix", "coauthor = false", "coauthor = true", "can only be switched off"),
         ("phoenix", "", 'trailer = "A: b"', "trailer cannot be set by a workspace"),
         ("pi", "", 'prefix = "sudo"', "prefix cannot be set by a workspace"),
-        ("pi", 'intercept = "block"', 'intercept = "warn"', "can only be made stricter"),
         ("pi", "", "async = true", "can only be switched off by a workspace"),
         ("pi", "", 'timeout_zero = "none"', "cannot be set by a workspace"),
         ("harness", "", "timeout = 31", "can only be lowered by a workspace"),
@@ -134,7 +174,10 @@ def test_a_workspace_may_not_loosen(
     [
         ("[phoenix]\ntimeuot = 3\n", ":2: [phoenix] there is no option 'timeuot'; did you mean"),
         ("[phoenix]\n\ntimeout = 'long'\n", ":3: [phoenix] bad option: timeout must be a number"),
-        ("phoenix.timeout = -1\n", ":1: [phoenix] bad option: timeout must be at least 0"),
+        ("phoenix.timeout = -1\n", ":1: [phoenix] bad option: timeout must be more than 0"),
+        ("[phoenix]\ntimeout = '9'\n", ":2: [phoenix] bad option: timeout must be a number"),
+        ("[phoenix]\ncoauthor = 1\n", ":2: [phoenix] bad option: coauthor must be true or false"),
+        ("[harness]\n\nfoo = 1\n", ":3: [harness] there is no option 'foo'"),
         ("[phoenx]\n", ":1: there is no table 'phoenx'; did you mean [phoenix]?"),
         ("colour = 1\n", ":1: there is no table 'colour'; there is nacre, phoenix"),
         ("phoenix = 3\n", ":1: phoenix must be a table; write [phoenix] above its keys"),
@@ -163,8 +206,32 @@ def test_a_workspace_has_no_store(user: Path, project: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(user: Path, project: Path) -> None:
     user.mkdir()
-    with pytest.raises(SettingsError, match="cannot be read: Is a directory"):
+    with pytest.raises(SettingsError, match="cannot be read: it is not a file"):
         load(project)
+
+
+def test_whatever_lies_in_a_workspace_nothing_hangs(project: Path) -> None:
+    os.mkfifo(project)
+    with pytest.raises(SettingsError, match="it is not a file"):
+        load(project)
+    project.unlink()
+    project.symlink_to("/dev/zero")
+    with pytest.raises(SettingsError, match="it is not a file"):
+        load(project)
+    project.unlink()
+    project.write_text("a=" + "[" * 100_000)
+    with pytest.raises(SettingsError, match="is no TOML"):
+        load(project)
+    project.write_text("#" * 2_000_000)
+    with pytest.raises(SettingsError, match="too large"):
+        load(project)
+
+
+def test_options_that_are_right_only_together(user: Path, project: Path) -> None:
+    user.write_text('[pi]\ntrailer = "A: b"\n')
+    assert load(project, "pi", coauthor=True).chosen == {"trailer": "A: b", "coauthor": True}
+    with nacre.Tool("pi", cwd=project.parent, options={"coauthor": True}) as tool:
+        assert not tool.call({"command": "true"}).is_error
 
 
 def test_on_the_command_line_a_wrong_file_is_a_sentence(user: Path, project: Path) -> None:
@@ -208,9 +275,11 @@ def test_doctor_shows_what_is_in_force_and_from_where(user: Path, project: Path)
         ).stdout
 
     said = [line.split() for line in doctor().splitlines()]
-    assert ["phoenix.timeout", "20", f"{project}:2"] in said
+    assert ["phoenix.timeout", "20.0", f"{project}:2"] in said
     assert ["pi.timeout", "100", f"{user}:2"] in said
     assert ["pi.prefix", '""', "default"] not in said
-    assert ["pi.prefix", '""', "default"] in [each.split() for each in doctor("--all").splitlines()]
+    everything = [each.split() for each in doctor("--all").splitlines()]
+    assert ["pi.prefix", '""', "default"] in everything
+    assert ["store.days", "14.0", "default"] in everything
     user.write_text("[pi]\ntimeuot = 100\n")
     assert f"NO  {user}:2: [pi] there is no option 'timeuot'" in doctor()

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
-from nacre.events import Stream
 from nacre.store import journal, reading, sweep
 from nacre.store.appending import OLDER, Appending
 from nacre.store.reading import Found, NoSuchRun
@@ -161,7 +161,8 @@ def test_a_journal_with_half_a_line_is_still_read(home: Path, tmp_path: Path) ->
         tool.call({"command": "echo one"})
         (file,) = (home / "journal").glob("*/*.jsonl")
         with file.open("ab") as torn:
-            torn.write(b'{"type":"ended","run":2,"ti\n')
+            torn.write(b'{"type":"ended","run":2,"ti')
+    with nacre.Tool("harness", cwd=tmp_path) as tool:
         tool.call({"command": "echo two"})
     run = reading.find(2, os.fsencode(tmp_path))
     assert run.open().read() == b"two\n"
@@ -211,12 +212,14 @@ def test_reading_by_line_and_by_grep(stored: Path, words: list[str], said: str) 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["99"], 1, "there is no run r99 in this workspace, or it was swept"),
+        (["99"], 1, "there is no run r99 in this workspace ("),
         (["seventeen"], 1, "'seventeen' is no run; write its number"),
         (["1", "--errors"], 1, "r1 has its errors in its output; read that"),
         (["1", "--grep", "("], 2, "--grep ( is no regular expression"),
         (["1", "--grep", "a", "--lines", "1"], 2, "--lines and --grep do not go together"),
         (["1", "--from", "0"], 2, "lines are counted from 1"),
+        (["1", "--context", "2"], 2, "--context goes with --grep"),
+        (["9" * 5000], 1, "is no run; write its number"),
     ],
 )
 def test_what_cannot_be_read_is_a_sentence(
@@ -345,7 +348,8 @@ def test_what_is_old_is_swept_and_what_lives_stays(home: Path, tmp_path: Path) -
         fcntl.flock(held, fcntl.LOCK_SH)
         assert sweep.sweep(Bounds(days=1), now=moment + 2 * DAY) == 3  # two runs, one block
         assert os.listdir(home / "runs") == ["r2"]
-    assert sweep.sweep(Bounds(days=1), now=moment + 2 * DAY) == 1
+    assert sweep.sweep(Bounds(days=1), now=moment + 2 * DAY) == 2  # and an empty directory
+    assert os.listdir(home / "journal") == []
     assert (home / "counter").stat().st_size == 3
     with nacre.Tool("harness", cwd=tmp_path) as tool:
         tool.call({"command": "echo next"})
@@ -373,6 +377,91 @@ def test_what_was_written_just_now_is_never_swept(home: Path, tmp_path: Path) ->
     assert os.listdir(home / "runs") == ["r1"]
 
 
+def test_a_backlog_is_swept_a_little_at_a_time(home: Path, tmp_path: Path) -> None:
+    """The sweep happens in a call, on its host's thread."""
+    old = time.time() - 20 * DAY
+    for number in range(2, 2002):
+        place = home / f"runs/r{number}"
+        place.mkdir(parents=True)
+        (place / "output").write_bytes(b"x")
+        os.utime(place / "output", (old, old))
+    with (home / "counter").open("ab") as counter:
+        counter.write(b"." * (64 * 40))
+    begin = time.monotonic()
+    assert 0 < sweep.sweep(Bounds(), seconds=0.01) < 2000
+    assert time.monotonic() - begin < 1
+    with nacre.Tool("harness", cwd=tmp_path) as tool:
+        tool.call({"command": "echo hi"})
+    assert not (home / "swept").exists()  # there is more to do
+    assert os.listdir(home / "runs")
+    sweep.sweep(Bounds())
+    assert os.listdir(home / "runs") == []
+
+
+def test_a_counter_that_was_removed_does_not_begin_again(home: Path, tmp_path: Path) -> None:
+    with nacre.Tool("harness", cwd=tmp_path) as tool:
+        tool.call({"command": "seq 10000"})
+        tool.call({"command": "echo two"})
+    (home / "counter").unlink()
+    with nacre.Tool("harness", cwd=tmp_path) as tool:
+        assert tool.call({"command": "seq 20000"}).run == "r1002"
+    with reading.find(1, os.fsencode(tmp_path)).open() as source:
+        assert source.read().endswith(b"\n10000\n")
+
+
+def test_a_workspace_stays_what_it_was_for_a_tool(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    with nacre.Tool("phoenix", cwd=tmp_path / "sub") as tool:
+        first = tool.call({"command": "seq 100000"})
+        tool.call({"command": "git init -q .."})
+        assert tool.call({"command": f"tail -1 artifact://{str(first.run)[1:]}"}).text == "100000\n"
+
+
+def test_many_may_want_the_same_small_artifact_at_once(tmp_path: Path) -> None:
+    with nacre.Tool("phoenix", cwd=tmp_path) as tool:
+        for _ in range(20):
+            run = str(tool.call({"command": "echo small"}).run)
+            with ThreadPoolExecutor(8) as pool:
+                command = {"command": f"cat artifact://{run[1:]}"}
+                assert [each.text for each in pool.map(tool.call, [command] * 8)] == ["small\n"] * 8
+
+
+def test_a_link_too_deep_to_be_made_is_a_sentence_and_the_next_call_works(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path) as tool:
+        reply = tool.call({"command": f"cat local://{'b/' * 3000}c"})
+        assert reply.is_error
+        assert "cannot be made (File name too long)" in reply.text
+        assert tool.call({"command": "echo next"}).text.startswith("next\n")
+
+
+def test_a_relative_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NACRE_HOME", "state")
+    (tmp_path / "sub").mkdir()
+    with nacre.Tool("pi") as tool:
+        tool.call({"command": "seq 30000"})
+        assert tool.call({"command": "wc -l < artifact://1", "cwd": "sub"}).text[:5] == "30000"
+
+
+def test_a_signal_handler_may_close_a_file_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    code = f"""if True:
+        import os, signal
+        from nacre.store import appending
+        file = appending.Appending(lines=True)
+        signal.signal(signal.SIGALRM, lambda *_: file.close())
+        class Slow:
+            def __getattr__(self, name): return getattr(os, name)
+            def write(self, fd, data):
+                signal.raise_signal(signal.SIGALRM)
+                return os.write(fd, data)
+        appending.os = Slow()
+        file.append({str(tmp_path / "log")!r}, b"line\\n")
+        print(open({str(tmp_path / "log")!r}).read(), file._fd)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.stderr) == ("line\n None\n", "")
+
+
 def test_a_tool_sweeps_now_and_then(home: Path, tmp_path: Path) -> None:
     with nacre.Tool("harness", cwd=tmp_path) as tool:
         tool.call({"command": "seq 100000"})
@@ -381,6 +470,7 @@ def test_a_tool_sweeps_now_and_then(home: Path, tmp_path: Path) -> None:
         os.utime(path, (old, old))
     with (home / "counter").open("ab") as counter:
         counter.write(b"." * 63)
+    os.utime(home / "swept", (old, old))
     with nacre.Tool("harness", cwd=tmp_path) as tool:
         tool.call({"command": "echo r65"})
     assert not (home / "runs/r1").exists()
@@ -435,4 +525,3 @@ def test_a_symbolic_link_in_the_way_is_not_followed(home: Path, tmp_path: Path) 
 def test_a_key_says_which_workspace(tmp_path: Path) -> None:
     assert journal.key(b"/a") != journal.key(b"/b")
     assert re.fullmatch("[0-9a-f]{16}", journal.key(os.fsencode(tmp_path)))
-    assert Stream.OUTPUT.value == "output"  # the name of a file in runs/rN

@@ -18,7 +18,7 @@ from nacre.script.trail import Trail, trailing_limits
         ("make 2>&1 | head -50", "make 2>&1", 50, None),
         ("make|tail -5", "make", None, 5),
         ("make |& tail -5", "make", None, 5),
-        ("make | head -20 | tail -5", "make", 20, 5),
+        ("make | head -20 | tail -5", "make | head -20", None, 5),
         ("make | tail -20 | head -5", "make | tail -20", 5, None),
         ("make | head -3 | head -5", "make | head -3", 5, None),
         ("a | b | tail -1", "a | b", None, 1),

@@ -36,6 +36,7 @@ _NONE: Mapping[str, Resolver] = MappingProxyType({})
 
 class Caller(Struct, frozen=True, kw_only=True):
     cwd: bytes
+    workspace: bytes = b""
     env: dict[bytes, bytes] | None = None  # None: exactly what this process has
     session: str = ""  # calls of one session may have to wait for each other
     tools: tuple[str, ...] = ()  # what else the caller could use instead of a shell

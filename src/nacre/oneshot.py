@@ -151,7 +151,7 @@ def _directory(cwd: StrPath | None) -> bytes:
 def _nothing_ran(refused: Refused, wishes: Wishes) -> Outcome:
     separate = wishes.get("streams") is Streams.SEPARATE
     return Outcome(
-        run="r0",
+        run="u0",
         ending=NotStarted(refused.refusal),
         output=Capture(),
         errors=Capture() if separate else None,

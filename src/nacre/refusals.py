@@ -18,12 +18,14 @@ class Refusal(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class BadArguments(Refusal, frozen=True, kw_only=True):
-    """The caller's arguments cannot be understood; `problem` is a sentence for the model."""
+    """The caller's arguments cannot be understood; `problem` is a sentence for the model, in which
+    {} stands for the value, so that it can be told without."""
 
     problem: str
+    value: str = "{}"
 
     def __str__(self) -> str:
-        return self.problem
+        return self.problem.replace("{}", self.value, 1)
 
 
 class UnknownTool(Refusal, frozen=True, kw_only=True):

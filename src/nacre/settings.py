@@ -7,8 +7,10 @@ A workspace may be anybody's, so its file may only tighten: shorter limits, more
 variables. What would loosen something is an error, and belongs into the user's own file.
 """
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, get_args, get_origin
@@ -19,12 +21,12 @@ from msgspec import Meta, Struct
 from nacre import contracts
 from nacre.contracts.options import read_options
 from nacre.plan import GIB, KIB, MIB
-from nacre.store.links import workspace
 from nacre.store.sweep import Bounds
-from nacre.text import decode
+from nacre.store.workspace import workspace
 
 DEFAULT: Final = "default"
 GIVEN: Final = "given"
+_LARGEST: Final = MIB
 
 
 class SettingsError(ValueError):
@@ -48,6 +50,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     options: dict[str, Setting]
     bounds: Bounds
+    store: dict[str, Setting]  # what is said about it
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -67,13 +70,13 @@ class _File:
         if not path.startswith("/"):
             return  # whoever has no home has no file
         try:
-            with open(path, "rb") as file:
-                data = file.read()
+            data = _contents(path)
         except ValueError:  # a NUL in the path
             return
         except OSError as error:
-            if isinstance(error, FileNotFoundError | NotADirectoryError):
-                return
+            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            if missing or not os.access(os.path.dirname(path), os.X_OK):
+                return  # where nobody can enter, nothing can run either
             raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
         self.tables = self._parsed(data)
 
@@ -81,9 +84,9 @@ class _File:
         import tomllib  # only who has a file pays for it
 
         try:
-            self.text = data.decode()
+            self.text = data.decode("utf-8-sig")
             return tomllib.loads(self.text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SettingsError(f"{self.path} is no TOML: {error}") from None
 
     def table(self, name: str, shape: type[Struct]) -> dict[str, Setting]:
@@ -92,7 +95,7 @@ class _File:
         if not isinstance(table, dict):
             raise self.wrong(f"{name} must be a table; write [{name}] above its keys", "", name)
         try:
-            read_options(table, shape)
+            read_options(table, shape, strict=True)
         except ValueError as error:
             problem, key = _culprit(table, shape) or (str(error), "")
             raise self.wrong(f"[{name}] {problem}", name, key) from None
@@ -126,11 +129,25 @@ class _File:
         return self.path
 
 
+def _contents(path: str) -> bytes:
+    """Of a file that may be anybody's: whatever lies there, we do not hang. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a file")
+        if status.st_size > _LARGEST:
+            raise OSError(errno.EFBIG, "it is too large for settings")
+        return os.read(fd, _LARGEST)
+    finally:
+        os.close(fd)
+
+
 def _culprit(table: dict[str, Any], shape: type[Struct]) -> tuple[str, str] | None:
     """What is wrong, and with which key, when that is one alone."""
     for key, value in table.items():
         try:
-            read_options({key: value}, shape)
+            read_options({key: value}, shape, strict=True)
         except ValueError as error:
             return str(error), key
     return None
@@ -138,23 +155,51 @@ def _culprit(table: dict[str, Any], shape: type[Struct]) -> tuple[str, str] | No
 
 def load(contract: str, cwd: bytes, options: Mapping[str, Any]) -> Settings:
     """What is in force for a contract there. Raises ValueError, also SettingsError."""
-    shape = contracts.options_of(contract)
     mine, theirs = _File(user_file()), _File(workspace_file(cwd))
     for file in (mine, theirs):
         file.check_names((*contracts.all_names(), "store"))
-    made = {
-        field.encode_name: Setting(value=field.default) for field in msgspec.structs.fields(shape)
-    }
-    made |= mine.table(contract, shape)
-    for key, tighter in theirs.table(contract, shape).items():
-        _check_tighter(theirs, contract, key, shape, made[key].value, tighter.value)
-        made[key] = tighter
-    read_options(options, shape)
-    made |= {key: Setting(value=value, origin=GIVEN) for key, value in options.items()}
     if "store" in theirs.tables:
         problem = f"the store is not this workspace's alone; set it in {mine.path}"
         raise theirs.wrong(problem, "", "store")
-    return Settings(options=made, bounds=_bounds(mine))
+    written = mine.tables.keys() | theirs.tables.keys()
+    for other in contracts.all_names():  # what is wrong is wrong, whoever is called
+        if other != contract and other in written:
+            _merged(other, mine, theirs)
+    made = _merged(contract, mine, theirs)
+    made |= {key: Setting(value=value, origin=GIVEN) for key, value in options.items()}
+    store = {
+        field.encode_name: Setting(value=field.default) for field in msgspec.structs.fields(Store)
+    }
+    return Settings(options=made, bounds=_bounds(mine), store=store | mine.table("store", Store))
+
+
+def _merged(contract: str, mine: _File, theirs: _File) -> dict[str, Setting]:
+    """What the files say about a contract, over what it has by itself."""
+    shape = contracts.options_of(contract)
+    usual = {
+        field.encode_name: Setting(value=field.default) for field in msgspec.structs.fields(shape)
+    }
+    made = usual | mine.table(contract, shape)
+    for key, wanted in theirs.table(contract, shape).items():
+        way = _TIGHTEN.get(way_to_tighten(_type_of(shape, key)) or "", _Way())
+        values = [_read(shape, key, each.value) for each in (usual[key], made[key], wanted)]
+        if not any(way.allows(each, values[2]) for each in values[:2]):
+            now = msgspec.json.encode(values[1]).decode()
+            problem = f"{key} {way.may} (it is {now}); set it in {user_file()}"
+            raise theirs.wrong(f"[{contract}] {problem}", contract, key)
+        tightest = way.tightest(values[1], values[2])
+        if tightest != values[1]:
+            made[key] = Setting(value=tightest, origin=wanted.origin)
+    return made
+
+
+def _read(shape: type[Struct], key: str, value: Any) -> Any:
+    """A value that was checked already, as the contract has it."""
+    return msgspec.convert(msgspec.to_builtins(value), _type_of(shape, key))
+
+
+def _type_of(shape: type[Struct], key: str) -> Any:
+    return next(each.type for each in msgspec.structs.fields(shape) if each.encode_name == key)
 
 
 def user_file() -> str:
@@ -187,27 +232,6 @@ def _size(given: str | int) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def _check_tighter(
-    file: _File, contract: str, key: str, shape: type[Struct], before: Any, after: Any
-) -> None:
-    """Raises SettingsError for what a workspace may not do."""
-    types = {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
-    tighter = _TIGHTER.get(way_to_tighten(types[key]) or "")
-    old, new = (
-        getattr(read_options({key: value}, shape), _attribute(shape, key))
-        for value in (before, after)
-    )
-    if tighter is not None and tighter(old, new, types[key]):
-        return
-    may = _MAY.get(way_to_tighten(types[key]) or "", "cannot be set by a workspace")
-    problem = f"{key} {may} (it is {decode(msgspec.json.encode(old))}); set it in {user_file()}"
-    raise file.wrong(f"[{contract}] {problem}", contract, key)
-
-
-def _attribute(shape: type[Struct], key: str) -> str:
-    return next(each.name for each in msgspec.structs.fields(shape) if each.encode_name == key)
-
-
 def way_to_tighten(wanted: Any) -> str | None:
     """How an option can be made tighter, from its declaration."""
     for each in (wanted, *get_args(wanted)):
@@ -219,32 +243,79 @@ def way_to_tighten(wanted: Any) -> str | None:
     return None
 
 
-def _less(old: Any, new: Any, wanted: Any) -> bool:
-    del wanted
-    return old is None or (new is not None and new <= old)
+class _Way:
+    """How a workspace may change an option: not at all."""
+
+    may = "cannot be set by a workspace"
+
+    def allows(self, old: Any, new: Any) -> bool:
+        del old, new
+        return False
+
+    def tightest(self, old: Any, new: Any) -> Any:
+        """Of two values."""
+        return new if self.allows(old, new) else old
 
 
-def _more(old: Any, new: Any, wanted: Any) -> bool:
-    del wanted
-    return set(map(repr, old)) <= set(map(repr, new)) and not any(
-        isinstance(each, str) and each.startswith("-") and each not in old for each in new
-    )
+class _Less(_Way):
+    may = "can only be lowered by a workspace"
+
+    def allows(self, old: Any, new: Any) -> bool:
+        return old is None or (new is not None and new <= old)
 
 
-def _later(old: Any, new: Any, wanted: Any) -> bool:
-    choices = get_args(get_args(wanted)[0])
-    return choices.index(new) >= choices.index(old)
+class _Limit(_Way):
+    """A limit of which 0 is none."""
+
+    may = "can only be lowered by a workspace"
+
+    def allows(self, old: Any, new: Any) -> bool:
+        return bool(new) and (not old or new <= old)
 
 
-def _off(old: Any, new: Any, wanted: Any) -> bool:
-    del wanted
-    return new is False or new == old
+class _More(_Way):
+    may = "can only be added to by a workspace"
+
+    def allows(self, old: Any, new: Any) -> bool:
+        """Packs and rules that are taken away begin with a dash."""
+        del old
+        return bool(new) and not any(isinstance(each, str) and each[:1] == "-" for each in new)
+
+    def tightest(self, old: Any, new: Any) -> Any:
+        return (*old, *(each for each in new if each not in old))
 
 
-_TIGHTER: Final = {"less": _less, "more": _more, "later": _later, "off": _off}
-_MAY: Final = {
-    "less": "can only be lowered by a workspace",
-    "more": "can only be added to by a workspace",
-    "later": "can only be made stricter by a workspace",
-    "off": "can only be switched off by a workspace",
+class _Words(_More):
+    """Rules: a pattern of somebody else's could take for ever."""
+
+    may = "can only be added to by a workspace, and by words, not by a pattern"
+
+    def allows(self, old: Any, new: Any) -> bool:
+        return super().allows(old, new) and all(each.pattern is None for each in new)
+
+
+class _Later(_Way):
+    """Choices, from the loosest to the strictest."""
+
+    may = "can only be made stricter by a workspace"
+    _ORDER = ("inherit", "filtered", "minimal", "off", "warn", "block")
+
+    def allows(self, old: Any, new: Any) -> bool:
+        return self._ORDER.index(new) >= self._ORDER.index(old)
+
+
+class _Off(_Way):
+    may = "can only be switched off by a workspace"
+
+    def allows(self, old: Any, new: Any) -> bool:
+        return bool(old) >= bool(new)
+
+
+_TIGHTEN: Final[dict[str, _Way]] = {
+    "less": _Less(),
+    "limit": _Limit(),
+    "more": _More(),
+    "words": _Words(),
+    "later": _Later(),
+    "off": _Off(),
 }

@@ -26,10 +26,11 @@ from nacre.findings import Dropped
 from nacre.outcome import NotStarted, Outcome
 from nacre.plan import Plan
 from nacre.prepare.decide import decide
-from nacre.refusals import AnyRefusal, BadDirectory, DirectoryProblem, Refused
+from nacre.refusals import AnyRefusal, BadArguments, BadDirectory, DirectoryProblem, Refused
 from nacre.store.audit import Audit, Line
-from nacre.store.links import resolvers, workspace
+from nacre.store.links import resolvers
 from nacre.store.store import Store
+from nacre.store.workspace import workspace
 from nacre.text import decode
 
 Listen = Listener | Listening | None
@@ -41,7 +42,11 @@ class _Call:
     ticket: Ticket | None = None
     admitted: Admitted
     plan: Plan
-    line: Line
+    line: Line | None = None
+
+    def __init__(self, tool: str, arguments: object) -> None:
+        self.tool = tool
+        self.arguments = arguments
 
     def wait(self) -> Outcome:
         assert self.ticket is not None
@@ -80,11 +85,13 @@ class Tool:
         self._env = (
             None if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
         )
+        if isinstance(tools, str):
+            raise ValueError(f"tools must be a list of names, not {tools!r}; write [{tools!r}]")
         self._tools = tuple(tools)
         self._engine = engine or Engine(keeps=True)
         self._audit = Audit()
         self._store = Store(self.settings.bounds)
-        self._place = (b"", b"")
+        self._workspaces: dict[bytes, bytes] = {}
         self._session = f"{os.getpid()}.{next(_sessions)}"
 
     def call(
@@ -96,14 +103,15 @@ class Tool:
         cancel: CancelToken | None = None,
     ) -> Reply:
         """Answer one tool call. Never raises for anything the model could have caused."""
-        call = _Call()
+        call = _Call(tool, arguments)
         try:
-            self._begin(call, tool, arguments, listen, cancel)
+            self._begin(call, listen, cancel)
             answer = call.wait()
         except Refused as refused:
-            return self._refused(tool, arguments, refused.refusal)
+            return self._refused(call, refused.refusal)
         except BaseException:  # perhaps before the wait had begun
             call.abandon()
+            self._log_if_over(call)
             raise
         return self._spoken(call, answer)
 
@@ -117,16 +125,17 @@ class Tool:
     ) -> Reply:
         """The same for asyncio. Cancelling the task stops the command, and is raised again when all
         that it had started is gone."""
-        call = _Call()
+        call = _Call(tool, arguments)
         try:
-            self._begin(call, tool, arguments, listen, cancel)
+            self._begin(call, listen, cancel)
             assert call.ticket is not None
             answer = await call.ticket
         except Refused as refused:
-            return self._refused(tool, arguments, refused.refusal)
+            return self._refused(call, refused.refusal)
         except BaseException:
             if call.ticket is not None:
                 call.ticket.cancel()
+            self._log_if_over(call)
             raise
         return self._spoken(call, answer)
 
@@ -143,17 +152,18 @@ class Tool:
 
         `timeout` overrides the contract's limit; infinity is no limit.
         """
-        call = _Call()
+        call = _Call(tool, arguments)
         try:
-            self._begin(call, tool, arguments, listen, cancel, timeout=timeout)
+            self._begin(call, listen, cancel, timeout=timeout)
             outcome = call.wait()
         except Refused as refused:
-            self._refused(tool, arguments, refused.refusal)
+            self._refused(call, refused.refusal)
             raise
         except BaseException:
             call.abandon()
+            self._log_if_over(call)
             raise
-        _log(call, outcome)
+        self._log(call, outcome)
         return outcome
 
     def signal(self, run: str, number: int) -> Done:
@@ -163,7 +173,8 @@ class Tool:
 
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
         """The tools as a model provider wants them."""
-        return [shaped(spec, format) for spec in self.contract.specs(self._caller())]
+        specs = self.contract.specs(self._caller(_here_or_nowhere()))
+        return [shaped(spec, format) for spec in specs]
 
     @property
     def audit_problem(self) -> str | None:
@@ -189,27 +200,28 @@ class Tool:
     def _begin(
         self,
         call: _Call,
-        tool: str,
-        arguments: object,
         listen: Listen,
         cancel: CancelToken | None,
         timeout: float | None = None,
     ) -> None:
         caller = self._caller()
-        call.admitted = admitted = self.contract.admit(tool, arguments, caller)
+        call.admitted = admitted = self.contract.admit(call.tool, call.arguments, caller)
         decision = decide(admitted.ask.plan, admitted.steps, caller)
         if decision.refusal is not None:
             raise Refused(decision.refusal)
         plan = decision.plan if timeout is None else _limited(decision.plan, timeout)
         call.plan = plan
-        place = self._workspace(caller.cwd)
-        record = self._store.record(plan, place)
+        record = self._store.record(plan, caller.workspace)
         call.ticket = self._engine.begin(
             plan, listen=self._heard(listen), cancel=cancel, record=record
         )
-        # The command runs already: what we do here costs no time.
-        call.line = self._line(tool, decode(plan.command.given), plan.command.cwd, place)
-        self._store.tidy(record.name)
+        try:
+            # The command runs already: what we do here costs no time.
+            call.line = self._line(call, plan.command.cwd)
+            self._store.tidy(record.name)
+        except BaseException:
+            call.abandon()
+            raise
 
     def _heard(self, listen: Listen) -> Listening | None:
         """A plain function hears as often as the contract says."""
@@ -217,76 +229,86 @@ class Tool:
             return listen
         return Listening(listener=listen, every=self.contract.every)
 
-    def _caller(self) -> Caller:
-        cwd = self._cwd or _here()
+    def _caller(self, here: bytes | None = None) -> Caller:
+        cwd = self._cwd or here or _here()
+        place = self._workspace(cwd)
         return Caller(
             cwd=cwd,
+            workspace=place,
             env=self._env,
             session=self._session,
             tools=self._tools,
-            resolvers=resolvers(cwd),
+            resolvers=resolvers(place),
         )
 
     def _workspace(self, cwd: bytes) -> bytes:
         """Looked up once for a directory: a tool stays in its workspace, whatever git does."""
-        if cwd != self._place[0]:
-            self._place = (cwd, workspace(cwd))
-        return self._place[1]
+        found = self._workspaces.get(cwd)
+        if found is None:
+            self._workspaces = {cwd: (found := workspace(cwd))}
+        return found
 
     def _spoken(self, call: _Call, answer: Outcome) -> Reply:
-        _log(call, answer)
-        return self.contract.reply(answer, call.admitted.said, call.plan.findings)
+        self._log(call, answer)
+        reply = self.contract.reply(answer, call.admitted.said, call.plan.findings)
+        return msgspec.structs.replace(reply, run=answer.run)
 
-    def _refused(self, tool: str, arguments: object, refusal: AnyRefusal) -> Reply:
-        command = arguments.get("command") if isinstance(arguments, Mapping) else None
-        cwd = self._cwd or _here_or_nowhere()
-        said = command if isinstance(command, str) else None
-        line = self._line(tool, said, cwd, self._workspace(cwd))
+    def _refused(self, call: _Call, refusal: AnyRefusal) -> Reply:
+        line = self._line(call, self._cwd or _here_or_nowhere())
         rule = getattr(refusal, "rule", None)
         line.end(
             {
                 "decision": "refuse",
                 **({"rule": rule} if rule else {}),
-                "refused": str(refusal),
+                "refused": _why(refusal),
                 "ending": "Refused",
             }
         )
         return self.contract.refused(refusal)
 
-    def _line(self, tool: str, command: str | None, cwd: bytes, place: bytes) -> Line:
+    def _log_if_over(self, call: _Call) -> None:
+        """Nobody will have the answer; but what was run is in the log."""
+        if call.ticket is not None and call.ticket.outcome is not None:
+            self._log(call, call.ticket.outcome)
+
+    def _line(self, call: _Call, cwd: bytes) -> Line:
+        command = call.arguments.get("command") if isinstance(call.arguments, Mapping) else None
         return self._audit.begin(
             {
                 "contract": self.contract.name,
-                "tool": tool,
-                "workspace": decode(place),
-                "command": command,
+                "tool": call.tool,
+                "workspace": decode(self._workspace(self._cwd or _here_or_nowhere())),
+                "command": command if isinstance(command, str) else None,
                 "cwd": decode(cwd),
             }
         )
+
+    def _log(self, call: _Call, outcome: Outcome) -> None:
+        ending, findings = outcome.ending, call.plan.findings
+        dropped = [name for each in findings if isinstance(each, Dropped) for name in each.names]
+        rest = {
+            "run": outcome.run,
+            "decision": "run",
+            **({"dropped": dropped} if dropped else {}),
+            "ending": type(ending).__name__,
+            "exit_code": outcome.exit_code,
+            "seconds": round(outcome.seconds, 3),
+            "stdout_bytes": outcome.output.size,
+            "stderr_bytes": outcome.errors.size if outcome.errors else None,
+            "left_running": len(outcome.left_running),
+        }
+        if isinstance(ending, NotStarted):
+            rest["refused"] = _why(ending.why)
+        line = call.line or self._line(call, call.plan.command.cwd)
+        line.end(rest)
 
 
 _sessions = itertools.count(1)
 
 
-def _log(call: _Call, outcome: Outcome) -> None:
-    ending = outcome.ending
-    dropped = [
-        name for each in call.plan.findings if isinstance(each, Dropped) for name in each.names
-    ]
-    rest = {
-        "run": outcome.run,
-        "decision": "run",
-        **({"dropped": dropped} if dropped else {}),
-        "ending": type(ending).__name__,
-        "exit_code": outcome.exit_code,
-        "seconds": round(outcome.seconds, 3),
-        "stdout_bytes": outcome.output.size,
-        "stderr_bytes": outcome.errors.size if outcome.errors else None,
-        "left_running": len(outcome.left_running),
-    }
-    if isinstance(ending, NotStarted):
-        rest["refused"] = str(ending.why)
-    call.line.end(rest)
+def _why(refusal: AnyRefusal) -> str:
+    """For the log, which has no values."""
+    return refusal.problem if isinstance(refusal, BadArguments) else str(refusal)
 
 
 def _here() -> bytes:

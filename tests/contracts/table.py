@@ -97,5 +97,5 @@ def settled(text: str) -> str:
 def settled_details(details: dict[str, Any]) -> dict[str, Any]:
     kept = {k: v for k, v in details.items() if k not in ("wallTimeMs", "seconds", "run")}
     if "left_running" in kept:
-        kept["left_running"] = [each["command"] for each in kept["left_running"]]
+        kept["left_running"] = [{**each, "pid": "PID"} for each in kept["left_running"]]
     return kept

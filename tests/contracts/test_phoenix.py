@@ -31,7 +31,7 @@ def test_the_description_is_made_from_the_limits_in_force() -> None:
     )
     assert 'MUST set mode="slow" for potentially slow commands' in text
     assert 'stopped after 30 seconds, with mode="slow" after 15 minutes' in text
-    assert "above 128KB only the first and last 4KB" in text
+    assert "Of output above 128KB you see the first and last 4KB" in text
     assert text.endswith("\n\n<pwd>/usr</pwd>")
     other = specs(timeout=1, slow_timeout=7200)["description"]
     assert 'stopped after 1 second, with mode="slow" after 120 minutes' in other

@@ -44,22 +44,22 @@ def read_arguments(arguments: object, shape: type[T], *, without: tuple[str, ...
     `without` are fields of the type that this tool does not have as it is set up.
     """
     if not isinstance(arguments, (dict, Mapping)):  # dict first: an ABC takes its time
-        raise bad(f"arguments must be a JSON object, not {shown(arguments)}")
+        raise bad("arguments must be a JSON object, not {}", arguments)
     known, given = fields(shape), {}
     for name, value in arguments.items():
         field = known.get(name)
         if field is None or name in without:
             takes = ", ".join(each for each in known if each not in without)
-            raise bad(
-                f"there is no argument {name} (given: {shown(value)}); this tool takes {takes}"
-            )
+            raise bad(f"there is no argument {name} (given: {{}}); this tool takes {takes}", value)
         if value is None and not field.required:
             continue
         try:
             given[field.attribute] = field.kind.take(value)
-        except ValueError as error:
-            problem = str(error) or f"must be {field.kind.words}, not {shown(value)}"
-            raise bad(f"{name}{'' if problem.startswith('.') else ' '}{problem}") from None
+        except Wrong as wrong:
+            where, words, part = wrong.args
+            raise bad(f"{name}{where} must be {words}, not {{}}", part) from None
+        except ValueError:
+            raise bad(f"{name} must be {field.kind.words}, not {{}}", value) from None
     for name, field in known.items():
         if field.required and field.attribute not in given:
             raise bad(f"{name} is required")
@@ -84,15 +84,22 @@ def read_bytes(text: str, name: str) -> bytes:
         raise bad(f"{name} contains {odd!r}, which is no character; remove it") from None
 
 
-def bad(problem: str) -> Refused:
-    """Whatever stood in the arguments, the sentence can be sent back."""
-    return Refused(BadArguments(problem=problem.encode("utf-8", "replace").decode()))
+class Wrong(Exception):
+    """Something inside of a value is wrong: where, what it must be, what it is."""
+
+
+def bad(problem: str, value: object = ...) -> Refused:
+    """`{}` in the problem stands for the value. Whatever stood in the arguments, the sentence can
+    be sent back."""
+    said = problem.encode("utf-8", "replace").decode()
+    return Refused(BadArguments(problem=said, value="{}" if value is ... else shown(value)))
 
 
 def shown(value: object) -> str:
     """A value as it was sent, not too much of it."""
     try:
-        text = msgspec.json.encode(value).decode()
+        odd = isinstance(value, float) and not math.isfinite(value)  # JSON has no word for it
+        text = str(value) if odd else msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
         text = repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
@@ -182,8 +189,8 @@ def _variables(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise ValueError
     for name, each in value.items():
-        if not isinstance(each, str):
-            raise ValueError(f".{name} must be a string, not {shown(each)}")
+        if not isinstance(name, str) or not isinstance(each, str):
+            raise Wrong(f".{name}", "a string", each)
     return dict(value)
 
 

@@ -39,6 +39,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     text: str
     is_error: bool
     details: dict[str, Any]
+    run: str | None = None  # its number, r17, by which the output can be read later
 
 
 class Checks(Protocol):

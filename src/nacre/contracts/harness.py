@@ -6,16 +6,16 @@ wrong with the call is `{"error": …}`; whatever a command had printed by then 
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from nacre.asks import Run
 from nacre.caller import Caller
 from nacre.contracts.arguments import object_schema, read_arguments, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec
-from nacre.contracts.options import LESS, Seconds, read_options
+from nacre.contracts.options import Limit, Seconds, read_options
 from nacre.contracts.words import signal_name
 from nacre.findings import AnyFinding
 from nacre.outcome import (
@@ -48,7 +48,7 @@ class Bash(Struct, frozen=True, kw_only=True):
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    timeout: Annotated[float, Meta(gt=0, extra=LESS)] = 30.0
+    timeout: Limit = 30.0
     grace: Seconds = 2.0
 
 

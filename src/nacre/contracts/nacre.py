@@ -1,7 +1,9 @@
 """nacre: every command a run with an id, two clocks. Here: its options and its decisions."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from nacre.caller import Caller
 from nacre.contracts.options import Seconds, read_options
@@ -16,7 +18,7 @@ from nacre.prepare.terminal import terminal_needs
 
 class Options(Shared, frozen=True, kw_only=True):
     safety: Safety = ("disk",)
-    timeout: Seconds = 3600.0  # 0: none
+    timeout: Annotated[float, Meta(ge=0, extra={"tighter": "limit"})] = 3600.0  # 0: none
     grace: Seconds = 5.0
 
 

@@ -17,10 +17,13 @@ LATER = {"tighter": "later"}  # of choices
 OFF = {"tighter": "off"}
 
 Seconds = Annotated[float, Meta(ge=0, extra=LESS)]
+Limit = Annotated[float, Meta(gt=0, extra=LESS)]  # how long a command may take
 
 
-def read_options(options: Mapping[str, Any], shape: type[T]) -> T:
-    """A contract's options; ValueError, with the nearest right key, for a wrong one."""
+def read_options(options: Mapping[str, Any], shape: type[T], *, strict: bool = False) -> T:
+    """A contract's options; ValueError, with the nearest right key, for a wrong one.
+
+    Unless `strict`, values may come as text, as a command line has them."""
     fields = msgspec.structs.fields(shape)
     known = [field.encode_name for field in fields]
     for key in options:
@@ -29,6 +32,8 @@ def read_options(options: Mapping[str, Any], shape: type[T]) -> T:
             hint = f"; did you mean {near[0]!r}?" if near else f"; there is {', '.join(known)}"
             raise ValueError(f"there is no option {key!r}{hint}")
     try:
+        if strict:
+            return msgspec.convert(dict(options), shape)
         types = {field.encode_name: field.type for field in fields}
         given = {key: _from_text(key, value, types[key]) for key, value in options.items()}
         return msgspec.convert(given, shape, strict=False)

@@ -13,7 +13,7 @@ from nacre.asks import Run
 from nacre.caller import Caller
 from nacre.contracts.arguments import bad, object_schema, read_arguments, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
-from nacre.contracts.options import Seconds, read_options
+from nacre.contracts.options import OFF, Limit, Seconds, read_options
 from nacre.contracts.shared import Safety, Shared, checked, signed
 from nacre.contracts.words import artifact, bad_directory, left_running, signal_name
 from nacre.findings import AnyFinding
@@ -56,7 +56,8 @@ Use background for servers/demos that need to stay running.
 MUST set {slow} for potentially slow commands: builds, downloads,
 installs, tests, or any other substantive operation.
 A command is stopped after {limit}, with {slow} after {slow_limit}.
-Of output above {whole} only the first and last {end} are shown.
+Of output above {whole} you see the first and last {end}; all of it is in artifact://N,
+which stands for a file in further commands.
 
 IMPORTANT: Keep commands concise. The command input must be less than 60k tokens.
 For complex scripts, write them to a file first and then execute the file.
@@ -76,10 +77,10 @@ class Bash(Struct, frozen=True, kw_only=True):
 class Options(Shared, frozen=True, kw_only=True):
     schema: Literal["mode", "booleans"] = "mode"
     safety: Safety = ("disk",)
-    coauthor: Annotated[bool, Meta(extra={"tighter": "off"})] = True
+    coauthor: Annotated[bool, Meta(extra=OFF)] = True
     trailer: str = "Co-authored-by: Phoenix <phoenix@exe.dev>"
-    timeout: Seconds = 30.0
-    slow_timeout: Seconds = 900.0
+    timeout: Limit = 30.0
+    slow_timeout: Limit = 900.0
     grace: Seconds = 15.0
 
 
@@ -154,7 +155,9 @@ class Phoenix:
         del said, findings
         wrong = _wrong(answer)
         if isinstance(answer.ending, NotStarted):
-            return Reply(text=wrong or "", is_error=True, details={})
+            called_off = isinstance(answer.ending.why, CalledOff)
+            details = {"cancelled": True} if called_off else {}
+            return Reply(text=wrong or "", is_error=True, details=details)
         body = _output(answer.output)
         lines = [left_running(each) for each in answer.left_running]
         if answer.output.omitted:

@@ -206,7 +206,7 @@ class Pi:
             case BadDirectory():
                 text = bad_directory(refusal)
             case CalledOff():
-                text = "Command aborted"
+                text, said = "Command aborted", {"aborted": True}
             case _:
                 text = str(refusal)
         return Reply(text=text, is_error=True, details=said)

@@ -18,7 +18,7 @@ SHORTEST, LONGEST = 1, 3600  # seconds that a command may take
 class Options(Shared, frozen=True, kw_only=True):
     intercept: Annotated[Mode, Meta(extra=LATER)] = "off"
     intercept_rules: Annotated[tuple[str, ...], Meta(extra=MORE)] = tuple(_DEFAULTS)
-    rules: Annotated[tuple[Given, ...], Meta(extra=MORE)] = ()  # of one's own
+    rules: Annotated[tuple[Given, ...], Meta(extra={"tighter": "words"})] = ()  # of one's own
     head_tail: bool = False
     async_: Annotated[bool, Meta(extra=OFF)] = msgspec.field(default=False, name="async")
     auto_background: Seconds | None = None

@@ -89,9 +89,8 @@ def _said(outcome: Outcome, data: bytes, first: int, direction: str) -> Shown:
     }
     if number is not None:
         truncation["artifactId"] = number
-    notice = (
-        f"[Showing lines {first}-{last} of {capture.lines} ({LIMIT // KIB}KB limit). Full: {where}]"
-    )
+    lines = f"lines {first}-{last}" if count else "no lines"
+    notice = f"[Showing {lines} of {capture.lines} ({LIMIT // KIB}KB limit). Full: {where}]"
     return Shown(text=settled(decode(data)), truncation=truncation, notice=notice)
 
 
@@ -122,7 +121,7 @@ def ending(outcome: Outcome) -> str | None:
 
 
 def _plain(number: float) -> float | int:
-    return int(number) if number == int(number) else number
+    return int(number) if abs(number) < 2**53 and number == int(number) else number
 
 
 def details(

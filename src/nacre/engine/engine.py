@@ -183,7 +183,7 @@ class Engine:
         `record` says what the run is called, and takes down what becomes of it."""
         if listen is not None and not isinstance(listen, Listening):
             listen = Listening(listener=listen)
-        name = f"r{next(self._numbers)}" if record is None else ""
+        name = f"u{next(self._numbers)}" if record is None else ""  # u: nobody writes it down
         supervisor, ticket = self._supervisor(), None
         try:
             ticket = Ticket(supervisor)
@@ -209,7 +209,7 @@ class Engine:
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
             for run in list(supervisor.runs):
-                if run.name == ask.run:
+                if run.name and run.name == ask.run:
                     return Done(found=supervisor.post(partial(run.signal, ask.signal)))
         return Done(found=False)
 

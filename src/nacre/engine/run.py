@@ -82,12 +82,6 @@ class Ground:
         self.census.close()
 
 
-def _do_chores(plan: Plan) -> None:
-    from nacre.store import chores  # few have any
-
-    chores.do(plan.chores)
-
-
 _strangers: Final[list[Ground]] = []  # kept, since forgetting them would close their numbers
 
 
@@ -209,7 +203,7 @@ class Run:
         ground = self._ground
         try:
             if self._plan.chores:
-                _do_chores(self._plan)
+                self._do_chores()
             self._birth = birth = Birth()
             self._child = shell = ground.spawner.spawn(self._plan, birth)
         except Refused as refused:
@@ -221,6 +215,11 @@ class Run:
                 self._happen(Happening.SPAWN_FAILED)
             return
         self._follow(shell)
+
+    def _do_chores(self) -> None:
+        from nacre.store import chores  # few have any
+
+        chores.do(self._plan.chores)
 
     def _follow(self, shell: Child) -> None:
         ground, plan, timeout = self._ground, self._plan, self._plan.limits.timeout

@@ -28,7 +28,7 @@ _PIP: Final = _progress(
     r"Looking in indexes",
     r"(?:Installing|Getting|Preparing|Building|Checking|Created|Stored|Running)"
     r" (?:build|requirements|metadata|wheel|if build|in directory|command)",
-    r"[━╸╺ ]+\s*[\d.]+",
+    r"[━╸╺][━╸╺ ]*\s*[\d.]+",
 )
 _NODE: Final = _progress(
     r"npm (?:http|timing|sill|verb|info) ",
@@ -62,9 +62,12 @@ _KNOWN: Final[dict[tuple[str, ...], re.Pattern[str]]] = {
     **{(name,): _APT for name in ("apt", "apt-get")},
     **dict.fromkeys((("pytest",), ("python", "-m", "pytest")), _PYTEST),
     ("python3", "-m", "pytest"): _PYTEST,
-    ("cargo",): _progress(
-        r"(?:Compiling|Downloading|Downloaded|Checking|Fresh|Updating|Locking|Adding) "
-    ),
+    **{
+        ("cargo", verb): _progress(
+            r"(?:Compiling|Downloading|Downloaded|Checking|Fresh|Updating|Locking|Adding) "
+        )
+        for verb in ("build", "check", "clippy", "test", "install", "fetch", "add")
+    },
     **{("git", verb): _GIT for verb in ("clone", "fetch", "pull", "push", "submodule")},
     **{(name,): _CMAKE for name in ("make", "cmake", "ninja")},
     ("go",): _progress(r"go: (?:downloading|extracting|finding) "),
@@ -90,7 +93,7 @@ def minimized(reading: Reading, text: str) -> str | None:
         return None
     kept: list[str] = []
     total = gap = 0
-    for line in text.splitlines(keepends=True):
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         if _is_progress(line, patterns):
             gap += 1
             continue

@@ -19,6 +19,7 @@ from nacre.prepare.notes import noted
 from nacre.prepare.reading import reading
 from nacre.refusals import Intercepted
 from nacre.script.commands import Command, Reading
+from nacre.script.paths import at
 from nacre.text import decode
 
 Mode = Literal["off", "warn", "block"]
@@ -105,12 +106,10 @@ def interception(rules: Sequence[Rule], mode: Mode) -> Callable[[Plan, Caller], 
         found = intercept(reading(plan, caller), rules, caller.tools)
         if found is None:
             return plan
-        rule = found.rule
+        rule, arguments = found.rule, _placed(found.arguments, plan, caller)
         if mode == "warn":
-            return noted(
-                plan,
-                Suggested(tool=rule.tool, message=rule.message, arguments=found.arguments),
-            )
+            suggested = Suggested(tool=rule.tool, message=rule.message, arguments=arguments)
+            return noted(plan, suggested)
         command = found.command
         return Intercepted(
             rule=f"intercept.{rule.id}",
@@ -119,10 +118,18 @@ def interception(rules: Sequence[Rule], mode: Mode) -> Callable[[Plan, Caller], 
             command=decode(plan.command.given),
             matched=tuple(decode(word.text or b"?") for word in command.words),
             spans=((command.start, command.end),),
-            arguments=found.arguments,
+            arguments=arguments,
         )
 
     return step
+
+
+def _placed(arguments: Arguments, plan: Plan, caller: Caller) -> Arguments:
+    """The other tool stands where the caller stands, and knows nothing of a `cd` or of `cwd`."""
+    path, cwd = arguments.get("path"), plan.command.cwd
+    if cwd == caller.cwd or not isinstance(path, str):
+        return arguments
+    return {**arguments, "path": decode(at(cwd, path.encode("utf-8", "surrogateescape")))}
 
 
 def intercept(reading: Reading, rules: Sequence[Rule], tools: Sequence[str]) -> Match | None:

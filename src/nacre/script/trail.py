@@ -1,4 +1,4 @@
-"""The `| head -n N` and `| tail -n N` at the end of a script, when all of it is that pipeline."""
+"""The `| head -n N` or `| tail -n N` at the end of a script, when all of it is that pipeline."""
 
 import re
 from functools import lru_cache
@@ -23,7 +23,7 @@ class Trail(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=16)
 def trailing_limits(text: bytes) -> Trail | None:
-    """Lines to be taken from the front, then from the end: `| head`, `| tail`, `| head | tail`."""
+    """The lines that are to be taken from the front, or from the end."""
     if not _PERHAPS.search(text):
         return None
     try:
@@ -41,21 +41,20 @@ def trailing_limits(text: bytes) -> Trail | None:
 
 
 def _cut(frame: tokens.Frame, stages: list[Node], text: bytes) -> Trail | None:
-    found: dict[bytes, int] = {}
-    end = cut = None
-    for stage in reversed(stages[1:]):
-        limit = _limit(frame, stage)
-        # Taken from the end and then from the front is not the same.
-        if limit is None or limit[0] in found or (found and limit[0] == b"tail"):
-            break
-        assert isinstance(stage, Simple)
-        found[limit[0]] = limit[1]
-        end = stage.end if end is None else end
-        cut = frame.skeleton.rindex(b"|", 0, stage.start - frame.start) + frame.start
-    if cut is None or end is None:
+    """Without the last stage. What stands before it stays a pipe, and bash does it: of more lines
+    than are kept, nobody could take the first ones and of those the last."""
+    last = stages[-1]
+    limit = _limit(frame, last)
+    if limit is None:
         return None
-    script = text[:cut].rstrip() + text[end:]  # the body of a heredoc stands behind it
-    return Trail(script=script, head=found.get(b"head"), tail=found.get(b"tail"))
+    assert isinstance(last, Simple)
+    pipe = frame.skeleton.rindex(b"|", 0, last.start - frame.start) + frame.start
+    name, count = limit
+    return Trail(
+        script=text[:pipe].rstrip() + text[last.end :],  # a heredoc's body stands behind it
+        head=count if name == b"head" else None,
+        tail=count if name == b"tail" else None,
+    )
 
 
 def _limit(frame: tokens.Frame, stage: Node) -> tuple[bytes, int] | None:

@@ -1,11 +1,14 @@
 """A file of ours that is only ever appended to, by many processes and threads at once.
 
 Opened at its first line and kept open. Each line is one write, which the kernel does at the end of
-the file and in one piece. Nothing here locks, so nobody who was stopped or killed is waited for.
+the file and in one piece. Processes do not wait for each other, so nobody who was stopped or killed
+is waited for. As long as it is open it has a shared lock, by which others know that it is in use.
 """
 
 import errno
+import fcntl
 import os
+import stat
 import threading
 from contextlib import suppress
 from weakref import WeakSet
@@ -20,32 +23,38 @@ class Appending:
     _path = ""
     _inode = _device = 0
     _torn = False  # the last line is not all there
-    closed = False  # what comes still reaches the file, which is then closed again
+    _busy = False
+    _closed = False  # what comes still reaches the file, which is then closed again
 
-    def __init__(self, *, most: int | None = None) -> None:
-        """Past `most` bytes, whoever appends moves the file out of the way, see `rotate`."""
+    def __init__(self, *, lines: bool = False, most: int | None = None) -> None:
+        """`lines`: what somebody else has left of a line is ended first. Past `most` bytes, whoever
+        appends moves the file out of the way, see `rotate`."""
+        self._lines = lines
         self._most = most
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler may close us while its own thread appends.
+        self._lock = threading.RLock()
         _all.add(self)
 
     def append(self, path: str, data: bytes) -> None:
-        """Raises OSError. Whoever answers a call waits for this: so few steps as can be."""
+        """Raises OSError. Whoever answers a call waits for this: as few steps as can be."""
         with self._lock:
-            self._append(path, data)
-            if self.closed:
-                self._close()
+            self._busy = True
+            try:
+                self._append(path, data)
+            finally:
+                self._rest()
 
     def count(self, path: str) -> int:
         """Append one byte; where it ends is a number that nobody else gets. Raises OSError."""
         with self._lock:
-            self._append(path, b".")
-            assert self._fd is not None
-            number = os.lseek(self._fd, 0, os.SEEK_CUR)  # nobody else has this open file
-            if self.closed:
-                self._close()
-        return number
+            self._busy = True
+            try:
+                fd = self._append(path, b".")
+                return os.lseek(fd, 0, os.SEEK_CUR)  # nobody else has this open file
+            finally:
+                self._rest()
 
-    def _append(self, path: str, data: bytes) -> None:
+    def _append(self, path: str, data: bytes) -> int:
         fd = self._fd
         if fd is None or path != self._path or not self._usable(fd):
             fd = self._opened(path)
@@ -55,16 +64,24 @@ class Appending:
         self._torn = written < len(data)
         if self._torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return fd
+
+    def _rest(self) -> None:
+        self._busy = False
+        if self._closed:
+            self._close()
 
     def close(self) -> None:
         with self._lock:
-            self.closed = True
-            self._close()
+            self._closed = True
+            if not self._busy:  # else it is ours to do when we are back
+                self._close()
 
     def forked(self) -> None:
         """We are in a fork of our host. Whoever held the lock is not here, and the open file is
         one with the parent's, position and all: have one of our own."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._busy = False
         self._close()
 
     def __del__(self) -> None:
@@ -74,7 +91,15 @@ class Appending:
         self._close()
         fd = self._fd = _open(path)
         status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(fd)
+            self._fd = None
+            raise OSError(errno.EINVAL, f"{path} is not a file")
         self._path, self._inode, self._device = path, status.st_ino, status.st_dev
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        size = status.st_size if self._lines else 0
+        self._torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
         return fd
 
     def _usable(self, fd: int) -> bool:
@@ -148,5 +173,5 @@ os.register_at_fork(after_in_child=_forked)
 def _open(path: str) -> int:
     private_directory(os.path.dirname(path))
     # Not blocking: whatever lies there, a log is no reason to hang.
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)

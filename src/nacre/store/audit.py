@@ -25,7 +25,7 @@ class Audit:
     _path = ""
 
     def __init__(self, *, full: int = FULL) -> None:
-        self._file = Appending(most=full)
+        self._file = Appending(lines=True, most=full)
 
     def begin(self, line: Mapping[str, object]) -> "Line":
         """The first half of a line, made while there is time; nothing is written yet."""

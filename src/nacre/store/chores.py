@@ -1,6 +1,7 @@
 """What must be made before a command can start: files and directories of the store's own."""
 
 import os
+import threading
 from typing import assert_never
 
 from nacre.plan import Chore, MakeDirectory, MakeFile
@@ -14,8 +15,9 @@ def do(chores: tuple[Chore, ...]) -> None:
     for chore in chores:
         try:
             _do(chore)
-        except OSError as error:
-            reason = f"{decode(chore.path)} cannot be made ({error.strerror})"
+        except (OSError, ValueError) as error:  # ValueError: a NUL, a surrogate
+            why = error.strerror if isinstance(error, OSError) else error
+            reason = f"{decode(chore.path)} cannot be made ({why})"
             raise Refused(CannotSpawn(reason=reason)) from None
 
 
@@ -34,7 +36,7 @@ def _make_file(path: bytes, data: bytes) -> None:
     """Whole or not at all: somebody may be making it at the same time."""
     if os.path.lexists(path):
         return
-    draft = path + b".%d" % os.getpid()
+    draft = path + b".%d.%d" % (os.getpid(), threading.get_ident())
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
         file.write(data)

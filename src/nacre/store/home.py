@@ -9,9 +9,9 @@ from contextlib import suppress
 def home() -> str:
     """Raises OSError when nobody can tell."""
     if chosen := os.environ.get("NACRE_HOME"):
-        return chosen
+        return os.path.abspath(chosen)
     if state := os.environ.get("XDG_STATE_HOME"):
-        return f"{state}/nacre"
+        return os.path.abspath(f"{state}/nacre")
     place = os.path.expanduser("~/.local/state/nacre")
     if place.startswith("~"):
         raise OSError("this user has no home directory; set NACRE_HOME")
@@ -21,12 +21,14 @@ def home() -> str:
 def private_directory(path: str) -> str:
     """Make the directory and what is missing above it, all for their owner only, whatever the
     umask; one that is there already is left as it is. Raises OSError."""
-    if not os.path.isdir(path):
-        above = os.path.dirname(path.rstrip("/"))
-        if above != path:
-            private_directory(above or ".")
+    missing = []
+    at = path
+    while not os.path.isdir(at):
+        missing.append(at)
+        at = os.path.dirname(at.rstrip("/")) or "/"
+    for each in reversed(missing):
         with suppress(FileExistsError):  # somebody makes it at the same time
-            os.mkdir(path, 0o700)
-        if not os.path.isdir(path):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            os.mkdir(each, 0o700)
+        if not os.path.isdir(each):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), each)
     return path

@@ -86,7 +86,7 @@ def key(workspace: bytes) -> str:
 
 
 def find(home: str, workspace: bytes, run: int) -> tuple[Begun | None, Ended | None]:
-    """What is written of a run in this workspace."""
+    """What is written of a run in this workspace. Raises OSError when it cannot be read."""
     begun: Begun | None = None
     ended: Ended | None = None
     for line in _lines_of(path_of(home, workspace, run), run):
@@ -106,7 +106,7 @@ def _lines_of(path: str, run: int) -> Iterator[bytes]:
     marks = tuple(b'{"type":"%s","run":%d,' % (kind, run) for kind in (b"begun", b"ended"))
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     rest = b""
     try:

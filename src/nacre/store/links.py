@@ -12,44 +12,32 @@ from nacre.store.home import home
 from nacre.store.journal import key
 
 
-def resolvers(cwd: bytes) -> Mapping[str, Resolver]:
-    """The schemes that work out of the box, for a caller who stands there."""
-    return {"artifact": partial(_artifact, cwd), "local": partial(_local, cwd)}
+def resolvers(workspace: bytes) -> Mapping[str, Resolver]:
+    """The schemes that work out of the box, for callers of this workspace."""
+    return {"artifact": partial(_artifact, workspace), "local": partial(_local, workspace)}
 
 
-def _artifact(cwd: bytes, rest: str) -> Resolved:
+def _artifact(workspace: bytes, rest: str) -> Resolved:
     """The whole output of run N. One that is in the journal becomes a file first."""
     try:
-        run = reading.find(reading.number(rest), workspace(cwd))
-        run.open().close()
+        run = reading.find(reading.number(rest), workspace)
+        run.check(Stream.OUTPUT)
     except OSError as error:
         raise LookupError(str(error)) from None
-    path, kept = os.fsencode(run.path(Stream.OUTPUT)), run.stored(Stream.OUTPUT)
-    if kept is None or kept.data is None:
+    path, small = os.fsencode(run.path(Stream.OUTPUT)), run.small(Stream.OUTPUT)
+    if small is None:
         return Resolved(path=path)
-    return Resolved(path=path, chores=(MakeFile(path=path, data=kept.data),))
+    return Resolved(path=path, chores=(MakeFile(path=path, data=small),))
 
 
-def _local(cwd: bytes, rest: str) -> Resolved:
+def _local(workspace: bytes, rest: str) -> Resolved:
     """A file of the workspace's own, kept with the state and not in the workspace."""
-    root = os.fsencode(_home()) + f"/local/{key(workspace(cwd))}".encode()
+    root = os.fsencode(_home()) + f"/local/{key(workspace)}".encode()
     path = os.path.normpath(root + b"/" + os.fsencode(rest))
     real = os.path.realpath(path)
     if not (real + b"/").startswith(os.path.realpath(root) + b"/"):
         raise LookupError("leads out of its place through a symbolic link; remove the link")
     return Resolved(path=path, chores=(MakeDirectory(path=os.path.dirname(path)),))
-
-
-def workspace(cwd: bytes) -> bytes:
-    """The git top level of a directory, else the directory itself."""
-    at = cwd
-    while True:
-        if os.path.lexists(at + b"/.git"):
-            return at
-        above = os.path.dirname(at)
-        if above == at:
-            return cwd
-        at = above
 
 
 def _home() -> str:

@@ -46,18 +46,26 @@ class Run(Struct, frozen=True, kw_only=True):
         """Where the stream is, or would be, as a file."""
         return f"{self.directory}/{stream.value}"
 
-    def open(self, stream: Stream = Stream.OUTPUT) -> BinaryIO:
-        """The stream. Raises NoSuchRun when it is nowhere."""
+    def small(self, stream: Stream) -> bytes | None:
+        """The stream itself, when it rides in the journal."""
         kept = self.stored(stream)
-        if kept is not None and kept.data is not None:
-            return io.BytesIO(kept.data)
-        try:
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-            return os.fdopen(os.open(self.path(stream), flags), "rb", buffering=0)
-        except OSError:
-            raise NoSuchRun(self._why_not(kept)) from None
+        return None if kept is None else kept.data
 
-    def _why_not(self, kept: Stored | None) -> str:
+    def check(self, stream: Stream) -> None:
+        """Raises NoSuchRun when the stream is nowhere."""
+        if self.small(stream) is None and not os.path.isfile(self.path(stream)):
+            raise NoSuchRun(self._why_not(stream))
+
+    def open(self, stream: Stream = Stream.OUTPUT) -> BinaryIO:
+        """The stream. Raises NoSuchRun when it is nowhere, OSError when it cannot be read."""
+        self.check(stream)
+        if (data := self.small(stream)) is not None:
+            return io.BytesIO(data)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.fdopen(os.open(self.path(stream), flags), "rb", buffering=0)
+
+    def _why_not(self, stream: Stream) -> str:
+        kept = self.stored(stream)
         name = f"r{self.number}"
         if self.ended is None:
             return (
@@ -66,13 +74,13 @@ class Run(Struct, frozen=True, kw_only=True):
             )
         if kept is None:
             return f"{name} has its errors in its output; read that"
-        return f"the output of {name} was not kept: {kept.problem or 'it was swept'}"
+        return f"the output of {name} was not kept: {kept.problem or 'it was swept, or removed'}"
 
 
 def number(text: str) -> int:
     """`17`, `r17` or `artifact://17`. Raises NoSuchRun for anything else."""
     digits = text.removeprefix("artifact://").rstrip("/").removeprefix("r")
-    if not (digits.isascii() and digits.isdigit()):
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
         raise NoSuchRun(f"{text!r} is no run; write its number, as in 17, r17 or artifact://17")
     return int(digits)
 
@@ -85,7 +93,8 @@ def find(run: int, workspace: bytes) -> Run:
     if begun is None:
         begun, ended = journal.find(place, workspace, run)
     if begun is None or begun.workspace != decode(workspace):
-        raise NoSuchRun(f"there is no run r{run} in this workspace, or it was swept")
+        where = decode(workspace)
+        raise NoSuchRun(f"there is no run r{run} in this workspace ({where}), or it was swept")
     return Run(number=run, begun=begun, ended=ended, directory=directory)
 
 
@@ -100,7 +109,7 @@ def _line(path: str) -> Begun | Ended | None:
     try:
         with open(path, "rb") as file:
             return journal.decode(file.read())
-    except (OSError, msgspec.MsgspecError):
+    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
         return None
 
 

@@ -33,13 +33,23 @@ class Files:
 
     def __init__(self) -> None:
         self.counter = Appending()
-        self.journal = Appending()
+        self.journal = Appending(lines=True)
         self.unrecorded = count(1)
 
     def home(self) -> str:
         """Where they are: found once, since asking takes its time. Raises OSError."""
         self._home = self._home or home()
         return self._home
+
+    def count(self) -> int:
+        """The next number. Raises OSError."""
+        path = f"{self.home()}/counter"
+        number = self.counter.count(path)
+        if number == 1 and (last := _last_known(self.home())):
+            # Somebody has removed the counter, but not what was counted.
+            self.counter.append(path, b"." * last)
+            number = self.counter.count(path)
+        return number
 
     def close(self) -> None:
         self.counter.close()
@@ -76,7 +86,7 @@ class Record:
 
     def _begin(self) -> None:
         self._home = self._files.home()
-        number = self._files.counter.count(f"{self._home}/counter")
+        number = self._files.count()
         self._path = journal.path_of(self._home, self._workspace, number)
         begun = _begun(number, self._plan, self._workspace)
         self._files.journal.append(self._path, journal.encode(begun) + b"\n")
@@ -87,7 +97,8 @@ class Record:
         """A private file for all of a stream. Raises OSError. As long as it is open it is locked,
         by which others know that its run lives."""
         path = f"{self._directory()}/{stream.value}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        # It may be there: an interrupt has us do things twice.
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(path, flags, 0o600)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -140,6 +151,19 @@ class Record:
             _write(f"{path}/plan", journal.encode(self._begun) + b"\n")
             self._has_directory = True
         return path
+
+
+def _last_known(home: str) -> int:
+    """The highest number that a run may have had."""
+    found = [0]
+    with suppress(OSError):
+        found += [int(name[1:]) for name in os.listdir(runs(home)) if name[1:].isdigit()]
+    with suppress(OSError):
+        for workspace in os.listdir(f"{home}/journal"):
+            for name in os.listdir(f"{home}/journal/{workspace}"):
+                block = name.partition(".")[0]
+                found.append((int(block) + 1) * journal.BLOCK if block.isdigit() else 0)
+    return max(found)
 
 
 def runs(home: str) -> str:

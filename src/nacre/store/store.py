@@ -3,6 +3,9 @@
 The state directory may be shared by any number of processes; numbers are never given twice.
 """
 
+import os
+import time
+from contextlib import suppress
 from typing import Final
 
 from nacre.plan import Plan
@@ -10,8 +13,11 @@ from nacre.store import sweep
 from nacre.store.record import Files, Record
 from nacre.store.sweep import Bounds
 
-# One run in so many looks whether something is to be swept.
+# One run in so many looks whether it is time to sweep.
 _NOW_AND_THEN: Final = 64
+_PAUSE: Final = 3600.0
+# A sweep happens while a command runs, in the host's own thread: so long at a time.
+_SLICE: Final = 0.01
 
 
 class Store:
@@ -24,9 +30,18 @@ class Store:
         return Record(self._files, plan, workspace)
 
     def tidy(self, run: str) -> None:
-        """Remove what is too old or too much, now and then."""
-        if run[1:].isdigit() and int(run[1:]) % _NOW_AND_THEN == 1:
-            sweep.sweep(self._bounds)
+        """Remove what is too old or too much, now and then, and a little at a time."""
+        if run[:1] == "r" and int(run[1:]) % _NOW_AND_THEN == 1:
+            with suppress(OSError):
+                self._tidy(f"{self._files.home()}/swept")
+
+    def _tidy(self, stamp: str) -> None:
+        with suppress(FileNotFoundError):
+            if time.time() - os.stat(stamp).st_mtime < _PAUSE:
+                return
+        if not sweep.sweep(self._bounds, seconds=_SLICE):  # else there may be more to do
+            os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.utime(stamp)
 
     def close(self) -> None:
         self._files.close()

@@ -1,7 +1,7 @@
 """Removing what is too old or too much: run directories and blocks of the journal.
 
-Nothing of a live run goes: its files are locked by whoever writes them, and the kernel lets go of a
-lock when its holder dies. Several may sweep at once; what one has removed the other does not find.
+What is being written stays: it is locked by whoever writes it, and the kernel lets go of a lock
+when its holder dies. Several may sweep at once; what one has removed the other does not find.
 """
 
 import fcntl
@@ -37,16 +37,16 @@ class _Kept(NamedTuple):
     size: int
 
 
-def sweep(bounds: Bounds, *, now: float | None = None) -> int:
-    """Returns how many were removed. Whatever cannot be removed stays."""
+def sweep(bounds: Bounds, *, seconds: float = 60.0, now: float | None = None) -> int:
+    """Returns how many were removed. Whatever cannot be removed stays; what there is no time for
+    (looking does not count) is left for the next one who sweeps."""
     moment = time.time() if now is None else now
-    try:
-        found = sorted(_everything(home()))
-    except OSError:
-        return 0
+    found = sorted(_everything(home()))
+    end = time.monotonic() + seconds
     oldest, total, removed = moment - bounds.days * _DAY, sum(each.size for each in found), 0
     for each in found:
-        if each.changed >= oldest and total <= bounds.size:
+        enough = each.changed >= oldest and total <= bounds.size
+        if enough or time.monotonic() > end:
             break
         if moment - each.changed < _HOUR:
             continue  # somebody may be about to read it, whatever the size
@@ -57,15 +57,24 @@ def sweep(bounds: Bounds, *, now: float | None = None) -> int:
 
 
 def _everything(home: str) -> Iterator[_Kept]:
-    for entry in _entries(f"{home}/runs"):
-        files = [each.stat(follow_symlinks=False) for each in _entries(entry.path)]
-        if files:
-            changed = max(status.st_mtime for status in files)
-            yield _Kept(changed, entry.path, sum(status.st_blocks * 512 for status in files))
+    places = [*_entries(f"{home}/runs")]
     for workspace in _entries(f"{home}/journal"):
-        for entry in _entries(workspace.path):
+        places += _entries(workspace.path) or [workspace]
+    for entry in places:
+        with suppress(OSError):  # another one sweeps, too
             status = entry.stat(follow_symlinks=False)
-            yield _Kept(status.st_mtime, entry.path, status.st_blocks * 512)
+            # What is in a run's directory is nearly all its output.
+            output = _stat(f"{entry.path}/output") if entry.is_dir() else None
+            changed = output.st_mtime if output else status.st_mtime
+            blocks = status.st_blocks + (output.st_blocks if output else 0)
+            yield _Kept(changed, entry.path, blocks * 512)
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
 
 
 def _entries(path: str) -> list["os.DirEntry[str]"]:
@@ -81,6 +90,8 @@ def _remove(path: str) -> bool:
         if any(_lives(entry.path) for entry in _entries(path)):
             return False
         shutil.rmtree(path, ignore_errors=True)
+    elif _lives(path):
+        return False
     else:
         with suppress(OSError):
             os.unlink(path)

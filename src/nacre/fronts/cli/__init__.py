@@ -110,12 +110,13 @@ def _read(parser: argparse.ArgumentParser) -> None:
 def _log(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", "-f", action="store_true", help="and what is yet to come")
     parser.add_argument(
-        "--lines", "-n", type=_count, default=50, metavar="N", help="the last N (default 50)"
+        "--lines", "-n", type=lines, default=50, metavar="N", help="the last N (default 50)"
     )
     parser.add_argument("--json", action="store_true", help="the lines as they are")
 
 
-def _count(text: str) -> int:
+def lines(text: str) -> int:
+    """Its name stands in argparse's message."""
     number = int(text)
     if number < 0:
         raise ValueError

@@ -38,19 +38,28 @@ def main(options: argparse.Namespace) -> int:
         mark = "ok " if finding.remedy is None else "NO " if finding.essential else "-- "
         remedy = f"; {finding.remedy}" if finding.remedy else ""
         show(f"{mark} {finding.about:<12} {finding.says}{remedy}")
-    here = os.path.abspath(os.fsencode(options.cwd or os.getcwd()))
+    try:
+        here = os.path.abspath(os.fsencode(options.cwd or os.getcwd()))
+    except OSError:
+        show("NO  directory    the one we are in is gone; go to another")
+        return 1
     problem = _show_settings(here, everything=options.all)
     return 1 if problem or any(each.remedy and each.essential for each in findings) else 0
 
 
 def _show_settings(here: bytes, *, everything: bool) -> bool:
     """What is in force for each contract, and from where. Whether something is wrong with it."""
-    show(f"\nsettings, from {settings.workspace_file(here)} and {settings.user_file()}")
+    files = (settings.workspace_file(here), settings.user_file())
+    found = [f"{each}{'' if os.path.exists(each) else ' (not there)'}" for each in files]
+    show(f"\nsettings, from {' and '.join(found)}")
     try:
+        loaded = {name: settings.load(name, here, {}) for name in contracts.all_names()}
+        tables = {name: each.options for name, each in loaded.items()}
+        tables["store"] = next(iter(loaded.values())).store
         rows = [
             (f"{name}.{key}", each)
-            for name in contracts.all_names()
-            for key, each in settings.load(name, here, {}).options.items()
+            for name, table in tables.items()
+            for key, each in table.items()
             if everything or each.origin != settings.DEFAULT
         ]
     except ValueError as error:
@@ -188,7 +197,10 @@ def _writable(about: str, path: Path, remedy: str) -> Finding:
     nearest = next(each for each in (path, *path.parents) if each.exists())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
         return Finding(about, f"{path} cannot be written", remedy)
-    free = human_size(shutil.disk_usage(nearest).free)
+    usage = shutil.disk_usage(nearest)
+    if not usage.total:  # /proc and the like, where root may do everything and can do nothing
+        return Finding(about, f"{path} cannot be written", remedy)
+    free = human_size(usage.free)
     return Finding(about, f"{path}, {free} free")
 
 

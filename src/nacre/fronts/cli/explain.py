@@ -40,6 +40,7 @@ from nacre.script.quote import quote
 from nacre.script.read import read
 from nacre.settings import load
 from nacre.store.links import resolvers
+from nacre.store.workspace import workspace
 from nacre.text import decode
 
 _MOST_LINES: Final = 40  # of a script
@@ -82,8 +83,13 @@ def explain(
         script = read_script(_given(command))
     except (ValueError, OSError, Refused) as error:
         raise UsageError(str(error)) from None
+    place = workspace(here)
     caller = Caller(
-        cwd=here, env=environment_as_given(), tools=tuple(tools), resolvers=resolvers(here)
+        cwd=here,
+        workspace=place,
+        env=environment_as_given(),
+        tools=tuple(tools),
+        resolvers=resolvers(place),
     )
     decision = decide(checks.plan(script, caller), checks.steps, caller)
     reading = read(script, home=caller.home, cwd=here)

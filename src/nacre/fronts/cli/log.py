@@ -1,14 +1,13 @@
 """`nacre log`: the audit log, for people."""
 
 import argparse
+import json
 import os
 import time
 from collections import deque
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
-
-import msgspec
 
 from nacre.fronts.cli.common import complain, printable, show
 from nacre.store.appending import OLDER
@@ -32,7 +31,7 @@ def main(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        complain(str(error))
+        complain(f"{error.filename or 'the log'} cannot be read: {error.strerror or error}")
         return 1
     return 0
 
@@ -97,9 +96,8 @@ def _show(line: bytes, options: argparse.Namespace) -> None:
         show(line.decode("utf-8", "replace"))
         return
     try:
-        said = msgspec.json.decode(line)
-        show(_in_words(said))
-    except (msgspec.MsgspecError, AttributeError, ValueError, TypeError):
+        show(_in_words(json.loads(line)))
+    except (ValueError, LookupError, AttributeError, TypeError):
         show(f"(a line that cannot be read: {printable(line[:60].decode('utf-8', 'replace'))}…)")
 
 
@@ -113,6 +111,8 @@ def _in_words(said: dict[str, Any]) -> str:
     took = f"{said['seconds']:.2f}s" if "seconds" in said else ""
     command = printable(" ".join((said.get("command") or "").split()))
     short = command if len(command) <= 100 else f"{command[:99]}…"
+    if said.get("refused"):
+        short += f"  [{printable(str(said['refused']))}]"
     return (
         f"{when:<12} {said.get('contract', ''):<8} {said.get('run') or '-':<6} {_ended(said):<12}"
         f" {took:>8} {human_size(size):>8}  {short}  ({_short(said.get('cwd') or '')})"

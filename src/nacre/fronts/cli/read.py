@@ -9,7 +9,7 @@ from typing import BinaryIO
 from nacre.events import Stream
 from nacre.fronts.cli.common import UsageError, complain, write_all
 from nacre.store import reading
-from nacre.store.links import workspace
+from nacre.store.workspace import workspace
 
 
 def main(options: argparse.Namespace) -> int:
@@ -45,6 +45,8 @@ def _check(options: argparse.Namespace) -> None:
         )
         if given
     ]
+    if options.context is not None and options.grep is None:
+        raise UsageError("--context goes with --grep; there are no lines to stand around")
     if len(chosen) > 1:
         raise UsageError(f"{' and '.join(chosen)} do not go together; choose one")
     for name in ("first", "last", "lines", "context"):

@@ -59,6 +59,8 @@ def main(options: argparse.Namespace) -> int:
         try:
             outcome = _answer(tool, script, timeout, screen, cancel)
         except Refused as refused:
+            if options.json:
+                show(msgspec.json.encode({"ending": "refused", "why": str(refused)}).decode())
             complain(str(refused))
             return NOT_STARTED
         if tool.audit_problem is not None:
@@ -195,7 +197,7 @@ def _exit_code(outcome: Outcome) -> int:
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
     """The outcome as `--json` prints it."""
-    said: dict[str, Any] = {"ending": _ENDINGS[type(outcome.ending)]}
+    said: dict[str, Any] = {"run": outcome.run, "ending": _ENDINGS[type(outcome.ending)]}
     match outcome.ending:
         case NotStarted(why=why):
             said["why"] = str(why)

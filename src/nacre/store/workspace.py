@@ -1,0 +1,15 @@
+"""Which workspace a directory belongs to."""
+
+import os
+
+
+def workspace(cwd: bytes) -> bytes:
+    """The git top level of a directory, else the directory itself."""
+    at = cwd
+    while True:
+        if os.path.lexists(at + b"/.git"):
+            return at
+        above = os.path.dirname(at)
+        if above == at:
+            return cwd
+        at = above
