@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# The newest Python that is new enough; choose another with `make PYTHON=... run`.
+# The first Python that is new enough; choose another with `make PYTHON=... run`.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
 	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 CMD ?= echo "Hello from $$0 $$BASH_VERSION"; echo "and this went to stderr" >&2
