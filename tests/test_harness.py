@@ -168,7 +168,7 @@ def test_an_unknown_tool() -> None:
 
 def test_the_limit_is_thirty_seconds_and_two_of_grace() -> None:
     with nacre.Tool("harness") as tool:
-        caller = tool._caller()
+        caller = tool._caller(b"/")
         plan = tool.contract.admit("bash", {"command": "ls"}, caller).ask.plan
     assert (plan.limits.timeout, plan.limits.grace) == (30.0, 2.0)
 

@@ -39,6 +39,7 @@ Listen = Listener | Listening | None
 class _Call:
     """A call under way; what it has so far."""
 
+    caller: Caller | None = None
     ticket: Ticket | None = None
     admitted: Admitted
     plan: Plan
@@ -91,7 +92,7 @@ class Tool:
         self._engine = engine or Engine(keeps=True)
         self._audit = Audit()
         self._store = Store(self.settings.bounds)
-        self._workspaces: dict[bytes, bytes] = {}
+        self._known: Caller | None = None
         self._session = f"{os.getpid()}.{next(_sessions)}"
 
     def call(
@@ -173,7 +174,7 @@ class Tool:
 
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
         """The tools as a model provider wants them."""
-        specs = self.contract.specs(self._caller(_here_or_nowhere()))
+        specs = self.contract.specs(self._caller(self._cwd or _here_or_nowhere()))
         return [shaped(spec, format) for spec in specs]
 
     @property
@@ -204,7 +205,7 @@ class Tool:
         cancel: CancelToken | None,
         timeout: float | None = None,
     ) -> None:
-        caller = self._caller()
+        call.caller = caller = self._caller(self._cwd or _here())
         call.admitted = admitted = self.contract.admit(call.tool, call.arguments, caller)
         decision = decide(admitted.ask.plan, admitted.steps, caller)
         if decision.refusal is not None:
@@ -218,7 +219,7 @@ class Tool:
         try:
             # The command runs already: what we do here costs no time.
             call.line = self._line(call, plan.command.cwd)
-            self._store.tidy(record.name)
+            self._store.tidy()
         except BaseException:
             call.abandon()
             raise
@@ -229,24 +230,19 @@ class Tool:
             return listen
         return Listening(listener=listen, every=self.contract.every)
 
-    def _caller(self, here: bytes | None = None) -> Caller:
-        cwd = self._cwd or here or _here()
-        place = self._workspace(cwd)
-        return Caller(
-            cwd=cwd,
-            workspace=place,
-            env=self._env,
-            session=self._session,
-            tools=self._tools,
-            resolvers=resolvers(place),
-        )
-
-    def _workspace(self, cwd: bytes) -> bytes:
-        """Looked up once for a directory: a tool stays in its workspace, whatever git does."""
-        found = self._workspaces.get(cwd)
-        if found is None:
-            self._workspaces = {cwd: (found := workspace(cwd))}
-        return found
+    def _caller(self, cwd: bytes) -> Caller:
+        """Made once for a directory: a tool stays in its workspace, whatever git does."""
+        if self._known is None or self._known.cwd != cwd:
+            place = workspace(cwd)
+            self._known = Caller(
+                cwd=cwd,
+                workspace=place,
+                env=self._env,
+                session=self._session,
+                tools=self._tools,
+                resolvers=resolvers(place),
+            )
+        return self._known
 
     def _spoken(self, call: _Call, answer: Outcome) -> Reply:
         self._log(call, answer)
@@ -254,7 +250,8 @@ class Tool:
         return msgspec.structs.replace(reply, run=answer.run)
 
     def _refused(self, call: _Call, refusal: AnyRefusal) -> Reply:
-        line = self._line(call, self._cwd or _here_or_nowhere())
+        call.caller = call.caller or self._caller(self._cwd or _here_or_nowhere())
+        line = self._line(call, call.caller.cwd)
         rule = getattr(refusal, "rule", None)
         line.end(
             {
@@ -272,12 +269,13 @@ class Tool:
             self._log(call, call.ticket.outcome)
 
     def _line(self, call: _Call, cwd: bytes) -> Line:
+        assert call.caller is not None
         command = call.arguments.get("command") if isinstance(call.arguments, Mapping) else None
         return self._audit.begin(
             {
                 "contract": self.contract.name,
                 "tool": call.tool,
-                "workspace": decode(self._workspace(self._cwd or _here_or_nowhere())),
+                "workspace": decode(call.caller.workspace),
                 "command": command if isinstance(command, str) else None,
                 "cwd": decode(cwd),
             }

@@ -55,7 +55,7 @@ def test_the_two_editions_of_the_schema() -> None:
 
 def test_the_limits_are_those_of_the_page() -> None:
     with nacre.Tool("phoenix") as tool:
-        admit, caller = tool.contract.admit, tool._caller()
+        admit, caller = tool.contract.admit, tool._caller(b"/")
         usual = admit("bash", {"command": "ls"}, caller).ask.plan.limits
         slow = admit("bash", {"command": "ls", "mode": "slow"}, caller).ask.plan.limits
     assert usual == Limits(timeout=30, grace=15)

@@ -16,7 +16,7 @@ from nacre.caller import Caller
 from nacre.contracts.arguments import object_schema, read_arguments, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec
 from nacre.contracts.options import Limit, Seconds, read_options
-from nacre.contracts.words import signal_name
+from nacre.contracts.words import SPILL, signal_name
 from nacre.findings import AnyFinding
 from nacre.outcome import (
     Cancelled,
@@ -28,7 +28,7 @@ from nacre.outcome import (
     Outcome,
     TimedOut,
 )
-from nacre.plan import BASH, KIB, MIB, Command, Keep, Limits, Plan, Spill, Streams
+from nacre.plan import BASH, KIB, MIB, Command, Keep, Limits, Plan, Streams
 from nacre.prepare.directory import directory
 from nacre.refusals import AnyRefusal, CalledOff, Refused, UnknownTool
 from nacre.text import decode, without_cut_end
@@ -77,7 +77,7 @@ class Harness:
             streams=Streams.SEPARATE,
             limits=self._limits,
             keep=_KEEP,
-            spill=Spill(),
+            spill=SPILL,
         )
 
     def reply(self, answer: Outcome, said: None, findings: Sequence[AnyFinding]) -> Reply:

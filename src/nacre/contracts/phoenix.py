@@ -15,10 +15,10 @@ from nacre.contracts.arguments import bad, object_schema, read_arguments, read_s
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
 from nacre.contracts.options import OFF, Limit, Seconds, read_options
 from nacre.contracts.shared import Safety, Shared, checked, signed
-from nacre.contracts.words import artifact, bad_directory, left_running, signal_name
+from nacre.contracts.words import SPILL, artifact, bad_directory, left_running, signal_name
 from nacre.findings import AnyFinding
 from nacre.outcome import Cancelled, Capture, Exited, Killed, Lost, NotStarted, Outcome, TimedOut
-from nacre.plan import KIB, Command, Keep, Limits, Plan, Spill, Streams
+from nacre.plan import KIB, Command, Keep, Limits, Plan, Streams
 from nacre.prepare.decide import Step, refusing
 from nacre.prepare.directory import directory
 from nacre.prepare.environment import EDITORS, environment
@@ -145,7 +145,7 @@ class Phoenix:
             streams=Streams.MERGED,
             limits=self._limits(self.options.timeout),
             keep=_KEEP,
-            spill=Spill(),
+            spill=SPILL,
         )
 
     def _limits(self, timeout: float) -> Limits:

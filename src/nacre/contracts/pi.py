@@ -19,11 +19,11 @@ from nacre.contracts.options import read_options
 from nacre.contracts.pi_options import LONGEST, SHORTEST, Options
 from nacre.contracts.pi_words import LIMIT, Said, Shown, details, ending, notices, shown
 from nacre.contracts.shared import checked, signed
-from nacre.contracts.words import bad_directory, left_running
+from nacre.contracts.words import SPILL, bad_directory, left_running
 from nacre.findings import AnyFinding, Limited
 from nacre.hindsight.minimize import minimized
 from nacre.outcome import NotStarted, Outcome
-from nacre.plan import Command, Keep, Limits, Plan, Spill, Streams
+from nacre.plan import Command, Keep, Limits, Plan, Streams
 from nacre.prepare import interception
 from nacre.prepare.decide import Step, refusing
 from nacre.prepare.directory import directory
@@ -160,7 +160,7 @@ class Pi:
             streams=Streams.MERGED,
             limits=Limits(timeout=self.options.timeout, grace=self.options.grace),
             keep=Keep(whole=LIMIT, head=head, tail=LIMIT),
-            spill=Spill(),
+            spill=SPILL,
         )
 
     def reply(self, answer: Outcome, said: Said, findings: Sequence[AnyFinding]) -> Reply:

@@ -1,11 +1,14 @@
-"""Words that more than one contract has."""
+"""What more than one contract has: words, mostly."""
 
 from signal import Signals
 from typing import Final
 
 from nacre.outcome import Capture, Survivor
+from nacre.plan import Spill
 from nacre.refusals import BadDirectory, DirectoryProblem
 from nacre.text import decode
+
+SPILL: Final = Spill()  # what is too much for memory is kept whole, in the store
 
 
 def signal_name(number: int) -> str:

@@ -232,8 +232,9 @@ class Run:
         if not ground.ours and shell.tag is not None:
             ground.census.tag_early_children(shell.pid, shell.tag, output.pipes)
         ground.loop.watch(shell.pidfd, self._shell_ended)
-        self._write_down()
         if self._relay is not None:
+            if self._record is not None:
+                self.name = self._record.number()
             self._relay.start(Started(run=self.name, pid=shell.pid))
             self._attend()
         elif timeout is not None and timeout <= _HEAD_START:
@@ -241,12 +242,11 @@ class Run:
         else:
             self._later(_HEAD_START, self._attend)
 
-    def _write_down(self) -> None:
+    def _attend(self) -> None:
+        """Hear what it says, mind its time and write it down: it is not one of those that are over
+        at once."""
         if self._record is not None:
             self.name = self._record.begin()
-
-    def _attend(self) -> None:
-        """Hear what it says and mind its time: it is not one of those that are over at once."""
         self._output.listen()
         timeout = self._plan.limits.timeout
         if timeout is not None:
@@ -350,20 +350,20 @@ class Run:
             self._wait_for_listener(self._relay, self._outcome)
 
     def _made_outcome(self) -> Outcome:
-        self._write_down()  # should it never have been spawned
         if self._reason is Action.NOTE_NOT_STARTED:
             captures = [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
         else:
             captures = self._output.close()
+        record = self._record
         outcome = Outcome(
-            run=self.name,
+            run=self.name if record is None else record.number(),
             ending=self._ending(),
             output=captures[0],
             errors=captures[1] if len(captures) == 2 else None,
             seconds=self._ended - self._began,
             left_running=self._left,
         )
-        if self._record is not None and self._record.end(outcome):
+        if record is not None and record.end(outcome):
             return msgspec.structs.replace(outcome, stored=True)
         return outcome
 

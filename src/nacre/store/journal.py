@@ -75,7 +75,12 @@ def _decoder() -> msgspec.json.Decoder[Begun | Ended]:
 
 
 def path_of(home: str, workspace: bytes, run: int) -> str:
-    return f"{home}/journal/{key(workspace)}/{run // BLOCK:06}.jsonl"
+    return _path(home, workspace, run // BLOCK)
+
+
+@lru_cache(maxsize=16)
+def _path(home: str, workspace: bytes, block: int) -> str:
+    return f"{home}/journal/{key(workspace)}/{block:06}.jsonl"
 
 
 @lru_cache(maxsize=16)

@@ -29,6 +29,7 @@ class Files:
     """What all runs of a tool write to: the counter, which grows by a byte with each, and the
     journal."""
 
+    last = 0  # number that was given
     _home = ""
 
     def __init__(self) -> None:
@@ -44,11 +45,11 @@ class Files:
     def count(self) -> int:
         """The next number. Raises OSError."""
         path = f"{self.home()}/counter"
-        number = self.counter.count(path)
+        number = self.last = self.counter.count(path)
         if number == 1 and (last := _last_known(self.home())):
             # Somebody has removed the counter, but not what was counted.
             self.counter.append(path, b"." * last)
-            number = self.counter.count(path)
+            number = self.last = self.counter.count(path)
         return number
 
     def close(self) -> None:
@@ -57,41 +58,56 @@ class Files:
 
 
 class Record:
-    """A run has a name and is written down once it has begun.
+    """A run has a name once it is numbered, and stands in the journal once it has begun.
 
-    Who runs it for himself begins right after the spawn: bash takes a millisecond to start, and
-    nobody waits for the file system meanwhile.
+    Who runs it for himself begins when it has run for a moment; one that is over by then is
+    written down at its end, in one go, which is what most commands are.
     """
 
     name = ""  # r17; u1 when it could not be written down
+    problem: OSError | None = None
     _begun: Begun | None = None
+    _line = b""  # that has not been written yet
     _has_directory = False
     _home = _path = ""
-    problem: OSError | None = None
 
     def __init__(self, files: Files, plan: Plan, workspace: bytes) -> None:
         self._files = files
         self._plan = plan
         self._workspace = workspace
 
-    def begin(self) -> str:
-        """Returns its name. Beginning again does nothing."""
+    def number(self) -> str:
+        """Have a name. As often as one likes."""
         if not self.name:
             try:
-                self._begin()
+                self._number()
             except OSError as error:
-                self.problem = error
-                self.name = f"u{next(self._files.unrecorded)}"
+                self._fail(error)
         return self.name
 
-    def _begin(self) -> None:
+    def begin(self) -> str:
+        """Be in the journal. Returns the name."""
+        self.number()
+        if self._line:
+            try:
+                self._files.journal.append(self._path, self._line)
+                self._line = b""
+            except OSError as error:
+                self._fail(error)
+        return self.name
+
+    def _number(self) -> None:
         self._home = self._files.home()
         number = self._files.count()
         self._path = journal.path_of(self._home, self._workspace, number)
-        begun = _begun(number, self._plan, self._workspace)
-        self._files.journal.append(self._path, journal.encode(begun) + b"\n")
-        self._begun = begun
+        self._begun = _begun(number, self._plan, self._workspace)
+        self._line = journal.encode(self._begun) + b"\n"
         self.name = f"r{number}"
+
+    def _fail(self, error: OSError) -> None:
+        """Nobody can write it down."""
+        self.problem, self._begun, self._line = error, None, b""
+        self.name = f"u{next(self._files.unrecorded)}"
 
     def open(self, stream: Stream) -> tuple[int, bytes]:
         """A private file for all of a stream. Raises OSError. As long as it is open it is locked,
@@ -106,15 +122,16 @@ class Record:
 
     def end(self, outcome: Outcome) -> bool:
         """Write down how it ended. False when the store does not have all of its output."""
+        self.number()
         if self._begun is None:
             return False
         try:
             errors = outcome.errors
             ended = Ended(
                 run=self._begun.run,
-                time=round(time.time(), 3),
+                time=time.time(),
                 ending=outcome.ending,
-                seconds=round(outcome.seconds, 4),
+                seconds=outcome.seconds,
                 output=self._stored(Stream.OUTPUT, outcome.output),
                 errors=None if errors is None else self._stored(Stream.ERRORS, errors),
                 left_running=outcome.left_running,
@@ -122,7 +139,8 @@ class Record:
             line = journal.encode(ended) + b"\n"
             if self._has_directory:
                 _write(f"{self._directory()}/outcome", line)
-            self._files.journal.append(self._path, line)
+            self._files.journal.append(self._path, self._line + line)
+            self._line = b""
         except (OSError, ValueError):
             return False
         return ended.output.whole and (ended.errors is None or ended.errors.whole)
@@ -180,7 +198,7 @@ def _begun(number: int, plan: Plan, workspace: bytes) -> Begun:
     command = plan.command
     return Begun(
         run=number,
-        time=round(time.time(), 3),
+        time=time.time(),
         workspace=decode(workspace),
         cwd=decode(command.cwd),
         command=decode(command.given),

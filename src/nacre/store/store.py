@@ -24,14 +24,17 @@ class Store:
     def __init__(self, bounds: Bounds = sweep.USUAL) -> None:
         self._bounds = bounds
         self._files = Files()
+        self._tidied = 0  # the number after which we did so
 
     def record(self, plan: Plan, workspace: bytes) -> Record:
         """For a run that is about to be. Nothing is written yet."""
         return Record(self._files, plan, workspace)
 
-    def tidy(self, run: str) -> None:
+    def tidy(self) -> None:
         """Remove what is too old or too much, now and then, and a little at a time."""
-        if run[:1] == "r" and int(run[1:]) % _NOW_AND_THEN == 1:
+        last = self._files.last
+        if last % _NOW_AND_THEN == 1 and last != self._tidied:
+            self._tidied = last
             with suppress(OSError):
                 self._tidy(f"{self._files.home()}/swept")
 
@@ -44,4 +47,5 @@ class Store:
             os.utime(stamp)
 
     def close(self) -> None:
+        self.tidy()
         self._files.close()
