@@ -153,15 +153,17 @@ def called(
     """What the command line says to each row. Most of it is waiting for Python to start, so
     several are called at once."""
 
-    def call(row: tuple[str, Case]) -> tuple[Place, dict[str, Any]]:
-        root = tmp_path_factory.mktemp("row")
-        place = Place(root / "place", root / "state", *row)
+    rows = tmp_path_factory.mktemp("rows")
+
+    def call(number: int) -> tuple[Place, dict[str, Any]]:
+        root = rows / str(number)
+        place = Place(root / "place", root / "state", *OBJECTS[number])
         place.prepare()
         return place, place.call()
 
     with Ended({"leaves": True}, ours):
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(call, OBJECTS))
+            found = list(pool.map(call, range(len(OBJECTS))))
         yield found
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 from nacre.caller import Resolved, Resolver
 from nacre.events import Stream
@@ -10,6 +11,8 @@ from nacre.plan import MakeDirectory, MakeFile
 from nacre.store import reading
 from nacre.store.home import home
 from nacre.store.journal import key
+
+_DEEPEST: Final = 64
 
 
 def resolvers(workspace: bytes) -> Mapping[str, Resolver]:
@@ -32,6 +35,8 @@ def _artifact(workspace: bytes, rest: str) -> Resolved:
 
 def _local(workspace: bytes, rest: str) -> Resolved:
     """A file of the workspace's own, kept with the state and not in the workspace."""
+    if rest.count("/") > _DEEPEST:
+        raise LookupError(f"is more than {_DEEPEST} directories deep; choose a shorter path")
     root = os.fsencode(_home()) + f"/local/{key(workspace)}".encode()
     path = os.path.normpath(root + b"/" + os.fsencode(rest))
     real = os.path.realpath(path)
