@@ -53,11 +53,18 @@ APT = [
             [*["Collecting a"] * 5, "  error: subprocess failed", "Collecting b"],
             "[5 lines of progress]\n  error: subprocess failed\n[1 line of progress]\n",
         ),
+        (
+            "pip install x",
+            [*["Collecting a"] * 5, "Collecting b: could not find a version"],
+            "[5 lines of progress]\nCollecting b: could not find a version\n",
+        ),
         ("pip install x", ["Collecting a"] * 4, None),
         ("pip --version", ["Collecting a"] * 9, None),
         ("cat log", ["Collecting a"] * 9, None),
         ("echo pip install", ["Collecting a"] * 9, None),
-        ("pip install x", ["WARNING: Collecting a failed"] * 9, None),
+        ("pip install x", ["Collecting a failed"] * 9, None),
+        ("pip install x && ./bench", ["   1.5 ms for case 1"] * 9, None),
+        ("cargo run", ["Checking the weather"] * 9, None),
     ],
 )
 def test_what_goes_and_what_stays(command: str, lines: list[str], said: str | None) -> None:

@@ -358,6 +358,22 @@ def test_what_is_old_is_swept_and_what_lives_stays(home: Path, tmp_path: Path) -
         reading.find(3, os.fsencode(tmp_path))
 
 
+def test_a_run_under_way_is_not_swept(home: Path, tmp_path: Path) -> None:
+    token = nacre.CancelToken()
+    found: list[object] = []
+
+    def heard(event: nacre.Event) -> None:
+        if isinstance(event, nacre.Chunk) and not found:
+            eventually((home / "runs/r1/output").exists)
+            found.append(sweep.sweep(Bounds(days=1), now=time.time() + 2 * DAY))
+            found.append(sorted(os.listdir(home / "runs/r1")))
+            token.cancel()
+
+    with nacre.Tool("phoenix", cwd=tmp_path) as tool:
+        tool.call({"command": "seq 100000; sleep 60"}, listen=heard, cancel=token)
+    assert found == [0, ["output", "plan"]]
+
+
 def test_of_too_much_the_oldest_go(home: Path, tmp_path: Path) -> None:
     with nacre.Tool("harness", cwd=tmp_path) as tool:
         for _ in range(4):
