@@ -283,11 +283,9 @@ class Tool:
 
     def _log(self, call: _Call, outcome: Outcome) -> None:
         ending, findings = outcome.ending, call.plan.findings
-        dropped = [name for each in findings if isinstance(each, Dropped) for name in each.names]
-        rest = {
+        rest: dict[str, object] = {
             "run": outcome.run,
             "decision": "run",
-            **({"dropped": dropped} if dropped else {}),
             "ending": type(ending).__name__,
             "exit_code": outcome.exit_code,
             "seconds": round(outcome.seconds, 3),
@@ -295,6 +293,9 @@ class Tool:
             "stderr_bytes": outcome.errors.size if outcome.errors else None,
             "left_running": len(outcome.left_running),
         }
+        for each in findings:
+            if isinstance(each, Dropped):
+                rest["dropped"] = each.names
         if isinstance(ending, NotStarted):
             rest["refused"] = _why(ending.why)
         line = call.line or self._line(call, call.plan.command.cwd)

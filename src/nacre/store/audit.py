@@ -5,8 +5,9 @@ variables. A log that cannot be written is no reason to refuse a command: the tr
 whoever asks. When it is full it becomes `audit.jsonl.1`, and a new one begins.
 """
 
+import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -29,8 +30,7 @@ class Audit:
 
     def begin(self, line: Mapping[str, object]) -> "Line":
         """The first half of a line, made while there is time; nothing is written yet."""
-        moment = datetime.now(UTC).isoformat(timespec="milliseconds")
-        return Line(self, _encoded({"time": moment, **line}))
+        return Line(self, _encoded({"time": _now(), **line}))
 
     def append(self, data: bytes) -> None:
         try:
@@ -54,6 +54,17 @@ class Line:
 
     def end(self, rest: Mapping[str, object]) -> None:
         self._audit.append(self._start[:-1] + b"," + _encoded(rest)[1:] + b"\n")
+
+
+def _now() -> str:
+    """As ISO 8601 has it, to the millisecond. `datetime` takes three times as long."""
+    second, rest = divmod(time.time_ns(), 1_000_000_000)
+    return f"{_second(second)}.{rest // 1_000_000:03}+00:00"
+
+
+@lru_cache(maxsize=1)
+def _second(moment: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
 
 
 def _encoded(line: Mapping[str, object]) -> bytes:
