@@ -168,6 +168,18 @@ def test_a_journal_with_half_a_line_is_still_read(home: Path, tmp_path: Path) ->
     assert run.open().read() == b"two\n"
 
 
+def test_output_that_cannot_be_saved_at_the_end_is_said(home: Path, tmp_path: Path) -> None:
+    home.mkdir()
+    (home / "runs").write_text("in the way")
+    with nacre.Tool("harness", cwd=tmp_path) as tool:
+        assert tool.call({"command": "seq 10000"}).details["exitCode"] == 0
+    _, ended = lines(home)
+    assert ended["output"]["problem"] == "the output could not be saved: Not a directory"
+    done = cli("read", "1", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"the output of r1 was not kept: the output could not be saved" in done.stderr
+
+
 # Reading
 
 

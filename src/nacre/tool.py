@@ -217,7 +217,7 @@ class Tool:
             plan, listen=self._heard(listen), cancel=cancel, record=record
         )
         try:
-            # The command runs already: what we do here costs no time.
+            # The command runs already: what is done here need not be done at its end.
             call.line = self._line(call, plan.command.cwd)
             self._store.tidy()
         except BaseException:
@@ -232,9 +232,10 @@ class Tool:
 
     def _caller(self, cwd: bytes) -> Caller:
         """Made once for a directory: a tool stays in its workspace, whatever git does."""
-        if self._known is None or self._known.cwd != cwd:
+        known = self._known  # another thread may stand elsewhere
+        if known is None or known.cwd != cwd:
             place = workspace(cwd)
-            self._known = Caller(
+            self._known = known = Caller(
                 cwd=cwd,
                 workspace=place,
                 env=self._env,
@@ -242,7 +243,7 @@ class Tool:
                 tools=self._tools,
                 resolvers=resolvers(place),
             )
-        return self._known
+        return known
 
     def _spoken(self, call: _Call, answer: Outcome) -> Reply:
         self._log(call, answer)

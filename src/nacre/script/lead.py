@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from nacre.script import lex, skeleton, tokens
-from nacre.script.skeleton import Chain, Simple
+from nacre.script.skeleton import Chain, Node, Simple
 from nacre.script.tokens import Bomb, Double, Quoted, Text
 
 _BLANK: Final = re.compile(rb"(?:\s|\\\n)*")
@@ -26,16 +26,10 @@ def leading_cd(text: bytes) -> Lead | None:
     """`cd PATH && rest`, where nothing of the rest would run if the `cd` failed."""
     if not _PERHAPS.match(text):
         return None
-    try:
-        frame = lex.lex(text)
-        structure, wrong = skeleton.parse(frame.skeleton, frame.start, frame.lines)
-    except (Bomb, RecursionError):
+    read = only_item(text)
+    if read is None or _ends_with_separator(read[0]):
         return None
-    if wrong is not None or frame.trouble is not None:
-        return None
-    if len(structure.items) != 1 or structure.background or _ends_with_separator(frame):
-        return None
-    chain = structure.items[0]
+    frame, chain = read
     if not isinstance(chain, Chain):
         return None
     while isinstance(chain.left, Chain):
@@ -51,6 +45,20 @@ def leading_cd(text: bytes) -> Lead | None:
     after = _BLANK.match(text, operator + 2)
     assert after is not None
     return Lead(path=path[0], tilde=path[1], rest=after.end())
+
+
+def only_item(text: bytes) -> tuple[tokens.Frame, Node] | None:
+    """The one thing that a script consists of, when it is one, and all of it can be read."""
+    try:
+        frame = lex.lex(text)
+        structure, wrong = skeleton.parse(frame.skeleton, frame.start, frame.lines)
+    except (Bomb, RecursionError):
+        return None
+    if wrong is not None or frame.trouble is not None:
+        return None
+    if len(structure.items) != 1 or structure.background:
+        return None
+    return frame, structure.items[0]
 
 
 def _ends_with_separator(frame: tokens.Frame) -> bool:

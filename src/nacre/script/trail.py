@@ -6,10 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from nacre.script import lex, skeleton, tokens
-from nacre.script.lead import literal
+from nacre.script import tokens
+from nacre.script.lead import literal, only_item
 from nacre.script.skeleton import Node, Pipeline, Simple
-from nacre.script.tokens import Bomb
 
 _PERHAPS: Final = re.compile(rb"\|.*\b(?:head|tail)\b", re.DOTALL)
 _NUMBER: Final = re.compile(rb"\d{1,9}")
@@ -26,18 +25,12 @@ def trailing_limits(text: bytes) -> Trail | None:
     """The lines that are to be taken from the front, or from the end."""
     if not _PERHAPS.search(text):
         return None
-    try:
-        frame = lex.lex(text)
-        structure, wrong = skeleton.parse(frame.skeleton, frame.start, frame.lines)
-    except (Bomb, RecursionError):
-        return None
-    if wrong is not None or frame.trouble is not None or structure.background:
-        return None
-    if len(structure.items) != 1 or not isinstance(structure.items[0], Pipeline):
+    read = only_item(text)
+    if read is None or not isinstance(read[1], Pipeline):
         return None
     if text.lstrip().startswith(b"!"):
         return None  # its status is what counts
-    return _cut(frame, structure.items[0].stages, text)
+    return _cut(read[0], read[1].stages, text)
 
 
 def _cut(frame: tokens.Frame, stages: list[Node], text: bytes) -> Trail | None:

@@ -154,9 +154,13 @@ class Record:
         data = capture.head + capture.tail
         if size <= SMALL:
             return Stored(size=size, lines=lines, data=data)
-        fd, _ = self.open(stream)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
+        try:
+            fd, _ = self.open(stream)
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+        except OSError as error:
+            problem = f"the output could not be saved: {error.strerror or error}"
+            return Stored(size=size, lines=lines, problem=problem)
         return Stored(size=size, lines=lines)
 
     def _directory(self) -> str:
