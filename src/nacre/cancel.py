@@ -1,19 +1,15 @@
 """A token by which any thread, task or signal handler calls a command off.
 
-Floor 0: it knows nobody. Whoever runs something subscribes to the token it was given.
+Whoever runs something subscribes to the token it was given.
 """
 
 import signal as signals
 import threading
 from collections.abc import Callable
 
+from nacre.signals import check_signal
+
 Subscriber = Callable[[int], None]
-
-
-def check_signal(number: int) -> None:
-    """ValueError for what is no signal, before anybody is to send it."""
-    if not 0 < number < signals.NSIG:
-        raise ValueError(f"{number} is no signal; they are 1 to {signals.NSIG - 1}")
 
 
 class CancelToken:

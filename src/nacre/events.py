@@ -17,12 +17,12 @@ class Stream(enum.Enum):
     ERRORS = "errors"  # stderr, when separate
 
 
-class Started(Struct, frozen=True, kw_only=True):
+class Started(Struct, frozen=True, kw_only=True, tag=True):
     run: str
     pid: int
 
 
-class Chunk(Struct, frozen=True, kw_only=True):
+class Chunk(Struct, frozen=True, kw_only=True, tag=True):
     """Some bytes of a stream. `skipped` bytes before them were too much for this listener."""
 
     run: str
@@ -31,7 +31,7 @@ class Chunk(Struct, frozen=True, kw_only=True):
     skipped: int = 0
 
 
-class Finished(Struct, frozen=True, kw_only=True):
+class Finished(Struct, frozen=True, kw_only=True, tag=True):
     run: str
     outcome: Outcome
 

@@ -39,6 +39,7 @@ class Loop:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._ready: dict[int, Call] = {}
+        self._room: dict[int, Call] = {}  # those that want to write
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self._posted: deque[Call] = deque()
@@ -67,8 +68,18 @@ class Loop:
             raise
 
     def forget(self, fd: int) -> None:
+        self._room.pop(fd, None)
         if self._ready.pop(fd, None) is not None:
             self._epoll.unregister(fd)
+
+    def await_room(self, fd: int, room: Call) -> None:
+        """Call `room` whenever `fd`, which is watched, can be written, until it has enough."""
+        self._room[fd] = room
+        self._epoll.modify(fd, select.EPOLLIN | select.EPOLLOUT)
+
+    def enough_room(self, fd: int) -> None:
+        if self._room.pop(fd, None) is not None:
+            self._epoll.modify(fd, select.EPOLLIN)
 
     def after(self, seconds: float, call: Call) -> Timer:
         timer = Timer(now() + seconds, call)
@@ -96,14 +107,23 @@ class Loop:
         if due is not None:
             until = min(max(0.0, due - now()), _LONGEST)
             patience = until if patience is None else min(patience, until)
-        watched = [(fd, self._ready.get(fd)) for fd, _ in self._epoll.poll(patience)]
+        found = self._epoll.poll(patience)
+        watched = [(fd, self._ready.get(fd)) for fd, _ in found]
+        rooms = self._rooms(found) if self._room else ()
         for fd, ready in watched:
             # A call may have closed a descriptor that comes after it, and another may have got
             # its number: what the kernel said was about the one watched before.
             if ready is not None and self._ready.get(fd) is ready:
                 ready()
+        for fd, room in rooms:
+            if self._room.get(fd) is room:
+                room()
         if self._timers:
             self._serve_timers()
+
+    def _rooms(self, found: list[tuple[int, int]]) -> list[tuple[int, Call]]:
+        wrote = select.EPOLLOUT | select.EPOLLERR | select.EPOLLHUP
+        return [(fd, self._room[fd]) for fd, what in found if what & wrote and fd in self._room]
 
     def rest(self) -> None:
         """Nobody waits for a timer any more."""
@@ -128,6 +148,7 @@ class Loop:
             self._closed = True
             # It may be a call of ours that closes us: nothing may come after it.
             self._ready.clear()
+            self._room.clear()
             self._timers.clear()
             self._posted.clear()
             self._epoll.close()

@@ -53,6 +53,34 @@ class Lost(Struct, frozen=True, tag=True):
 Ending = Exited | Killed | TimedOut | Cancelled | NotStarted | Lost
 
 
+def state_of(ending: Ending | None) -> str:
+    """In one word; None is a run that has not ended."""
+    return "running" if ending is None else _STATES[type(ending)]
+
+
+_STATES: dict[type, str] = {
+    Exited: "exited",
+    Killed: "killed",
+    TimedOut: "timed_out",
+    Cancelled: "cancelled",
+    NotStarted: "not_started",
+    Lost: "lost",
+}
+
+
+def code_of(ending: Ending | None) -> int | None:
+    """As a shell would show it: 128+n for a signal; None when nothing ran or nobody knows."""
+    if isinstance(ending, Exited):
+        return ending.code
+    match ending:
+        case Killed(signal) | TimedOut(how=Killed(signal)) | Cancelled(how=Killed(signal)):
+            return 128 + signal
+        case TimedOut(how=Exited(code)) | Cancelled(how=Exited(code)):
+            return code
+        case _:
+            return None
+
+
 class Saved(Struct, frozen=True, kw_only=True):
     """The file that a stream was spilled to."""
 
@@ -60,6 +88,7 @@ class Saved(Struct, frozen=True, kw_only=True):
     size: int  # bytes in it
     complete: bool  # it holds every byte of the stream
     problem: str | None = None  # why it does not, as a sentence
+    marks: tuple[tuple[int, int], ...] = ()  # where it has words of ours: from, to
 
 
 class Capture(Struct, frozen=True, kw_only=True):
@@ -91,7 +120,7 @@ class Survivor(Struct, frozen=True, kw_only=True):
     command: str
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class Outcome(Struct, frozen=True, kw_only=True, tag=True):
     """Everything there is to know about a command that has ended."""
 
     run: str
@@ -105,13 +134,4 @@ class Outcome(Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int | None:
         """As a shell would show it: 128+n for a signal; None when nothing ran or nobody knows."""
-        ending = self.ending
-        if isinstance(ending, Exited):
-            return ending.code
-        match ending:
-            case Killed(signal) | TimedOut(how=Killed(signal)) | Cancelled(how=Killed(signal)):
-                return 128 + signal
-            case TimedOut(how=Exited(code)) | Cancelled(how=Exited(code)):
-                return code
-            case _:
-                return None
+        return code_of(self.ending)

@@ -26,6 +26,13 @@ class Streams(enum.Enum):
     SEPARATE = "separate"  # two pipes; no order between them
 
 
+class Terms(Struct, frozen=True, kw_only=True):
+    """What else a command has from its caller, where somebody else starts it."""
+
+    umask: int
+    limits: tuple[tuple[int, int], ...]  # soft and hard, by the number of the resource
+
+
 class Command(Struct, frozen=True, kw_only=True):
     """A shell script, where it runs and with which variables."""
 
@@ -35,6 +42,7 @@ class Command(Struct, frozen=True, kw_only=True):
     placed: bool = False  # the call itself says where it runs
     env: dict[bytes, bytes] | None = None  # None: exactly what this process has
     extra: dict[bytes, bytes] = {}  # the variables that the call itself gives; never filtered
+    terms: Terms | None = None  # None: those of this process
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -72,15 +80,24 @@ class When(enum.Enum):
     ALWAYS = "always"
 
 
+class AtLimit(enum.Enum):
+    """What becomes of a command that has written more than may be kept on disk."""
+
+    GO_ON = "go on"  # it never notices; what follows is only counted
+    CLOSE = "close"  # its pipe is closed, as that of a reader who has seen enough
+    STOP = "stop"  # it is ended, and all it has started
+
+
 class Spill(Struct, frozen=True, kw_only=True):
     """A private file that holds a stream whole, up to a limit on disk.
 
-    The command never suffers from it: a file that cannot be written is reported, that is all.
+    A file that cannot be written is reported, that is all: the command does not suffer from it.
     """
 
-    directory: str | bytes | None = None  # None: the usual place for temporary files
+    directory: bytes | None = None  # None: the usual place for temporary files
     when: When = When.OVERFLOW
     limit: int = 4 * GIB
+    then: AtLimit = AtLimit.GO_ON
 
     def __post_init__(self) -> None:
         if self.limit < 0:
@@ -105,6 +122,22 @@ class MakeFile(Struct, frozen=True, kw_only=True, tag=True):
 Chore = MakeDirectory | MakeFile  # what the engine does before it spawns
 
 
+class Held(Struct, frozen=True, kw_only=True, tag=True):
+    """Input that stays open: what is given first, then whatever is written to the run."""
+
+    first: bytes = b""
+
+
+class Epitaph(Struct, frozen=True, kw_only=True):
+    """What is put at the end of the output file when the shell has ended. It is not output: whoever
+    reads the run by its number does not see it. {} stands for what is not known before."""
+
+    zero: str
+    exited: str  # {code}
+    killed: str  # {number}, {name}
+    error: str  # {why}
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """One command with everything that was decided about it."""
 
@@ -114,7 +147,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     keep: Keep = Keep(whole=MIB, head=256 * KIB, tail=768 * KIB)
     spill: Spill | None = None
-    stdin: bytes | None = None  # None: /dev/null
+    stdin: bytes | Held | None = None  # None: /dev/null
+    epitaph: Epitaph | None = None
     lane: str | None = None  # of the runs in one lane only one runs at a time, in order
     chores: tuple[Chore, ...] = ()
     findings: tuple[AnyFinding, ...] = ()  # what deciding noted on the way

@@ -165,6 +165,36 @@ class Unavailable(Refusal, frozen=True, kw_only=True):
         return self.problem
 
 
+class UnknownRun(Refusal, frozen=True, kw_only=True):
+    """There is no such run in this workspace, or it does not run any more."""
+
+    run: str
+
+    def __str__(self) -> str:
+        return f"there is no live run {self.run} in this workspace; nacre ps lists those there are"
+
+
+class TooMany(Refusal, frozen=True, kw_only=True):
+    """As many run as may. None of them is ended for a new one."""
+
+    most: int
+    runs: tuple[tuple[str, str], ...]  # names and commands
+
+    def __str__(self) -> str:
+        listed = "\n".join(f"  {name}  {command}" for name, command in self.runs)
+        return (
+            f"{len(self.runs)} background jobs run, and {self.most} may; "
+            f"wait for one of them, or end one:\n{listed}"
+        )
+
+
+class NoBackground(Refusal, frozen=True, kw_only=True):
+    """Nothing may run here that outlives its call."""
+
+    def __str__(self) -> str:
+        return "nothing runs in the background here: this tool was made with place='here'"
+
+
 class Closed(Refusal, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return "this tool is closed; make a new one"
@@ -186,6 +216,9 @@ AnyRefusal = (
     | CannotSpawn
     | CalledOff
     | Unavailable
+    | UnknownRun
+    | TooMany
+    | NoBackground
     | Closed
 )
 
