@@ -6,6 +6,7 @@ start times of one pid are not. Everything that disappears while we look is simp
 
 import os
 import resource
+import threading
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -53,9 +54,37 @@ def _process(pid: int, line: bytes) -> Process | None:
     )
 
 
+def exit_code(pid: int, started: int) -> int | None:
+    """What this very process has ended with, as wait(2) has it, while its zombie is there."""
+    line = _read(f"/proc/{pid}/stat", 1024)
+    fields = line.rpartition(b")")[2].split()
+    if len(fields) < 50 or fields[0] not in (b"Z", b"X") or int(fields[19]) != started:
+        return None
+    return int(fields[49])
+
+
 def pids() -> list[int]:
     """Every process there is, threads not counted. Raises OSError when we cannot look."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def own_children() -> list[int]:
+    """Our own children, zombies and adopted orphans included. Raises OSError without a way to
+    look."""
+    alone = threading.active_count() == 1
+    threads = [str(os.getpid())] if alone else os.listdir("/proc/self/task")
+    found: list[int] = []
+    for thread in threads:
+        try:
+            fd = os.open(f"/proc/self/task/{thread}/children", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # a kernel without that file, or a thread that has ended
+            return [each.pid for each in everyone().values() if each.parent == os.getpid()]
+        try:
+            while some := os.read(fd, 65536):
+                found += map(int, some.split())
+        finally:
+            os.close(fd)
+    return found
 
 
 def everyone() -> dict[int, Process]:

@@ -17,6 +17,7 @@ _PIECE: Final = 128 * 1024
 
 
 class Sink:
+    at_limit = False  # the disk has all that it may keep
     _window: Window | None = None  # once memory does not have everything
     _file: SpillFile | None = None
     _capture: Capture | None = None
@@ -42,8 +43,33 @@ class Sink:
         self._all += data
         if self._file is not None:
             self._file.write(data)
+            self.at_limit = self._file.at_limit
         if len(self._all) > self._keep.whole:
             self._overflow(self._all)
+
+    def so_far(self) -> Capture:
+        return self._everything() if self._window is None else self._ends(self._window, last=False)
+
+    def tee(self) -> None:
+        """Have all of it in the file, too, from now on."""
+        if self._file is None and self._spill is not None:
+            self._file = self._filled(self._all)
+
+    def to_disk(self) -> Capture:
+        """Have all of it in the file from now on, and hardly anything in memory: this goes on
+        without whoever wanted it. Returns what memory had."""
+        had = self.so_far()
+        self.tee()
+        if self._window is None and self._file is not None and not self._file.ended:
+            self._keep = Keep(whole=0, head=0, tail=0)
+            self._overflow(self._all)
+            self._all = bytearray()
+        return had
+
+    def mark(self, words: bytes) -> None:
+        """Words of ours, at the end of the file."""
+        if self._file is not None:
+            self._file.mark(words)
 
     def close(self) -> Capture:
         """What there was of it; as often as it is asked."""
@@ -71,22 +97,29 @@ class Sink:
         self._newlines = everything.count(b"\n")
         self._last = everything[-1:]
         if self._file is None and self._spill is not None:
-            self._file = SpillFile(self._spill, self._make)
-            for start in range(0, len(everything), _PIECE):  # each a copy, and a small one
-                self._file.write(everything[start : start + _PIECE])
+            self._file = self._filled(everything)
         self._window = Window(self._keep, everything)
         if self._file is not None and not self._file.ended:
             self._window.drop_tail()
+
+    def _filled(self, everything: bytearray) -> SpillFile:
+        assert self._spill is not None
+        file = SpillFile(self._spill, self._make)
+        for start in range(0, len(everything), _PIECE):  # each a copy, and a small one
+            file.write(everything[start : start + _PIECE])
+        self.at_limit = file.at_limit
+        return file
 
     def _pass_on(self, window: Window, data: bytes | bytearray) -> None:
         self._size += len(data)
         self._count(data)
         written = 0 if self._file is None else self._file.write(data)
         if written < len(data):
+            self.at_limit = self._file is not None and self._file.at_limit
             window.take(data[written:])
 
-    def _ends(self, window: Window) -> Capture:
-        head, tail = window.head, window.tail()
+    def _ends(self, window: Window, *, last: bool = True) -> Capture:
+        head, tail = window.head, window.tail() if last else window.peek()
         if self._file is not None:
             missing = min(self._keep.tail, self._size - len(head)) - len(tail)
             tail = self._file.last(missing) + tail
@@ -95,7 +128,7 @@ class Sink:
             tail=tail,
             size=self._size,
             newlines=self._newlines,
-            unterminated=self._last != b"\n",
+            unterminated=self._size > 0 and self._last != b"\n",
             saved=None if self._file is None else self._file.saved,
         )
 

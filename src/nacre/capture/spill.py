@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 
 from nacre.outcome import Saved
-from nacre.plan import Spill
+from nacre.plan import AtLimit, Spill
 from nacre.text import human_size
 
 # Makes a private file, open for reading and writing, and says where it is. Raises OSError.
@@ -16,13 +16,17 @@ Make = Callable[[], tuple[int, bytes]]
 
 
 class SpillFile:
+    at_limit = False  # it has all that may be kept on disk
+
     def __init__(self, spill: Spill, make: Make | None = None) -> None:
         """`make` makes the file; without it, a temporary one."""
         self._limit = spill.limit
+        self._says_so = spill.then is not AtLimit.GO_ON  # in the file itself
         self._fd: int | None = None
         self._path: bytes | None = None
         self._size = 0
         self._problem: str | None = None
+        self._marks: list[tuple[int, int]] = []  # what of it are words of ours
         try:
             self._fd, self._path = make() if make else _private_file(spill.directory)
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -46,7 +50,21 @@ class SpillFile:
         elif len(data) > room:
             size = human_size(self._limit)
             self._problem = f"the output is saved up to the disk limit of {size}"
+            self.at_limit = True
+            if self._says_so:
+                self.mark(f"\n[output stopped: the disk limit of {size} is reached]\n".encode())
         return written
+
+    def mark(self, words: bytes) -> None:
+        """Put words of ours at the end, which are not output. What cannot be written is not."""
+        if self._fd is None:
+            return
+        start = self._size + sum(end - start for start, end in self._marks)
+        try:
+            count = os.write(self._fd, words)
+        except OSError:
+            return
+        self._marks.append((start, start + count))
 
     @property
     def ended(self) -> bool:
@@ -58,7 +76,7 @@ class SpillFile:
         if self._fd is None or count <= 0:
             return b""
         try:
-            data = os.pread(self._fd, count, self._size - count)
+            data = os.pread(self._fd, count, self._size - count)  # marks stand behind it
         except OSError:
             return b""
         return data if len(data) == count else b""
@@ -75,6 +93,7 @@ class SpillFile:
             size=self._size,
             complete=self._problem is None,
             problem=self._problem,
+            marks=tuple(self._marks),
         )
 
 

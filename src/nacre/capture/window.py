@@ -37,6 +37,11 @@ class Window:
         self._chunks.clear()
         self._held = 0
 
+    def peek(self) -> bytes:
+        """The tail as it is now; the window goes on."""
+        held = b"".join(self._chunks)
+        return held[max(0, len(held) - self._tail) :]
+
     def tail(self) -> bytes:
         """As much of it as we have. Ends the window."""
         self._drop(self._held - self._tail)

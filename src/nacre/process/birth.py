@@ -7,6 +7,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from nacre.process import tag
+from nacre.process.worn import Worn
 
 
 class Order(Struct, frozen=True):
@@ -19,6 +20,8 @@ class Order(Struct, frozen=True):
     output: int
     errors: int
     passed: tuple[int, ...]  # what else the child keeps open
+    umask: int = -1  # -1: ours
+    limits: tuple[Worn, ...] = ()  # that it is born with: worn by us for a moment
 
 
 class Birth:

@@ -16,11 +16,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from nacre import proc
 from nacre.outcome import Exited, Killed
 from nacre.plan import Plan, Streams
-from nacre.process import inputs, tag
+from nacre.proc import RLIMIT_LOCKS
+from nacre.process import inputs, tag, terms
 from nacre.process.birth import Birth, Order
 from nacre.process.launch import launch
+from nacre.process.worn import Worn
 from nacre.refusals import (
     AnyRefusal,
     BadDirectory,
@@ -34,7 +37,6 @@ from nacre.refusals import (
 )
 
 _NOTHING: Final = os.stat(os.devnull).st_rdev
-_PRLIMIT: Final = b"/usr/bin/prlimit"
 _DETACHES: Final = re.compile(rb"(?<![&<>|])&(?![&>])|setsid")
 
 
@@ -46,6 +48,7 @@ class Child(Struct, frozen=True):
     output: int  # reading end
     errors: int | None  # reading end, when stderr has its own
     tag: tag.Tag | None
+    stdin: int | None = None  # writing end, when it stays open
 
 
 class Spawner:
@@ -59,13 +62,18 @@ class Spawner:
     def __init__(self, *, ours: bool) -> None:
         self._ours = ours
         self._tags = tag.Tags()
+        self._limits = terms.limits() if ours else ()
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
-    def spawn(self, plan: Plan, birth: Birth) -> Child:
+    def new_tag(self) -> tag.Tag | None:
+        """For the next one."""
+        return self._tags.new()
+
+    def spawn(self, plan: Plan, birth: Birth, mark: tag.Tag | None) -> Child:
         """Start the plan's shell. Raises Refused, leaving nothing behind; whoever is interrupted
         before he has the child undoes the birth."""
         try:
-            return self._spawn(plan, birth)
+            return self._spawn(plan, birth, mark)
         except BaseException as error:
             birth.undo()
             if isinstance(error, OSError):
@@ -81,6 +89,10 @@ class Spawner:
         except OSError:
             return False
 
+    def disown(self) -> None:
+        """The number is somebody else's by now: never close it."""
+        self._nothing = -1
+
     def close(self) -> None:
         fd, self._nothing = self._nothing, -1
         if fd >= 0:
@@ -89,33 +101,47 @@ class Spawner:
     def __del__(self) -> None:
         self.close()
 
-    def _spawn(self, plan: Plan, birth: Birth) -> Child:
-        command, script, stdin = plan.command, plan.command.script, self._nothing
+    def _spawn(self, plan: Plan, birth: Birth, mark: tag.Tag | None) -> Child:
+        command, script, given, stdin = plan.command, plan.command.script, plan.stdin, self._nothing
         passed: tuple[int, ...] = ()
         words = [plan.shell, b"-c", b"--", script]
         output = errors = _pipe(birth)
         if plan.streams is Streams.SEPARATE:
             errors = _pipe(birth)
-        if plan.stdin is not None:
-            birth.given.append(stdin := inputs.memory_file("nacre-stdin", plan.stdin))
+        if isinstance(given, bytes):
+            birth.given.append(stdin := inputs.memory_file("nacre-stdin", given))
+        elif given is not None:
+            stdin = _input_pipe(birth)
         if len(script) > inputs.LONGEST_ARGUMENT:
             birth.given.append(fd := inputs.memory_file("nacre-script", script))
             words[-1], passed = inputs.long_script_loader(fd), (fd,)
-        mark, birth.hard = self._tags.new(), self._tags.hard
-        if mark is not None and not self._ours:
+        birth.hard = self._tags.hard
+        wear: tuple[Worn, ...] = ()
+        if mark is not None and self._ours:
+            wear = ((RLIMIT_LOCKS, mark.value, birth.hard),)
+        elif mark is not None:
             if _comes_too_late(script) and _can_be_tagged(plan.shell):
-                words = [_PRLIMIT, b"--locks=%d:" % mark.value, *words]
+                words = [terms.PRLIMIT, b"--locks=%d:" % mark.value, *words]
             else:
                 birth.late = mark
-        order = Order(words, command.cwd, command.env, stdin, output, errors, passed)
-        if mark is not None and self._ours:
-            with tag.worn(mark):
-                launch(order, birth)
-        else:
-            launch(order, birth)
+        umask = -1
+        if command.terms is not None:
+            umask = command.terms.umask
+            more, set_by_prlimit = terms.needed(command.terms.limits, self._limits)
+            wear += more
+            if set_by_prlimit and _can_be_tagged(plan.shell):
+                words = [terms.PRLIMIT, *set_by_prlimit, *words]
+        order = Order(words, command.cwd, command.env, stdin, output, errors, passed, umask, wear)
+        launch(order, birth)
         birth.give()
-        separate = birth.kept[1] if len(birth.kept) == 2 else None
-        return Child(birth.pids[0], birth.pidfd, birth.kept[0], separate, mark)
+        return _child(plan, birth, mark)
+
+
+def _child(plan: Plan, birth: Birth, mark: tag.Tag | None) -> Child:
+    """What we keep is in the order in which it was made."""
+    output, *more = birth.kept
+    errors = more.pop(0) if plan.streams is Streams.SEPARATE else None
+    return Child(birth.pids[0], birth.pidfd, output, errors, mark, more[0] if more else None)
 
 
 def _comes_too_late(script: bytes) -> bool:
@@ -134,7 +160,7 @@ def _comes_too_late(script: bytes) -> bool:
 
 def _can_be_tagged(shell: bytes) -> bool:
     """Whether prlimit(1) is there, and sure to become the shell: it could not tell us why not."""
-    if not (os.access(_PRLIMIT, os.X_OK) and os.access(shell, os.X_OK)):
+    if not (terms.can_be_set() and os.access(shell, os.X_OK)):
         return False
     try:
         fd = os.open(shell, os.O_RDONLY | os.O_CLOEXEC)
@@ -155,6 +181,15 @@ def _pipe(birth: Birth) -> int:
     birth.given.append(writing)
     os.set_blocking(reading, False)
     return writing
+
+
+def _input_pipe(birth: Birth) -> int:
+    """The reading end of a pipe, for the child; the writing end we keep."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    birth.given.append(reading)
+    birth.kept.append(writing)
+    os.set_blocking(writing, False)
+    return reading
 
 
 def _refusal(plan: Plan, error: OSError) -> AnyRefusal:
@@ -217,6 +252,15 @@ def _remembered(pidfd: int) -> Exited | Killed | None:
     except OSError:
         return None
     mask, code = struct.unpack("<Q52xi", info)
-    if not mask & _INFO_EXIT:
-        return None
+    return _status(code) if mask & _INFO_EXIT else None
+
+
+def _status(code: int) -> Exited | Killed:
     return Killed(code & 0x7F) if code & 0x7F else Exited(code >> 8)
+
+
+def status_of_stranger(pidfd: int, pid: int, started: int) -> Exited | Killed | None:
+    """How somebody else's child ended, which has: from its zombie, if nobody has collected that,
+    or from what the kernel remembers once somebody has. None: neither, or not at this moment."""
+    code = proc.exit_code(pid, started)
+    return _remembered(pidfd) if code is None else _status(code)

@@ -14,6 +14,7 @@ from itertools import starmap
 from typing import Final
 
 from nacre.process.birth import Birth, Order
+from nacre.process.worn import worn
 
 _KNOWN: Final = ((3, 11), (3, 12), (3, 13))
 _fork_exec: Callable[..., int] | None = None
@@ -52,11 +53,15 @@ def _directly(order: Order, birth: Birth) -> bool:
         arguments = (
             words, (words[0],), True, kept, order.cwd, variables,
             order.stdin, -1, -1, order.output, -1, order.errors, reading, writing,
-            True, True, -1, None, None, None, -1, None, True,
+            True, True, -1, None, None, None, order.umask, None, True,
         )
         # fmt: on
-        # All of it in C, from the birth to the list: no interrupt can lose a pid.
-        birth.pids.extend(starmap(_fork_exec, (arguments,)))
+        if order.limits:
+            with worn(order.limits):
+                birth.pids.extend(starmap(_fork_exec, (arguments,)))
+        else:
+            # All of it in C, from the birth to the list: no interrupt can lose a pid.
+            birth.pids.extend(starmap(_fork_exec, (arguments,)))
         birth.happened()
     finally:
         os.close(writing)

@@ -1,12 +1,15 @@
 """The other way to start a process: `subprocess.Popen`, which knows every Python and says why."""
 
 import subprocess
+from contextlib import nullcontext
 
 from nacre.process.birth import Birth, Order
+from nacre.process.worn import worn
 
 
 def start(order: Order, birth: Birth) -> None:
-    _Popen(order, birth)
+    with worn(order.limits) if order.limits else nullcontext():
+        _Popen(order, birth)
 
 
 class _Popen(subprocess.Popen[bytes]):
@@ -23,6 +26,7 @@ class _Popen(subprocess.Popen[bytes]):
             env=order.env,
             pass_fds=order.passed,
             start_new_session=True,
+            umask=order.umask,
         )
 
     @property

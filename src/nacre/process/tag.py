@@ -9,14 +9,14 @@ part of the outer run.
 import itertools
 import os
 import resource
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from msgspec import Struct
 
 from nacre import proc
+from nacre.process.worn import worn as limits_worn
 
 _OWN_BITS: Final = 32
 _OUTER_BITS: Final = 24
@@ -74,7 +74,8 @@ class Tags:
         """A tag for a new run; None where the hard limit leaves no room for one."""
         if not self._possible:
             return None
-        return Tag(next(self._numbers) % (1 << _OWN_BITS), self._outer)
+        number = next(self._numbers) % (1 << _OWN_BITS)
+        return Tag(number or next(self._numbers), self._outer)  # 0 is the warden's
 
 
 def put(pid: int, tag: Tag, hard: int | None = None) -> bool:
@@ -89,19 +90,20 @@ def put(pid: int, tag: Tag, hard: int | None = None) -> bool:
     return True
 
 
-_one_at_a_time = threading.Lock()
-
-
 @contextmanager
 def worn(tag: Tag) -> Iterator[None]:
-    """Wear the tag ourselves while we spawn, so that the child is born with it.
+    """Wear the tag ourselves while we spawn, so that the child is born with it."""
+    hard = resource.getrlimit(proc.RLIMIT_LOCKS)[1]
+    with limits_worn(((proc.RLIMIT_LOCKS, tag.value, hard),)):
+        yield
 
-    Only for processes of our own: it changes a setting of the whole process for a moment.
-    """
-    with _one_at_a_time:
-        soft, hard = resource.getrlimit(proc.RLIMIT_LOCKS)
-        resource.setrlimit(proc.RLIMIT_LOCKS, (tag.value, hard))
-        try:
-            yield
-        finally:
-            resource.setrlimit(proc.RLIMIT_LOCKS, (soft, hard))
+
+# What the warden itself wears, so that nobody takes it for a part of the run that started it.
+WARDEN: Final = Tag(own=0, outer=0)
+
+
+def shed() -> None:
+    """Be no part of any run. Only for the warden."""
+    with suppress(OSError, ValueError):
+        hard = resource.getrlimit(proc.RLIMIT_LOCKS)[1]
+        resource.setrlimit(proc.RLIMIT_LOCKS, (WARDEN.value, hard))

@@ -13,7 +13,7 @@ forked; its number is safe as long as the shell has not been collected.
 
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from nacre import proc
@@ -169,15 +169,48 @@ def send(process: Process, number: int) -> bool:
     return True
 
 
-def collect_strays(known: Iterable[int]) -> None:
-    """Let go of the orphans that came to us as the subreaper and have died.
+def collect_strays(known: Collection[int]) -> list[int]:
+    """Let go of the orphans that came to us as the subreaper and have died; returns who lives.
 
     Only for processes of our own: it waits for any child that is not in `known`.
     """
-    kept = frozenset(known)
-    for each in _children_of(os.getpid(), proc.everyone()):
-        if each.pid not in kept and not each.alive:
-            try:
-                os.waitpid(each.pid, os.WNOHANG)
-            except ChildProcessError:
-                continue
+    alive = []
+    try:
+        children = proc.own_children()
+    except OSError:  # no descriptor to look with; somebody will come back to it
+        return []
+    for pid in children:
+        if pid in known:
+            continue
+        try:
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                alive.append(pid)
+        except ChildProcessError:
+            continue
+    return alive
+
+
+class Remains:
+    """What is left of a run whose shell is gone, or whose owner is: known by its tag alone."""
+
+    def __init__(self, tag: Tag) -> None:
+        self._tag = tag
+
+    def members(self) -> list[Process]:
+        """Raises OSError when we cannot look."""
+        return [
+            each
+            for each in proc.everyone().values()
+            if each.alive
+            and each.pid != os.getpid()
+            and self._tag.covers(proc.soft_locks(each.pid))
+        ]
+
+    def signal(self, number: int) -> int:
+        """Signal each of them, by identity; returns how many there were."""
+        members = self.members()
+        for each in members:
+            send(each, number)
+            if each.state in "Tt" and number not in (signal.SIGKILL, signal.SIGSTOP):
+                send(each, signal.SIGCONT)
+        return len(members)
