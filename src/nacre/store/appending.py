@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from weakref import WeakSet
 
-from nacre.store.home import private_directory
+from nacre.store.home import open_private, private_directory
 
 
 class Appending:
@@ -173,5 +173,4 @@ os.register_at_fork(after_in_child=_forked)
 def _open(path: str) -> int:
     private_directory(os.path.dirname(path))
     # Not blocking: whatever lies there, a log is no reason to hang.
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    return open_private(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK)

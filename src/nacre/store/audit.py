@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from nacre.store.appending import Appending
-from nacre.store.home import home
+from nacre.store.home import safe_home
 
 NAME: Final = "audit.jsonl"
 FULL: Final = 16 * 1024 * 1024
@@ -34,7 +34,7 @@ class Audit:
 
     def append(self, data: bytes) -> None:
         try:
-            self._path = self._path or f"{home()}/{NAME}"
+            self._path = self._path or f"{safe_home()}/{NAME}"
             self._file.append(self._path, data)
         except OSError as error:
             self.problem = f"the audit log could not be written: {error}"

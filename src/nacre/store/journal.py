@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from nacre.outcome import Ending, Survivor
-from nacre.plan import Streams
+from nacre.plan import Epitaph, Streams
 
 BLOCK: Final = 1000
 _READ: Final = 1024 * 1024
@@ -34,7 +34,13 @@ class Begun(Struct, frozen=True, kw_only=True, tag="begun", omit_defaults=True):
     script: str | None = None  # as bash gets it, where that is different
     streams: Streams
     timeout: float | None = None
-    variables: tuple[str, ...] | None = None  # names; None: those that its parent had
+    variables: list[str] | None = None  # names; None: those that its parent had
+    owner: str = ""  # who runs it, see `owner`
+    tag: int | None = None  # by which everything that it has started is known
+    # What is only known of a run that has a directory, and stands there.
+    shell: Survivor | None = None
+    handed: float | None = None  # when it was handed back while it ran
+    epitaph: Epitaph | None = None
 
 
 class Stored(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,6 +50,7 @@ class Stored(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lines: int = 0
     data: bytes | None = None  # all of it; None: in the run's directory, or nowhere
     problem: str | None = None  # why that is not all of it
+    marks: tuple[tuple[int, int], ...] = ()  # what of the file are words of ours
 
     @property
     def whole(self) -> bool:
@@ -85,7 +92,11 @@ def _path(home: str, workspace: bytes, block: int) -> str:
 
 @lru_cache(maxsize=16)
 def key(workspace: bytes) -> str:
-    from hashlib import blake2b  # takes its time, once
+    # Not through hashlib where it can be had without: that loads all of OpenSSL, three megabytes.
+    try:
+        from _blake2 import blake2b
+    except ImportError:
+        from hashlib import blake2b
 
     return blake2b(workspace, digest_size=8).hexdigest()
 

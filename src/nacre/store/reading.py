@@ -6,6 +6,7 @@ What is read may be terabytes, or one line of a gigabyte: it goes by in blocks.
 import io
 import os
 import re
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO, Final
@@ -14,13 +15,20 @@ import msgspec
 from msgspec import Struct
 
 from nacre.events import Stream
-from nacre.store import journal
+from nacre.outcome import Capture, Ending, Lost, Outcome, Saved
+from nacre.plan import Keep
+from nacre.store import journal, owner
 from nacre.store.home import home
 from nacre.store.journal import Begun, Ended, Stored
+from nacre.store.owner import Owner
 from nacre.store.record import runs
+from nacre.store.unmarked import Unmarked
 from nacre.text import decode
 
 _BLOCK: Final = 1024 * 1024
+# Of more than this, lines that nobody has counted are not counted in passing.
+_COUNTED: Final = 64 * 1024 * 1024
+_LAST_WORD: Final = 0.02
 # So much of a line is looked at, and shown, by a search.
 _LONGEST: Final = 64 * 1024
 
@@ -57,21 +65,81 @@ class Run(Struct, frozen=True, kw_only=True):
             raise NoSuchRun(self._why_not(stream))
 
     def open(self, stream: Stream = Stream.OUTPUT) -> BinaryIO:
-        """The stream. Raises NoSuchRun when it is nowhere, OSError when it cannot be read."""
+        """The stream, as far as it is there. Raises NoSuchRun when it is nowhere, OSError when it
+        cannot be read."""
         self.check(stream)
-        if (data := self.small(stream)) is not None:
-            return io.BytesIO(data)
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.fdopen(os.open(self.path(stream), flags), "rb", buffering=0)
+        try:
+            fd = os.open(self.path(stream), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return io.BytesIO(self.small(stream) or b"")
+        file = os.fdopen(fd, "rb", buffering=0)
+        kept = self.stored(stream)
+        return Unmarked(file, kept.marks) if kept is not None and kept.marks else file
+
+    def size(self, stream: Stream = Stream.OUTPUT) -> int | None:
+        """How many bytes there are; None: nowhere."""
+        try:
+            with self.open(stream) as source:
+                return source.seek(0, os.SEEK_END)
+        except (NoSuchRun, OSError):
+            return None
+
+    @property
+    def name(self) -> str:
+        return f"r{self.number}"
+
+    @property
+    def owner(self) -> Owner | None:
+        return owner.read(self.begun.owner)
+
+    @property
+    def state(self) -> Ending | None:
+        """How it ended; None: it runs. Who was to say so may be dead: then it is lost."""
+        if self.ended is not None:
+            return self.ended.ending
+        if self.owner is not None and self.owner.lives:
+            return None
+        return Lost(last_seen=self._last_seen - self.begun.time)
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran, or has run."""
+        if self.ended is not None:
+            return self.ended.seconds
+        runs = self.owner is not None and self.owner.lives
+        return (time.time() if runs else self._last_seen) - self.begun.time
+
+    @property
+    def _last_seen(self) -> float:
+        """When there was last anything of it, as far as can be told."""
+        try:
+            return max(self.begun.time, os.stat(self.path(Stream.OUTPUT)).st_mtime)
+        except OSError:
+            return self.begun.time
+
+    def capture(self, keep: Keep, stream: Stream = Stream.OUTPUT) -> Capture:
+        """What there is of a stream, as one who had heard it would have kept it."""
+        kept = self.stored(stream)
+        problem = None if kept is None else kept.problem
+        saved = Saved(path=os.fsencode(self.path(stream)), size=0, complete=not problem)
+        if self.small(stream) is not None and not os.path.exists(self.path(stream)):
+            saved = msgspec.structs.replace(saved, path=None)
+        try:
+            with self.open(stream) as source:
+                made = _captured(source, keep, kept)
+        except (NoSuchRun, OSError):
+            size, lines = (0, 0) if kept is None else (kept.size, kept.lines)
+            return Capture(size=size, newlines=lines)
+        saved = msgspec.structs.replace(saved, size=made.size, problem=problem)
+        return msgspec.structs.replace(made, saved=saved)
 
     def _why_not(self, stream: Stream) -> str:
         kept = self.stored(stream)
-        name = f"r{self.number}"
+        name = self.name
         if self.ended is None:
-            return (
-                f"{name} has not ended, or the process that ran it was killed; "
-                "none of its output is stored yet"
-            )
+            if self.state is None:
+                return f"{name} runs, and none of its output is stored yet; read it later"
+            return f"{name} was lost with the process that ran it, before any output was stored"
         if kept is None:
             return f"{name} has its errors in its output; read that"
         return f"the output of {name} was not kept: {kept.problem or 'it was swept, or removed'}"
@@ -89,16 +157,72 @@ def find(run: int, workspace: bytes) -> Run:
     """Raises NoSuchRun, also for a run of another workspace, and OSError without a home."""
     place = home()
     directory = f"{runs(place)}/r{run}"
-    begun, ended = _in_directory(directory)
-    if begun is None:
-        begun, ended = journal.find(place, workspace, run)
+    begun, ended = in_directory(directory)
+    if begun is None or ended is None:
+        found = journal.find(place, workspace, run)
+        begun, ended = begun or found[0], found[1]
     if begun is None or begun.workspace != decode(workspace):
         where = decode(workspace)
         raise NoSuchRun(f"there is no run r{run} in this workspace ({where}), or it was swept")
     return Run(number=run, begun=begun, ended=ended, directory=directory)
 
 
-def _in_directory(path: str) -> tuple[Begun | None, Ended | None]:
+def outcome(run: Run, keep: Keep) -> Outcome | None:
+    """Of a run that has ended; None of one that goes on."""
+    state = run.state
+    if state is None:
+        return None
+    ended = run.ended
+    return Outcome(
+        run=run.name,
+        ending=state,
+        output=run.capture(keep),
+        errors=run.capture(keep, Stream.ERRORS) if ended and ended.errors else None,
+        seconds=run.seconds,
+        left_running=ended.left_running if ended else (),
+        stored=ended is not None and ended.output.whole,
+    )
+
+
+def _captured(source: BinaryIO, keep: Keep, kept: Stored | None) -> Capture:
+    size = source.seek(0, os.SEEK_END)
+    whole = size <= keep.whole
+    source.seek(0)
+    head = read_up_to(source, size if whole else keep.head)
+    tail, last = b"", b""
+    if not whole:
+        source.seek(max(len(head), size - keep.tail))
+        tail = read_up_to(source, keep.tail)
+    if size:
+        source.seek(size - 1)
+        last = read_up_to(source, 1)
+    unterminated = last not in (b"", b"\n")
+    if kept is not None and kept.size == size:
+        newlines = kept.lines - unterminated
+    else:
+        newlines = _newlines(source) if keep.whole and size <= _COUNTED else 0
+    return Capture(head=head, tail=tail, size=size, newlines=newlines, unterminated=unterminated)
+
+
+def _newlines(source: BinaryIO) -> int:
+    count = 0
+    source.seek(0)
+    while block := source.read(_BLOCK):
+        count += block.count(b"\n")
+    return count
+
+
+def read_up_to(source: BinaryIO, count: int) -> bytes:
+    """So many bytes; a raw file may give fewer at a time."""
+    pieces = []
+    while count > 0 and (piece := source.read(count)):
+        pieces.append(piece)
+        count -= len(piece)
+    return b"".join(pieces)
+
+
+def in_directory(path: str) -> tuple[Begun | None, Ended | None]:
+    """What the directory of a run says about it."""
     begun, ended = _line(f"{path}/plan"), _line(f"{path}/outcome")
     if not isinstance(begun, Begun):
         return None, None
@@ -196,3 +320,35 @@ def _numbered(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
         rest = (rest + last)[:_LONGEST]
     if rest:
         yield number, rest
+
+
+def follow(run: Run, workspace: bytes, stream: Stream = Stream.OUTPUT) -> Iterator[bytes]:
+    """What there is of it, and what is yet to come, until it has ended; b"" when there is nothing
+    now: the caller chooses how long to wait. Raises NoSuchRun, OSError."""
+    at = 0
+    while True:
+        over = run.state is not None
+        data = _from(run, stream, at)
+        if run.begun.epitaph is not None and not over and data.endswith(b"]\n"):
+            # It may be our own last word, which is no output: whoever has written it says so next.
+            time.sleep(_LAST_WORD)
+            run = find(run.number, workspace)
+            data, over = _from(run, stream, at), run.state is not None
+        at += len(data)
+        yield data
+        if over and not data:
+            return
+        if not over:
+            run = find(run.number, workspace)
+
+
+def _from(run: Run, stream: Stream, at: int) -> bytes:
+    """A block of the stream from there on; nothing of one that has no file yet."""
+    try:
+        with run.open(stream) as source:
+            source.seek(at)
+            return read_up_to(source, _BLOCK)
+    except NoSuchRun:
+        if run.state is not None:
+            raise
+        return b""

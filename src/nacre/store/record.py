@@ -12,12 +12,14 @@ from contextlib import suppress
 from itertools import count
 from typing import Final
 
+import msgspec
+
 from nacre.events import Stream
-from nacre.outcome import Capture, Outcome
+from nacre.outcome import Capture, Outcome, Survivor
 from nacre.plan import Plan
-from nacre.store import journal
+from nacre.store import journal, owner
 from nacre.store.appending import Appending
-from nacre.store.home import home, private_directory
+from nacre.store.home import open_private, private_directory, replace, safe_home
 from nacre.store.journal import Begun, Ended, Stored
 from nacre.text import decode
 
@@ -32,14 +34,15 @@ class Files:
     last = 0  # number that was given
     _home = ""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: owner.Kind = "host") -> None:
+        self.kind = kind
         self.counter = Appending()
         self.journal = Appending(lines=True)
         self.unrecorded = count(1)
 
     def home(self) -> str:
         """Where they are: found once, since asking takes its time. Raises OSError."""
-        self._home = self._home or home()
+        self._home = self._home or safe_home()
         return self._home
 
     def count(self) -> int:
@@ -65,16 +68,22 @@ class Record:
     """
 
     name = ""  # r17; u1 when it could not be written down
+    tag: int | None = None  # of the run, before it is numbered
     problem: OSError | None = None
+    _given: int | None = None  # a number that somebody has taken for it
     _begun: Begun | None = None
     _line = b""  # that has not been written yet
     _has_directory = False
     _home = _path = ""
 
-    def __init__(self, files: Files, plan: Plan, workspace: bytes) -> None:
+    def __init__(
+        self, files: Files, plan: Plan, workspace: bytes, number: int | None = None
+    ) -> None:
         self._files = files
         self._plan = plan
-        self._workspace = workspace
+        self.workspace = workspace
+        if number is not None:
+            self._given = number
 
     def number(self) -> str:
         """Have a name. As often as one likes."""
@@ -98,9 +107,9 @@ class Record:
 
     def _number(self) -> None:
         self._home = self._files.home()
-        number = self._files.count()
-        self._path = journal.path_of(self._home, self._workspace, number)
-        self._begun = _begun(number, self._plan, self._workspace)
+        number = self._files.count() if self._given is None else self._given
+        self._path = journal.path_of(self._home, self.workspace, number)
+        self._begun = _begun(number, self._plan, self.workspace, self.tag, self._files.kind)
         self._line = journal.encode(self._begun) + b"\n"
         self.name = f"r{number}"
 
@@ -114,11 +123,24 @@ class Record:
         by which others know that its run lives."""
         path = f"{self._directory()}/{stream.value}"
         # It may be there: an interrupt has us do things twice.
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(path, flags, 0o600)
+        fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return fd, os.fsencode(path)
+
+    def prepare(self) -> None:
+        """Make sure, before anything runs, that its output can be kept. Raises OSError."""
+        fd, _ = self.open(Stream.OUTPUT)
+        os.close(fd)
+
+    def hand_over(self, shell: Survivor) -> None:
+        """It goes on without whoever has started it. Raises OSError."""
+        directory = self._directory()
+        assert self._begun is not None
+        self._begun = msgspec.structs.replace(
+            self._begun, shell=shell, handed=time.time(), epitaph=self._plan.epitaph
+        )
+        replace(f"{directory}/plan", journal.encode(self._begun) + b"\n")
 
     def end(self, outcome: Outcome) -> bool:
         """Write down how it ended. False when the store does not have all of its output."""
@@ -138,7 +160,7 @@ class Record:
             )
             line = journal.encode(ended) + b"\n"
             if self._has_directory:
-                _write(f"{self._directory()}/outcome", line)
+                replace(f"{self._directory()}/outcome", line)
             self._files.journal.append(self._path, self._line + line)
             self._line = b""
         except (OSError, ValueError):
@@ -148,7 +170,7 @@ class Record:
     def _stored(self, stream: Stream, capture: Capture) -> Stored:
         size, lines, saved = capture.size, capture.lines, capture.saved
         if saved is not None:
-            return Stored(size=size, lines=lines, problem=saved.problem)
+            return Stored(size=size, lines=lines, problem=saved.problem, marks=saved.marks)
         if capture.omitted:
             return Stored(size=size, lines=lines, problem="nobody wanted it kept")
         data = capture.head + capture.tail
@@ -170,7 +192,7 @@ class Record:
         path = f"{runs(self._home)}/{self.name}"
         if not self._has_directory:
             private_directory(path)
-            _write(f"{path}/plan", journal.encode(self._begun) + b"\n")
+            replace(f"{path}/plan", journal.encode(self._begun) + b"\n")
             self._has_directory = True
         return path
 
@@ -192,13 +214,12 @@ def runs(home: str) -> str:
     return f"{home}/runs"
 
 
-def _write(path: str, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-        file.write(data)
+def _names(env: dict[bytes, bytes]) -> list[str]:
+    """In one go: there are dozens, and whoever runs this for others has them with each run."""
+    return decode(b"\0".join(env)).split("\0") if env else []
 
 
-def _begun(number: int, plan: Plan, workspace: bytes) -> Begun:
+def _begun(number: int, plan: Plan, workspace: bytes, tag: int | None, kind: owner.Kind) -> Begun:
     command = plan.command
     return Begun(
         run=number,
@@ -209,5 +230,7 @@ def _begun(number: int, plan: Plan, workspace: bytes) -> Begun:
         script=None if command.script == command.given else decode(command.script),
         streams=plan.streams,
         timeout=plan.limits.timeout,
-        variables=None if command.env is None else tuple(map(decode, command.env)),
+        variables=None if command.env is None else _names(command.env),
+        owner=owner.me(kind),
+        tag=tag,
     )

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from nacre.plan import Plan
+from nacre.refusals import Refused, Unavailable
 from nacre.store import sweep
 from nacre.store.record import Files, Record
 from nacre.store.sweep import Bounds
@@ -25,6 +26,13 @@ class Store:
         self._bounds = bounds
         self._files = Files()
         self._tidied = 0  # the number after which we did so
+
+    def number(self) -> int:
+        """For a run that somebody else will write down. Raises Refused."""
+        try:
+            return self._files.count()
+        except OSError as error:
+            raise Refused(Unavailable(problem=f"the state cannot be kept: {error}")) from None
 
     def record(self, plan: Plan, workspace: bytes) -> Record:
         """For a run that is about to be. Nothing is written yet."""

@@ -1,0 +1,62 @@
+"""What is said after the end: the output of processes that a command has left running.
+
+It goes to the run's own file. A run that was small enough for the journal gets a directory first.
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+
+from nacre.events import Stream
+from nacre.store import journal
+from nacre.store.home import private_directory, replace
+from nacre.store.reading import Run
+from nacre.text import human_size
+
+
+class Late:
+    """Takes what comes, up to the limit of the run."""
+
+    def __init__(self, run: Run, limit: int) -> None:
+        """Raises OSError, NoSuchRun."""
+        self._run = run
+        self._limit = limit
+        self._fds: dict[Stream, int] = {}
+
+    def take(self, stream: Stream, data: bytes | bytearray) -> bool:
+        """False when there shall be no more of it."""
+        try:
+            fd = self._fds.get(stream)
+            if fd is None:
+                fd = self._fds[stream] = self._opened(stream)
+            rest = memoryview(data)[: max(0, self._limit - os.fstat(fd).st_size)]
+            full = len(rest) < len(data)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            if full:
+                limit = human_size(self._limit)
+                os.write(fd, f"\n[output stopped: the disk limit of {limit} is reached]\n".encode())
+        except OSError:
+            return True  # it cannot be kept; whoever writes it does not suffer from that
+        return not full
+
+    def close(self) -> None:
+        while self._fds:
+            os.close(self._fds.popitem()[1])
+
+    def _opened(self, stream: Stream) -> int:
+        path = self._run.path(stream)
+        if not os.path.exists(path):
+            self._make(stream)
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return fd
+
+    def _make(self, stream: Stream) -> None:
+        run = self._run
+        private_directory(run.directory)
+        replace(f"{run.directory}/plan", journal.encode(run.begun) + b"\n")
+        if run.ended is not None:
+            replace(f"{run.directory}/outcome", journal.encode(run.ended) + b"\n")
+        replace(run.path(stream), run.small(stream) or b"")

@@ -1,0 +1,128 @@
+"""Which runs there are: those that live, and the last of those that have ended.
+
+A run that was handed back while it ran has a directory, and an `outcome` in it once it has ended;
+so those that live are found by looking at names. All others are in the last lines of the journal.
+"""
+
+import os
+import re
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from nacre.store import journal
+from nacre.store.home import home
+from nacre.store.journal import Begun, Ended
+from nacre.store.reading import Run, in_directory
+from nacre.store.record import runs
+from nacre.text import decode
+
+_LINE: Final = re.compile(rb'\{"type":"(?:begun|ended)","run":(\d+),')
+
+
+def listed(workspace: bytes | None, last: int) -> list[Run]:
+    """What lives, and the last so many of what does not; of all workspaces: None. The newest
+    first. Raises OSError without a home."""
+    found = {run.number: run for run in _recent(workspace, last)}
+    found |= {run.number: run for run in unended(workspace)}
+    newest = sorted(found.values(), key=lambda run: run.number, reverse=True)
+    live = [run.number for run in newest if run.state is None]
+    over = [run.number for run in newest if run.state is not None][:last]
+    return [run for run in newest if run.number in live or run.number in over]
+
+
+def unended(workspace: bytes | None) -> list[Run]:
+    """Runs with a directory that have no outcome: they live, or nobody has seen their end."""
+    place = runs(home())
+    found = []
+    with suppress(FileNotFoundError), os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name[1:].isdigit() and not os.path.exists(f"{entry.path}/outcome"):
+                found.append(int(entry.name[1:]))
+    made = (_of_directory(number, workspace) for number in found)
+    return [run for run in made if run is not None and run.ended is None]
+
+
+def handed(workspace: bytes, last: int) -> list[Run]:
+    """The last so many that were handed back while they ran, the newest first."""
+    numbers: list[int] = []
+    with suppress(FileNotFoundError):
+        numbers = [int(name[1:]) for name in os.listdir(runs(home())) if name[1:].isdigit()]
+    found: list[Run] = []
+    for number in sorted(numbers, reverse=True):
+        run = _of_directory(number, workspace)
+        if run is not None and run.begun.handed is not None:
+            found.append(run)
+            if len(found) == last:
+                break
+    return found
+
+
+def _of_directory(number: int, workspace: bytes | None) -> Run | None:
+    directory = f"{runs(home())}/r{number}"
+    begun, ended = in_directory(directory)
+    if begun is None or (workspace is not None and begun.workspace != decode(workspace)):
+        return None
+    return Run(number=number, begun=begun, ended=ended, directory=directory)
+
+
+def _recent(workspace: bytes | None, last: int) -> list[Run]:
+    place = f"{home()}/journal"
+    keys = [journal.key(workspace)] if workspace is not None else []
+    if workspace is None:
+        with suppress(FileNotFoundError):
+            keys = os.listdir(place)
+    found: list[Run] = []
+    for key in keys:
+        found += _recent_of(f"{place}/{key}", last)
+    return sorted(found, key=lambda run: run.number, reverse=True)
+
+
+def _recent_of(directory: str, last: int) -> list[Run]:
+    """Of one workspace, from the last blocks of its journal."""
+    blocks: list[str] = []
+    with suppress(FileNotFoundError, NotADirectoryError):
+        blocks = sorted(os.listdir(directory), reverse=True)
+    found: list[Run] = []
+    for block in blocks:
+        found += _of_block(f"{directory}/{block}", last)
+        if len(found) >= last:
+            break
+    return found
+
+
+def _of_block(path: str, last: int) -> list[Run]:
+    lines: dict[int, list[bytes]] = {}
+    with suppress(OSError), open(path, "rb") as file:
+        for line in file:
+            if said := _LINE.match(line):
+                lines.setdefault(int(said[1]), []).append(line)
+                if len(lines) > 2 * last + 64:
+                    _forget_ended(lines, last)
+    made = (_made(number, lines[number]) for number in sorted(lines, reverse=True))
+    return [run for run in made if run is not None]
+
+
+def _forget_ended(lines: dict[int, list[bytes]], last: int) -> None:
+    """Keep the newest, and all that have not ended."""
+    for number in sorted(lines)[:-last]:
+        if len(lines[number]) > 1:
+            del lines[number]
+
+
+def _made(number: int, lines: list[bytes]) -> Run | None:
+    begun: Begun | None = None
+    ended: Ended | None = None
+    for line in lines:
+        with suppress(msgspec.MsgspecError):  # cut off by a full disk
+            said = journal.decode(line)
+            if isinstance(said, Begun):
+                begun = said
+            else:
+                ended = said
+    if begun is None:
+        return None
+    directory = f"{runs(home())}/r{number}"
+    in_it = in_directory(directory)
+    return Run(number=number, begun=in_it[0] or begun, ended=ended or in_it[1], directory=directory)
