@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 from weakref import WeakSet, ref
 
 if TYPE_CHECKING:
@@ -24,41 +24,45 @@ from nacre.asks import Done, Signal
 from nacre.cancel import CancelToken
 from nacre.engine import leftovers
 from nacre.engine.relay import ListenerThread
-from nacre.engine.run import Ground, Run
+from nacre.engine.run import Ground, Leave, Run
 from nacre.engine.slots import Slots
-from nacre.engine.supervise import Supervisor
+from nacre.engine.supervise import Supervised, Supervisor
 from nacre.events import Listener, Listening
 from nacre.outcome import Outcome
 from nacre.plan import Plan
 from nacre.process.child import descriptor_limit
 from nacre.refusals import Closed, NoDescriptors, Refused
 
+A = TypeVar("A")
+Make = Callable[[Ground, Callable[[A], None]], Supervised]  # on this ground, to be answered there
+
 _MOMENT: Final = 0.02
 # Whoever interrupts us so often does not care about the tree any more.
 _PATIENCE: Final = 8
 
 
-class Ticket:
+class Ticket(Generic[A]):
     """One answer to come. Waited for where it was begun; cancelled from anywhere."""
 
     _given_up = False
+    answered = False  # the answer may be None
 
     def __init__(self, supervisor: Supervisor | None = None) -> None:
-        self.outcome: Outcome | None = None
+        self.outcome: A | None = None
         self._supervisor = supervisor
-        self._run: Run | None = None
+        self._run: Supervised | None = None
         self._tell: Callable[[], None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
-    def wait(self) -> Outcome:
+    def wait(self) -> A:
         """Drive the engine until the answer is there.
 
         An exception on the way (a KeyboardInterrupt, say) stops the command first, and is raised
         again when its tree is gone; another one on the way to that kills the tree.
         """
         interrupts: list[BaseException] = []
-        supervisor = None if self.outcome else self._here()
-        while self.outcome is None and supervisor is not None:
+        supervisor = None if self.answered else self._here()
+        while not self.answered and supervisor is not None:
             try:
                 supervisor.drive()
             except BaseException as error:
@@ -69,8 +73,11 @@ class Ticket:
                 self._cancel_here(signal.SIGTERM)
         if interrupts:
             raise interrupts[0]
-        assert self.outcome is not None
-        return self.outcome
+        return self._answer()
+
+    def _answer(self) -> A:
+        assert self.answered
+        return cast("A", self.outcome)
 
     def abandon(self) -> None:
         """Whoever should wait has been interrupted: end it, and drive until it has."""
@@ -79,16 +86,16 @@ class Ticket:
         if self._run is not None and alive and not self._given_up:
             self.wait()
 
-    def __await__(self) -> Generator[object, None, Outcome]:
+    def __await__(self) -> Generator[object, None, A]:
         return self._awaited().__await__()
 
-    async def _awaited(self) -> Outcome:
+    async def _awaited(self) -> A:
         import asyncio
 
         host, thread = asyncio.get_running_loop(), threading.get_ident()
         interrupted: asyncio.CancelledError | None = None
-        supervisor = None if self.outcome else self._here()
-        while self.outcome is None and supervisor is not None:
+        supervisor = None if self.answered else self._here()
+        while not self.answered and supervisor is not None:
             answered: asyncio.Future[None] = host.create_future()
             self._tell = partial(_answered, answered, thread)
             if not supervisor.attach(host):
@@ -100,8 +107,7 @@ class Ticket:
                 self._cancel_here(signal.SIGTERM)
         if interrupted is not None:
             raise interrupted
-        assert self.outcome is not None
-        return self.outcome
+        return self._answer()
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
         """From any thread: stop the command, beginning with this signal; again: kill it."""
@@ -117,12 +123,12 @@ class Ticket:
         return self._supervisor
 
     def _cancel_here(self, number: int) -> None:
-        if self._run is not None and self.outcome is None:
+        if self._run is not None and not self.answered:
             self._run.cancel(number)
 
     # For the engine.
 
-    def start(self, run: Run, cancel: CancelToken | None) -> None:
+    def start(self, run: Supervised, cancel: CancelToken | None) -> None:
         assert self._supervisor is not None
         self._run = run
         if cancel is not None:
@@ -130,12 +136,12 @@ class Ticket:
         called_off = cancel is not None and cancel.cancelled
         self._supervisor.begin(run, called_off=called_off)
 
-    def settle(self, outcome: Outcome) -> None:
+    def settle(self, outcome: A) -> None:
         """The answer is there. Nothing of the run is held on to."""
         if self._unsubscribe is not None:
             self._unsubscribe()
         run, supervisor, tell = self._run, self._supervisor, self._tell
-        self.outcome = outcome
+        self.outcome, self.answered = outcome, True
         if run is not None and supervisor is not None:
             supervisor.ended(run)
         self._run = self._supervisor = self._tell = None
@@ -155,13 +161,17 @@ class Engine:
 
     `ours`: this process is nacre's own and has made itself the subreaper, see `process.ours`.
     `keeps`: a loop is kept for the next command, until the engine is closed or forgotten.
+    `leave`: what becomes of the pipes of a command that has left something running.
     """
 
     _resting: Supervisor | None = None
 
-    def __init__(self, *, ours: bool = False, keeps: bool = False) -> None:
+    def __init__(
+        self, *, ours: bool = False, keeps: bool = False, leave: Leave = leftovers.shelve
+    ) -> None:
         self._ours = ours
         self._keeps = keeps
+        self.leave = leave
         self._slots = Slots()
         self._numbers = itertools.count(1)
         self._supervisors: dict[int, Supervisor] = {}
@@ -177,25 +187,27 @@ class Engine:
         listen: Listener | Listening | None = None,
         cancel: CancelToken | None = None,
         record: "Record | None" = None,
-    ) -> Ticket:
+    ) -> Ticket[Outcome]:
         """Start a plan, or put it in line. Raises Refused when nothing can be started at all.
 
         `record` says what the run is called, and takes down what becomes of it."""
         if listen is not None and not isinstance(listen, Listening):
             listen = Listening(listener=listen)
         name = f"u{next(self._numbers)}" if record is None else ""  # u: nobody writes it down
-        supervisor, ticket = self._supervisor(), None
+        return self.attend(
+            lambda ground, answer: Run(
+                name, plan, ground, listening=listen, record=record, answer=answer
+            ),
+            cancel,
+        )
+
+    def attend(self, make: Make[A], cancel: CancelToken | None = None) -> Ticket[A]:
+        """Have something waited for that is made on the ground of the calling thread."""
+        supervisor = self._supervisor()
+        ticket: Ticket[A] | None = None
         try:
             ticket = Ticket(supervisor)
-            run = Run(
-                name,
-                plan,
-                supervisor.ground,
-                listening=listen,
-                record=record,
-                answer=ticket.settle,
-            )
-            ticket.start(run, cancel)
+            ticket.start(make(supervisor.ground, ticket.settle), cancel)
         except BaseException:
             if ticket is not None:
                 ticket.abandon()
@@ -257,7 +269,7 @@ class Engine:
 
     def _ground(self) -> Ground:
         try:
-            return Ground(self._slots, ours=self._ours)
+            return Ground(self._slots, ours=self._ours, leave=self.leave)
         except OSError as error:
             raise Refused(NoDescriptors(limit=descriptor_limit())) from error
 
@@ -288,11 +300,11 @@ class Engine:
         self._lock = threading.RLock()  # somebody may have held the old one, and is not here
         self._changed = threading.Condition(self._lock)
         if self._resting is not None:
-            self._resting.ground.loop.forked()
+            self._resting.ground.forked()
             self._resting.close()
             self._resting = None
         for supervisor in self._supervisors.values():
-            supervisor.ground.loop.forked()
+            supervisor.ground.forked()
             supervisor.closed = True
         self._supervisors = {}
         self._slots = Slots()

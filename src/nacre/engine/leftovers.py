@@ -1,15 +1,16 @@
 """Pipes of commands that have ended but left something running.
 
 Closing such a pipe would kill its writer at the next line, and a full one would stop it; so it
-is kept, and read into nowhere, by whichever loop is being driven, of whichever engine. The shelf
-is where they lie while nobody drives.
+is kept, and read, by whichever loop is being driven, of whichever engine: into nowhere, unless
+somebody wants it. The shelf is where they lie while nobody drives.
 """
 
 import os
 import threading
 from collections.abc import Callable
 
-from nacre.loop import Loop
+from nacre.events import Stream
+from nacre.loop import Call, Loop
 from nacre.process import child
 from nacre.process.pipes import Reader
 
@@ -17,10 +18,25 @@ from nacre.process.pipes import Reader
 _READS = 4
 
 
+Take = Callable[[Stream, bytes | bytearray], bool]  # False: no more of it
+
+
+def _nowhere(stream: Stream, data: bytes | bytearray) -> bool:
+    del stream, data
+    return True
+
+
 class Leftover:
     """What is still open of one ended command."""
 
-    def __init__(self, readers: list[Reader], pidfd: int | None) -> None:
+    def __init__(
+        self, readers: dict[Stream, Reader], pidfd: int | None, take: Take = _nowhere
+    ) -> None:
+        self.run = ""
+        self.workspace: bytes | None = None  # None: nobody has written it down
+        self.limit = 0  # bytes of its output that may be kept
+        self.take = take
+        self.then: Call = lambda: None  # once it is over
         self._readers = readers
         self._pidfd = pidfd  # of a shell that could not be killed
 
@@ -28,10 +44,18 @@ class Leftover:
     def over(self) -> bool:
         return not self._readers and self._pidfd is None
 
+    @property
+    def pipes(self) -> dict[Stream, int]:
+        return {stream: reader.fd for stream, reader in self._readers.items()}
+
+    def close(self) -> None:
+        """Somebody else has its pipes now."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers = {}
+
     def fds(self) -> list[int]:
-        return [reader.fd for reader in self._readers] + (
-            [] if self._pidfd is None else [self._pidfd]
-        )
+        return [*self.pipes.values()] + ([] if self._pidfd is None else [self._pidfd])
 
     def serve(self, fd: int, forget: Callable[[int], None]) -> None:
         """`fd` is readable: drain it, and close it at its end."""
@@ -40,16 +64,23 @@ class Leftover:
             child.collect(fd)
             os.close(fd)
             self._pidfd = None
+            self._then()
             return
-        reader = next(reader for reader in self._readers if reader.fd == fd)
+        stream, reader = next(each for each in self._readers.items() if each[1].fd == fd)
         for _ in range(_READS):
             data = reader.read()
-            if data == b"":
-                forget(fd)
-                self._readers.remove(reader)
-                reader.close()
-            if not data:
+            if data is None:
                 return
+            if not data or not self.take(stream, data):
+                forget(fd)
+                del self._readers[stream]
+                reader.close()
+                self._then()
+                return
+
+    def _then(self) -> None:
+        if self.over:
+            self.then()
 
 
 _shelf: list[Leftover] = []

@@ -29,6 +29,8 @@ class Happening(_Named):
     DEADLINE = "the deadline passes"
     CANCEL = "cancel"
     SIGNAL = "a signal is asked for"
+    END = "its end is asked for"
+    DISK_LIMIT = "the disk limit is reached, and shall end it"
     EXIT = "the shell exits"
     GRACE_OVER = "the grace is over"
     TREE_EMPTY = "the tree is empty"
@@ -67,6 +69,7 @@ _END = (Action.LOOK, Action.FINISH)
 TABLE: dict[tuple[State, Happening], Step] = {
     (State.QUEUED, Happening.SLOT): Step(State.RUNNING, (Action.SPAWN,)),
     (State.QUEUED, Happening.CANCEL): Step(State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)),
+    (State.QUEUED, Happening.END): Step(State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)),
     (State.RUNNING, Happening.SPAWN_FAILED): Step(
         State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)
     ),
@@ -74,6 +77,9 @@ TABLE: dict[tuple[State, Happening], Step] = {
     (State.RUNNING, Happening.DEADLINE): Step(State.STOPPING, (Action.NOTE_TIMEOUT, *_STOP)),
     (State.RUNNING, Happening.CANCEL): Step(State.STOPPING, (Action.NOTE_CANCEL, *_STOP)),
     (State.RUNNING, Happening.SIGNAL): Step(State.RUNNING, (Action.SIGNAL_TREE,)),
+    # These note no reason: how it ended is what the kernel says.
+    (State.RUNNING, Happening.END): Step(State.STOPPING, _STOP),
+    (State.RUNNING, Happening.DISK_LIMIT): Step(State.STOPPING, _STOP),
     (State.RUNNING, Happening.EXIT): Step(State.DRAINING, (Action.NOTE_EXIT, Action.DRAIN)),
     (State.STOPPING, Happening.SIGNAL): Step(State.STOPPING, (Action.SIGNAL_TREE,)),
     (State.STOPPING, Happening.EXIT): Step(

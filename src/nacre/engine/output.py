@@ -4,11 +4,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from nacre.capture.sink import Sink
-from nacre.engine.relay import Relay
+from nacre.engine.relay import Hearing
 from nacre.events import Stream
 from nacre.loop import Call, Loop
 from nacre.outcome import Capture
-from nacre.plan import Plan
+from nacre.plan import AtLimit, Plan
 from nacre.process.child import Child
 from nacre.process.pipes import Growth, Reader
 
@@ -51,15 +51,19 @@ class Output:
         plan: Plan,
         loop: Loop,
         growth: Growth,
-        relay: Relay | None,
+        relay: Hearing | None,
         record: "Record | None",
         *,
         dry: Call,
+        full: Call,
     ) -> None:
-        """`dry` is called when we listen and the last stream has ended."""
+        """`dry` is called when we listen and the last stream has ended, `full` when the disk limit
+        is reached and shall end the command."""
         self._loop = loop
         self._relay = relay
         self._dry = dry
+        self._full = full
+        self._at_limit = AtLimit.GO_ON if plan.spill is None else plan.spill.then
         output = Reader(shell.output, growth)
         channels = [_Channel(Stream.OUTPUT, output, _sink(plan, record, Stream.OUTPUT))]
         if shell.errors is not None:
@@ -100,15 +104,31 @@ class Output:
             self._skips = True
             self.listen()
 
+    def to_disk(self) -> list[Capture]:
+        """Have all of it in files from now on; returns what there was in memory."""
+        return [channel.sink.to_disk() for channel in self._channels]
+
+    def tee(self) -> None:
+        """Have all of it in files as well."""
+        for channel in self._channels:
+            channel.sink.tee()
+
+    def so_far(self) -> list[Capture]:
+        return [channel.sink.so_far() for channel in self._channels]
+
+    def mark(self, words: bytes) -> None:
+        """Words of ours at the end of the file."""
+        self._channels[0].sink.mark(words)
+
     def close(self) -> list[Capture]:
         """What each stream has said. Whoever made us is free of us then."""
-        self._dry = _nobody
+        self._dry = self._full = _nobody
         return [channel.sink.close() for channel in self._channels]
 
-    def let_go(self) -> list[Reader]:
+    def let_go(self) -> dict[Stream, Reader]:
         """The pipes that somebody else still holds; they are no longer ours to read."""
-        left = [channel.reader for channel in self._open]
-        for reader in left:
+        left = {channel.stream: channel.reader for channel in self._open}
+        for reader in left.values():
             self._loop.forget(reader.fd)
         self._open = []
         return left
@@ -130,9 +150,21 @@ class Output:
             take(data)
             if relay is not None:
                 relay.chunk(channel.stream, data, may_skip=self._skips)
-                if self._patient and relay.full:
-                    self._pause()
-                    return
+            if channel.sink.at_limit and self._limit(channel):
+                return
+            if relay is not None and self._patient and relay.full:
+                self._pause()
+                return
+
+    def _limit(self, channel: _Channel) -> bool:
+        """The disk has all it may keep of this. True when there is nothing more to be read."""
+        if self._at_limit is AtLimit.STOP:
+            self._at_limit = AtLimit.GO_ON
+            self._full()
+        if self._at_limit is not AtLimit.CLOSE:
+            return False
+        self._end(channel)
+        return True
 
     def _end(self, channel: _Channel) -> None:
         if self._listens:

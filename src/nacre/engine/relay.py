@@ -8,11 +8,34 @@ chunk, so a listener that is slow hears less often, not later and later.
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from nacre.events import Chunk, Event, Finished, Full, Listening, Started, Stream
 from nacre.loop import now
 
 Call = Callable[[], object]
+
+
+class Hearing(Protocol):
+    """Somebody who hears what a run says, here or far away."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the command should wait for the listener."""
+        ...
+
+    @property
+    def linger(self) -> float | None: ...
+
+    def start(self, event: Started) -> None: ...
+
+    def chunk(self, stream: Stream, data: bytes | bytearray, *, may_skip: bool) -> None: ...
+
+    def finish(self, event: Finished) -> None:
+        """Says some time later that all has been heard."""
+        ...
+
+    def join(self) -> None: ...
 
 
 class ListenerThread(threading.Thread):
@@ -21,6 +44,7 @@ class ListenerThread(threading.Thread):
 
 class Relay:
     _run = ""  # what the run is called, once it has started
+    _abandoned = False
 
     def __init__(self, wish: Listening, *, room: Call, heard: Call) -> None:
         """`room` is called when a full relay has room again, `heard` when all has been heard."""
@@ -64,9 +88,20 @@ class Relay:
                 self._skip()
             self._changed.notify()
 
+    def missed(self, stream: Stream, count: int) -> None:
+        """So many bytes have not even come here."""
+        with self._changed:
+            self._skipped[stream] = self._skipped.get(stream, 0) + count
+
     def finish(self, event: Finished) -> None:
         with self._changed:
             self._finished = event
+            self._changed.notify()
+
+    def abandon(self) -> None:
+        """Say nothing more, not even that it has ended."""
+        with self._changed:
+            self._abandoned = True
             self._changed.notify()
 
     def join(self) -> None:
@@ -87,9 +122,10 @@ class Relay:
 
     def _work(self) -> None:
         try:
-            while not isinstance(event := self._take(), Finished):
+            while (event := self._take()) is not None:
                 self._call(event)
-            self._call(event)
+                if isinstance(event, Finished):
+                    break
         finally:
             self._heard()
 
@@ -99,10 +135,10 @@ class Relay:
         except BaseException:  # noqa: BLE001 - a listener's trouble, even its exit, is its own
             return
 
-    def _take(self) -> Event:
+    def _take(self) -> Event | None:
         """The next event, waiting for it; chunks not before the listener wants one."""
         with self._changed:
-            while (event := self._ready()) is None:
+            while (event := self._ready()) is None and not self._abandoned:
                 waiting = bool(self._chunks)
                 self._changed.wait(max(0.0, self._next - now()) if waiting else None)
         if isinstance(event, Chunk) and self._wish.full is Full.WAIT:

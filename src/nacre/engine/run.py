@@ -8,17 +8,21 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from nacre import proc
+from nacre.asks import Running
 from nacre.engine import leftovers
+from nacre.engine.epitaph import filled
+from nacre.engine.feeding import Feeding
 from nacre.engine.leftovers import Leftover
 from nacre.engine.lifecycle import Action, Happening, State, next_step
 from nacre.engine.output import Output
-from nacre.engine.relay import Relay
+from nacre.engine.relay import Hearing, Relay
 from nacre.engine.slots import Slots, Where
 from nacre.events import Finished, Listening, Started
 from nacre.loop import Call, Loop, Timer, now
@@ -34,14 +38,22 @@ from nacre.outcome import (
     Survivor,
     TimedOut,
 )
-from nacre.plan import Plan, Streams, When
+from nacre.plan import Held, Plan, Streams, When
 from nacre.process import child as children
 from nacre.process.birth import Birth
 from nacre.process.census import Census
 from nacre.process.child import Child, Spawner
 from nacre.process.pipes import Growth
+from nacre.process.tag import Tag
 from nacre.process.tree import Tree, collect_strays
-from nacre.refusals import AnyRefusal, CalledOff, NoDescriptors, NoProcesses, Refused
+from nacre.refusals import (
+    AnyRefusal,
+    CalledOff,
+    NoDescriptors,
+    NoProcesses,
+    Refused,
+    Unavailable,
+)
 
 if TYPE_CHECKING:  # whoever runs without a store need not load it
     from nacre.store.record import Record
@@ -56,10 +68,33 @@ _FIRST_LOOK: Final = 0.001
 _SLOWEST_LOOK: Final = 0.05
 
 
+class Line(Protocol):
+    """A connection to somebody else who runs things, and reports to our loop."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be heard from it."""
+        ...
+
+    def stop_listening(self) -> None: ...
+
+    def forked(self) -> None:
+        """Let go of it, and change nothing for the parent."""
+        ...
+
+    def close(self) -> None: ...
+
+
+Leave = Callable[[Leftover], None]  # what becomes of the pipes of an ended command
+
+
 class Ground:
     """What the runs of one loop stand on."""
 
-    def __init__(self, slots: Slots, *, ours: bool) -> None:
+    line: Line | None = None
+
+    def __init__(self, slots: Slots, *, ours: bool, leave: Leave = leftovers.shelve) -> None:
+        self.leave = leave
         self.spawner = Spawner(ours=ours)
         self.loop = Loop()
         self.census = Census()
@@ -73,10 +108,30 @@ class Ground:
         the numbers are somebody else's, and we are never touched again."""
         if self.loop.intact() and self.spawner.intact():
             return True
+        self.spawner.disown()
         _strangers.append(self)
         return False
 
+    @property
+    def listens(self) -> bool:
+        """Whether somebody far away has something to tell us, though nobody waits for it."""
+        return self.line is not None and not self.line.idle
+
+    def stop_listening(self) -> None:
+        if self.line is not None:
+            self.line.stop_listening()
+
+    def forked(self) -> None:
+        """We are in a fork of our host: what is watched is watched by the parent, too."""
+        self.loop.forked()
+        if self.line is not None:
+            self.line.forked()
+            self.line = None
+
     def close(self) -> None:
+        if self.line is not None:
+            self.line.close()
+            self.line = None
         self.loop.close()
         self.spawner.close()
         self.census.close()
@@ -88,8 +143,12 @@ _strangers: Final[list[Ground]] = []  # kept, since forgetting them would close 
 class Run:
     where = Where.OUT
     _state = State.QUEUED
+    _tag: Tag | None = None
     _child: Child | None = None
     _output: Output  # from the spawn on
+    _feeding: Feeding | None = None
+    _leftover: Leftover | None = None
+    _grace: float | None = None  # instead of the plan's
     _birth: Birth | None = None  # the child's; undone, should we be interrupted before we have it
     _tree: Tree | None = None
     _next_look: Timer | None = None
@@ -115,10 +174,14 @@ class Run:
         plan: Plan,
         ground: Ground,
         *,
-        listening: Listening | None,
+        listening: Listening | None = None,
+        hearing: Hearing | None = None,
         record: "Record | None" = None,
         answer: Callable[[Outcome], None],
+        started: Call | None = None,
     ) -> None:
+        """`started` is called after the spawn, by whoever runs this for somebody else; then it is
+        written down before the spawn, too."""
         self.name = name  # of one that is recorded only when it has begun
         self._plan = plan
         self._ground = ground
@@ -127,11 +190,15 @@ class Run:
         self.lane = plan.lane
         self._todo: deque[Action] = deque()
         self._timers: list[Timer] = []
-        self._relay = None if listening is None else self._make_relay(listening)
+        self._started = started
+        if started is not None and record is not None:
+            self._tag = ground.spawner.new_tag()  # it stands in what is written before the spawn
+            record.tag = None if self._tag is None else self._tag.value
+        self._relay = hearing if listening is None else self._make_relay(listening)
         # The descriptors that it takes while it runs.
         streams = 2 if plan.streams is Streams.SEPARATE else 1
         spills = plan.spill is not None and plan.spill.when is When.ALWAYS
-        self.cost = 1 + (2 * streams if spills else streams)
+        self.cost = 1 + (2 * streams if spills else streams) + isinstance(plan.stdin, Held)
 
     # What others may do to a run; from another thread only by way of `loop.post`.
 
@@ -152,6 +219,67 @@ class Run:
     def signal(self, number: int) -> None:
         self._asked_signal = number
         self._happen(Happening.SIGNAL)
+
+    def end(self, number: int, grace: float) -> None:
+        """Have it end, and all that it has started. It is not cancelled: nobody called it off."""
+        if self._state is State.RUNNING:
+            self._stop_signal, self._grace = number, grace
+        self._happen(Happening.END)
+
+    def write(self, data: bytes, *, eof: bool) -> None:
+        """Raises Refused when nobody will read it."""
+        if self._feeding is None:
+            problem = "it was started without an open stdin, so nothing can be written to it"
+            raise Refused(Unavailable(problem=problem))
+        self._feeding.write(data, eof=eof)
+
+    def hand_over(self) -> Running:
+        """Go on without whoever has started it: nobody waits behind it, its output is on disk."""
+        assert self._child is not None
+        self._ground.slots.leave_lane(self)
+        output = self._output.to_disk()[0]
+        if self._record is not None:
+            process = proc.look(self._child.pid)
+            shell = Survivor(
+                pid=self._child.pid, started=process.started if process else 0, command=""
+            )
+            with suppress(OSError):
+                self._record.hand_over(shell)
+        return self._running(output)
+
+    def to_disk(self) -> None:
+        """Have its output in a file as well, for others to read."""
+        self._output.tee()
+
+    def hear_again(self) -> None:
+        """Whoever hears it has room again."""
+        if self._child is not None:
+            self._output.listen()
+
+    def heard(self) -> None:
+        """Whoever hears it has heard all of it."""
+        if self._relay is not None:
+            self._relay.join()
+        self._deliver()
+
+    def running(self) -> Running:
+        """As it is now."""
+        return self._running(self._output.so_far()[0])
+
+    def _running(self, output: Capture) -> Running:
+        assert self._child is not None
+        log = self._output.so_far()[0].saved
+        return Running(
+            run=self.name,
+            pid=self._child.pid,
+            seconds=now() - self._began,
+            output=output,
+            log=None if log is None else log.path,
+        )
+
+    @property
+    def under_way(self) -> bool:
+        return self._child is not None
 
     # The table.
 
@@ -204,8 +332,13 @@ class Run:
         try:
             if self._plan.chores:
                 self._do_chores()
+            mark = self._tag = self._tag or ground.spawner.new_tag()
+            if self._record is not None:
+                self._record.tag = None if mark is None else mark.value
+                if self._started is not None:
+                    self._record.begin()
             self._birth = birth = Birth()
-            self._child = shell = ground.spawner.spawn(self._plan, birth)
+            self._child = shell = ground.spawner.spawn(self._plan, birth, mark)
         except Refused as refused:
             self._birth = None
             if isinstance(refused.refusal, NoDescriptors) and ground.slots.step_back(self):
@@ -226,8 +359,17 @@ class Run:
         self._began = now()
         ground.shells.add(shell.pid)
         self._output = output = Output(
-            shell, plan, ground.loop, ground.growth, self._relay, self._record, dry=self._dry
+            shell,
+            plan,
+            ground.loop,
+            ground.growth,
+            self._relay,
+            self._record,
+            dry=self._dry,
+            full=lambda: self._happen(Happening.DISK_LIMIT),
         )
+        if shell.stdin is not None and isinstance(plan.stdin, Held):
+            self._feeding = Feeding(shell.stdin, ground.loop, plan.stdin.first)
         ground.census.begin(shell.pid, alone=len(ground.shells) == 1)
         if not ground.ours and shell.tag is not None:
             ground.census.tag_early_children(shell.pid, shell.tag, output.pipes)
@@ -241,6 +383,8 @@ class Run:
             self._attend()
         else:
             self._later(_HEAD_START, self._attend)
+        if self._started is not None:
+            self._started()
 
     def _attend(self) -> None:
         """Hear what it says, mind its time and write it down: it is not one of those that are over
@@ -292,6 +436,10 @@ class Run:
         if self._stop_signal != signal.SIGTERM:
             self._the_tree().signal(signal.SIGTERM)
 
+    def _arm_grace(self) -> None:
+        grace = self._plan.limits.grace if self._grace is None else self._grace
+        self._arm(grace, Happening.GRACE_OVER)
+
     def _kill_tree(self) -> None:
         self._look_pause = _FIRST_LOOK
         self._the_tree().kill()
@@ -326,7 +474,7 @@ class Run:
 
     def _look_who_is_left(self) -> None:
         assert self._child is not None
-        if self._reason is None and not self._ground.ours:
+        if self._tree is None and not (self._ground.ours and self._has_strays()):
             left = self._ground.census.left_by(self._child.pid, self._child.tag)
         else:
             left = self._the_tree().members()
@@ -336,6 +484,10 @@ class Run:
                 for each in left
             )
 
+    def _has_strays(self) -> bool:
+        """Whether orphans have come to us, the subreaper, and live."""
+        return bool(collect_strays(self._ground.shells))
+
     def _finish(self) -> None:
         if self._timers:
             self._cancel_timers()
@@ -344,6 +496,13 @@ class Run:
         self._ground.slots.leave(self)
         if self._outcome is None:
             self._outcome = self._made_outcome()
+        if self._leftover is not None:
+            leftover, self._leftover = self._leftover, None
+            leftover.run = self._outcome.run
+            if self._record is not None and self._plan.spill is not None:
+                leftover.workspace = self._record.workspace
+                leftover.limit = self._plan.spill.limit
+            self._ground.leave(leftover)
         if self._relay is None:
             self._deliver()
         else:
@@ -353,6 +512,8 @@ class Run:
         if self._reason is Action.NOTE_NOT_STARTED:
             captures = [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
         else:
+            if self._plan.epitaph is not None:
+                self._output.mark(filled(self._plan.epitaph, self._ending()))
             captures = self._output.close()
         record = self._record
         outcome = Outcome(
@@ -375,14 +536,14 @@ class Run:
         elif self._status is None:
             self._status = children.collect(shell.pidfd)
         self._ground.shells.discard(shell.pid)
-        if self._ground.ours:
-            collect_strays(self._ground.shells)
+        if self._feeding is not None:
+            self._feeding.close()
         self._child = None  # from here on, an interrupt costs a descriptor
-        pipes = [] if self._output.ended else self._output.let_go()
+        pipes = {} if self._output.ended else self._output.let_go()
         if self._exited:
             os.close(shell.pidfd)
         if pipes or not self._exited:
-            leftovers.shelve(Leftover(pipes, None if self._exited else shell.pidfd))
+            self._leftover = Leftover(pipes, None if self._exited else shell.pidfd)
 
     def _ending(self) -> Ending:
         match self._reason:
@@ -402,13 +563,13 @@ class Run:
         try:
             return Relay(
                 listening,
-                room=lambda: loop.post(self._output.listen),
-                heard=lambda: loop.post(self._heard),
+                room=lambda: loop.post(self.hear_again),
+                heard=lambda: loop.post(self.heard),
             )
         except RuntimeError as error:  # no thread can be started
             raise Refused(NoProcesses()) from error
 
-    def _wait_for_listener(self, relay: Relay, outcome: Outcome) -> None:
+    def _wait_for_listener(self, relay: Hearing, outcome: Outcome) -> None:
         relay.finish(Finished(run=self.name, outcome=outcome))
         linger = relay.linger
         if self._unwanted:
@@ -416,11 +577,6 @@ class Run:
             linger = _LAST_WORDS if linger is None else min(linger, _LAST_WORDS)
         if linger is not None:
             self._later(linger, self._deliver)
-
-    def _heard(self) -> None:
-        if self._relay is not None:
-            self._relay.join()
-        self._deliver()
 
     def _deliver(self) -> None:
         """Answer, once."""
@@ -439,7 +595,7 @@ _DO: Final[dict[Action, Callable[[Run], None]]] = {
     Action.NOTE_EXIT: Run._note_exit,
     Action.STOP_TREE: Run._stop_tree,
     Action.STOP_REST: Run._stop_rest,
-    Action.ARM_GRACE: lambda run: run._arm(run._plan.limits.grace, Happening.GRACE_OVER),
+    Action.ARM_GRACE: Run._arm_grace,
     Action.SIGNAL_TREE: Run._signal_tree,
     Action.KILL_TREE: Run._kill_tree,
     Action.ARM_SURRENDER: lambda run: run._arm(run._plan.limits.surrender, Happening.SURRENDER),

@@ -68,6 +68,15 @@ class Slots:
             self._line.appendleft(guest)
             return True
 
+    def leave_lane(self, guest: Guest) -> None:
+        """It goes on, but nobody need wait for it any more."""
+        with self._lock:
+            if guest.where is Where.IN and guest.lane is not None:
+                self._lanes.discard(guest.lane)
+                guest.lane = None
+                if self._line or self._granted:
+                    self._admit_next()
+
     def leave(self, guest: Guest) -> None:
         with self._lock:
             self._remove(guest)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from nacre.engine import leftovers
-from nacre.engine.run import Ground, Run
+from nacre.engine.run import Ground
 from nacre.loop import Call, now
 from nacre.refusals import Closed, Refused
 
@@ -20,6 +20,24 @@ if TYPE_CHECKING:
 
 class Keeper(Protocol):
     def idle(self, supervisor: "Supervisor") -> None: ...
+
+
+class Supervised(Protocol):
+    """Something that is waited for: a run of our own, or one that somebody else has."""
+
+    name: str
+
+    def begin(self) -> None: ...
+
+    def cancel(self, number: int = ...) -> None:
+        """Stop it, beginning with this signal; a second time: kill it."""
+        ...
+
+    def signal(self, number: int) -> None: ...
+
+    def work(self) -> None:
+        """Do again what an interrupt has left undone."""
+        ...
 
 
 class Supervisor:
@@ -34,7 +52,7 @@ class Supervisor:
         """`keeper` says who is told that we rest; nobody, when it has been forgotten meanwhile."""
         self.ground = ground
         self.thread = threading.get_ident()
-        self.runs: set[Run] = set()
+        self.runs: set[Supervised] = set()
         self._keeper = keeper
         self._driving = threading.Lock()
         self._leftovers: list[leftovers.Leftover] = []
@@ -43,7 +61,7 @@ class Supervisor:
         """From any thread: have this done by whoever drives. False when nobody will."""
         return not self.closed and self.ground.loop.post(call)
 
-    def begin(self, run: Run, *, called_off: bool) -> None:
+    def begin(self, run: Supervised, *, called_off: bool) -> None:
         """Raises Refused when we have been closed meanwhile, from another thread."""
         self._check_not_inside()
         with self._driving:
@@ -56,7 +74,7 @@ class Supervisor:
             else:
                 run.begin()
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: Supervised) -> None:
         """A run has given its answer."""
         if run in self.runs:  # once
             self.runs.discard(run)
@@ -64,7 +82,7 @@ class Supervisor:
 
     def rest_if_idle(self) -> None:
         """After the last run: leave nothing with us that others could see to."""
-        if self.runs or self.closed:
+        if self.runs or self.closed or self.ground.listens:
             return
         if self._host is not None:
             self._detach()
@@ -80,6 +98,7 @@ class Supervisor:
     def cancel_all(self) -> None:
         for run in list(self.runs):
             run.cancel()
+        self.ground.stop_listening()
         self.rest_if_idle()
 
     def drive(self, patience: float | None = None) -> None:
@@ -94,6 +113,7 @@ class Supervisor:
                 self._driver = 0
 
     def _step(self, patience: float | None) -> None:
+        lonely = not self.runs  # only somebody far away has something to tell us
         try:
             if self._interrupted:
                 for run in list(self.runs):
@@ -104,6 +124,8 @@ class Supervisor:
         except BaseException:
             self._interrupted = True
             raise
+        if lonely:
+            self.rest_if_idle()
         if self._host is not None and not self.closed:
             self._set_alarm()
 
