@@ -1,0 +1,137 @@
+"""One run of the warden's, and who wants to know of it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from nacre import asks
+from nacre.asks import Reached, Running
+from nacre.engine.run import Ground, Run
+from nacre.events import Chunk, Started
+from nacre.loop import Timer
+from nacre.outcome import Outcome
+from nacre.store.record import Record
+from nacre.text import decode
+from nacre.warden.wire import Wire
+
+# One that somebody waits for has its output on disk after so long: others may want to read it.
+_SOON = 0.25
+
+Over = Callable[["Hosted"], None]
+
+
+class Client(Protocol):
+    """Who asks; one ask at a time of perhaps many."""
+
+    def answer(self, answer: Reached) -> None: ...
+
+    def hear(self, event: Started | Chunk) -> None: ...
+
+
+class Hosted:
+    handed = False
+    _patience: Timer | None = None
+    _soon: Timer | None = None
+
+    def __init__(
+        self, ask: asks.Run, client: Client | None, record: Record, ground: Ground, over: Over
+    ) -> None:
+        self.workspace = ask.workspace
+        self.command = decode(ask.plan.command.given)
+        self._client = client  # who has asked for it, until it is answered
+        self._asked_patience = ask.patience
+        self._waiting: dict[Client, Timer | None] = {}
+        self._ground = ground
+        self._over = over
+        self.wire: Wire | None = None
+        if ask.wishes is not None and client is not None:
+            self.wire = Wire(ask.wishes, client.hear, room=self._room, heard=self._heard)
+        self.run = Run(
+            "",
+            ask.plan,
+            ground,
+            hearing=self.wire,
+            record=record,
+            answer=self._ended,
+            started=self._started,
+        )
+        self.run.name = record.number()
+
+    @property
+    def name(self) -> str:
+        return self.run.name
+
+    def wait(self, client: Client, patience: float | None) -> None:
+        """Somebody else wants to know how it ends."""
+        timer = None
+        if patience is not None:
+            timer = self._ground.loop.after(max(0.0, patience), lambda: self._tell(client))
+        self._waiting[client] = timer
+
+    def leave(self, client: Client) -> None:
+        """That one is gone, or has called its waiting off: the run goes on."""
+        timer = self._waiting.pop(client, None)
+        if timer is not None:
+            timer.cancel()
+        if client is self._client:
+            self._client = None
+            self._hand_over()
+            if self.wire is not None:
+                self.wire.cut()
+
+    def _started(self) -> None:
+        loop, patience = self._ground.loop, self._asked_patience
+        if self._client is None:
+            self._hand_over()  # it went while this stood in line
+        elif patience is None:
+            self._soon = loop.after(_SOON, self._to_disk)
+        elif patience <= 0:
+            self._impatient()
+        else:
+            self._patience = loop.after(patience, self._impatient)
+
+    def _impatient(self) -> None:
+        """Its caller waits no longer."""
+        if not self.run.under_way:
+            return  # it is just ending, and that is the better answer
+        running, client = self._hand_over(), self._client
+        if self.wire is None:
+            self._client = None  # else it hears how it ends
+        if client is not None and running is not None:
+            client.answer(running)
+
+    def _to_disk(self) -> None:
+        if self.run.under_way:
+            self.run.to_disk()
+
+    def _hand_over(self) -> Running | None:
+        if self.handed or not self.run.under_way:
+            return None
+        self.handed = True
+        return self.run.hand_over()
+
+    def _tell(self, client: Client) -> None:
+        """Of one whose patience is over."""
+        if client in self._waiting:
+            del self._waiting[client]
+            if self.run.under_way:
+                client.answer(self.run.running())
+
+    def _ended(self, outcome: Outcome) -> None:
+        for timer in (self._patience, self._soon):
+            if timer is not None:
+                timer.cancel()
+        waiting, self._waiting = self._waiting, {}
+        if self._client is not None:
+            client, self._client = self._client, None
+            client.answer(outcome)
+        for each, timer in waiting.items():
+            if timer is not None:
+                timer.cancel()
+            each.answer(outcome)
+        self._over(self)
+
+    def _room(self) -> None:
+        self._ground.loop.post(self.run.hear_again)
+
+    def _heard(self) -> None:
+        self._ground.loop.post(self.run.heard)

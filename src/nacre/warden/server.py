@@ -1,0 +1,237 @@
+"""The warden: one small process that runs things for many clients, and goes when it is idle.
+
+It hosts the same engine as any other process of ours, on one loop and one thread: sockets, pipes
+and clocks. A client that is gone leaves its runs behind; a cancel ends one. Nothing that a client
+sends can hurt the others: frames that make no sense end its connection, what it does not read is
+bounded.
+"""
+
+import os
+import time
+from contextlib import suppress
+from typing import Final
+
+from nacre import asks
+from nacre.engine.leftovers import Leftover, watch
+from nacre.engine.run import Ground
+from nacre.engine.slots import Slots
+from nacre.loop import Timer
+from nacre.process.ours import become_subreaper
+from nacre.process.pipes import Reader
+from nacre.refusals import Refused, TooMany, Unavailable, UnknownRun
+from nacre.store import owner, reading
+from nacre.store.late import Late
+from nacre.store.record import Files, Record
+from nacre.warden import door
+from nacre.warden.connection import Connection
+from nacre.warden.frames import (
+    Adopt,
+    Leaving,
+)
+from nacre.warden.hosted import Client, Hosted
+from nacre.warden.lost import Recovery
+
+IDLE: Final = 60.0  # seconds without anything to do
+
+
+_MOMENT: Final = 0.05
+_FIRST: Final = 10.0  # seconds that whoever has started us may take to ask
+
+
+class Warden:
+    _idle: Timer | None = None
+    _retired = False
+    used = False  # somebody has asked for something
+    stopping = False
+    _ending = False
+
+    def __init__(self, lock: door.Lock, *, idle: float = IDLE) -> None:
+        self._lock = lock
+        self._patience = idle
+        self.ground = Ground(Slots(), ours=become_subreaper(), leave=self.keep)
+        self.loop = self.ground.loop
+        self.files = Files("warden")
+        self.hosted: dict[str, Hosted] = {}
+        self.late: set[Leftover] = set()
+        self.connections: set[Connection] = set()
+        self.recovery = Recovery(self.ground, self.files)
+        self._socket = door.listen()
+        self._listen()
+        lock.sign(owner.me("warden"))
+        self.rest()
+
+    def _listen(self) -> None:
+        if self._socket.fileno() >= 0:
+            self.loop.watch(self._socket.fileno(), self._accept)
+
+    def serve(self) -> None:
+        """Until there is nothing to do for a while."""
+        self.loop.post(self.recovery.begin)
+        while not self.stopping:
+            try:
+                self.loop.step()
+            except Exception:  # noqa: BLE001 - whatever went wrong with one must not end the others
+                complain()
+                time.sleep(_MOMENT)
+        self.close()
+
+    def close(self) -> None:
+        door.leave()
+        for connection in list(self.connections):
+            connection.close()
+        self.loop.forget(self._socket.fileno())
+        self._socket.close()
+        self._lock.release()
+        self.files.close()
+        self.ground.close()
+
+    def rest(self) -> None:
+        """Called whenever something has ended: go, after a while in which nothing begins."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if not self._busy:
+            patience = self._patience if self.used else max(_FIRST, self._patience)
+            if self._retired and not self.connections:
+                patience = 0.0
+            self._idle = self.loop.after(patience, self._leave)
+
+    @property
+    def _busy(self) -> bool:
+        if self._ending:
+            return bool(self.hosted)
+        asked = any(connection.asked for connection in self.connections)
+        return bool(self.hosted or self.late or asked or self.recovery.busy)
+
+    def _leave(self) -> None:
+        """Nothing that comes from now on is begun; whoever has asked is told so, and asks again."""
+        if self._busy:
+            self.rest()
+            return
+        self.retire()
+        for connection in list(self.connections):
+            connection.send(Leaving())
+        self.stopping = True
+
+    def retire(self) -> None:
+        """A newer one shall have our place. What we have stays with us, under our own name."""
+        if not self._retired:
+            self._retired = True
+            door.leave_place()
+            self._lock.release()
+            self.rest()
+
+    def end_all(self) -> None:
+        """We are asked to go: orderly, with all that we run."""
+        self._ending, self.used, self._patience = True, True, 0.0
+        for hosted in list(self.hosted.values()):
+            hosted.run.cancel()
+        self.retire()
+        self.rest()
+
+    def _accept(self) -> None:
+        try:
+            made, _ = self._socket.accept()
+        except BlockingIOError:  # it has gone meanwhile
+            return
+        except OSError:  # there is no descriptor for it: a little later there may be
+            self.loop.forget(self._socket.fileno())
+            self.loop.after(_MOMENT, self._listen)
+            return
+        if door.peer(made)[1] != os.getuid():
+            made.close()
+            return
+        self.connections.add(Connection(self, made))
+
+    # What is asked.
+
+    def run(self, ask: asks.Run, client: Client) -> Hosted:
+        """Raises Refused."""
+        if f"r{ask.number}" in self.hosted:
+            raise Refused(Unavailable(problem=f"r{ask.number} runs already"))
+        record = Record(self.files, ask.plan, ask.workspace, ask.number)
+        hosted = Hosted(ask, client, record, self.ground, self._over)
+        if ask.patience == 0:
+            self._check_room(ask)
+            _prepare(record)
+        self.hosted[hosted.name] = hosted
+        hosted.run.begin()
+        return hosted
+
+    def _check_room(self, ask: asks.Run) -> None:
+        """Raises Refused."""
+        handed = [
+            (each.name, each.command)
+            for each in self.hosted.values()
+            if each.handed and each.workspace == ask.workspace
+        ]
+        if ask.most is not None and len(handed) >= ask.most:
+            raise Refused(TooMany(most=ask.most, runs=tuple(handed)))
+
+    def find(self, name: str, workspace: bytes) -> Hosted:
+        """Raises Refused: a run of another workspace is not found, either."""
+        hosted = self.hosted.get(name)
+        if hosted is None or hosted.workspace != workspace:
+            raise Refused(UnknownRun(run=name))
+        return hosted
+
+    def _over(self, hosted: Hosted) -> None:
+        self.hosted.pop(hosted.name, None)
+        self.rest()
+
+    # What is left running.
+
+    def keep(self, leftover: Leftover) -> None:
+        """The pipes of a run of ours that has ended, but left something running."""
+        if leftover.workspace is not None:
+            self.adopt(leftover, leftover.workspace, leftover.limit)
+        else:
+            self._watch(leftover, None)
+
+    def take(self, frame: Adopt, fds: list[int]) -> None:
+        """Somebody else's run has left something running, and here are its pipes."""
+        self.used = True
+        readers = {}
+        for stream, fd in zip(frame.streams, fds, strict=False):
+            os.set_blocking(fd, False)
+            readers[stream] = Reader(fd, self.ground.growth)
+        if readers:
+            leftover = Leftover(readers, None)
+            leftover.run = frame.run
+            self.adopt(leftover, frame.workspace, frame.limit)
+            self.rest()
+
+    def adopt(self, leftover: Leftover, workspace: bytes, limit: int) -> None:
+        late: Late | None = None
+        with suppress(LookupError, OSError):
+            found = reading.find(reading.number(leftover.run), workspace)
+            late = Late(found, limit)
+            leftover.take = late.take
+        self._watch(leftover, late)
+
+    def _watch(self, leftover: Leftover, late: Late | None) -> None:
+        self.late.add(leftover)
+        leftover.then = lambda: self._silent(leftover, late)
+        watch(leftover, self.loop)
+
+    def _silent(self, leftover: Leftover, late: Late | None) -> None:
+        self.late.discard(leftover)
+        if late is not None:
+            late.close()
+        self.rest()
+
+
+def complain() -> None:
+    """Into our log, of what should not have happened."""
+    import traceback
+
+    traceback.print_exc()
+
+
+def _prepare(record: Record) -> None:
+    """What nobody waits for must be kept, or not begun. Raises Refused."""
+    try:
+        record.prepare()
+    except OSError as error:
+        problem = f"its output cannot be kept: {error.strerror or error} ({error.filename})"
+        raise Refused(Unavailable(problem=problem)) from None

@@ -1,0 +1,107 @@
+"""`nacre warden`: be the warden, or (`--stdio`) speak to it through stdin and stdout."""
+
+import gc
+import os
+import resource
+import signal
+import sys
+from contextlib import suppress
+from typing import Final, NoReturn
+
+from nacre.process import tag
+from nacre.process.tree import collect_strays
+from nacre.warden import door
+from nacre.warden.inheritance import handed_over, pass_on
+from nacre.warden.server import IDLE, Warden
+
+_REAP: Final = 0.05  # seconds that a dead orphan may stay
+_USAGE: Final = "nacre warden [--stdio]"
+
+
+def entry() -> NoReturn:
+    words = sys.argv[2:]
+    if words == ["--stdio"]:
+        from nacre.warden.bridge import bridge
+
+        sys.exit(bridge())
+    given = dict(zip(words[::2], words[1::2], strict=False))
+    if len(words) % 2 or given.keys() - {"--ready", "--adopt"}:
+        sys.exit(f"usage: {_USAGE}")
+    ready = given.get("--ready")
+    sys.exit(be_warden(None if ready is None else int(ready), given.get("--adopt")))
+
+
+def be_warden(ready: int | None, adopt: str | None) -> int:
+    """Be the warden, unless there is one. `ready` is told when it can be reached; `adopt` are pipes
+    to be read from now on, see `inheritance`."""
+    tag.shed()
+    _raise_descriptor_limit()
+    os.umask(0o077)
+    with suppress(OSError):
+        os.setsid()
+    given = None if adopt is None else handed_over(adopt)
+    try:
+        lock = door.Lock()
+    except BlockingIOError:
+        _tell(ready)
+        if given is not None:
+            pass_on(*given)
+        elif ready is None:
+            print(f"nacre: there is a warden already ({door.signed()})", file=sys.stderr)
+        return 0
+    except OSError as error:
+        print(f"nacre: the warden cannot start: {error}", file=sys.stderr, flush=True)
+        return 1
+    warden = Warden(lock, idle=float(os.environ.get("NACRE_WARDEN_IDLE", IDLE)))
+    _mind_signals(warden)
+    if given is not None:
+        warden.take(*given)
+    gc.collect()
+    gc.freeze()
+    _tell(ready)
+    warden.serve()
+    return 0
+
+
+def _tell(ready: int | None) -> None:
+    if ready is not None:
+        with suppress(OSError):
+            os.write(ready, b"1")
+            os.close(ready)
+
+
+def _raise_descriptor_limit() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _mind_signals(warden: Warden) -> None:
+    """Whoever asks us to go is obeyed; orphans that came to us are let go when they have died."""
+    waiting = False
+
+    def reap() -> None:
+        nonlocal waiting
+        waiting = False
+        collect_strays(warden.ground.shells)
+
+    def died(*_: object) -> None:
+        nonlocal waiting
+        if not waiting:  # most are shells, whose runs see to them
+            waiting = True
+            warden.loop.post(soon)
+
+    def soon() -> None:
+        warden.loop.after(_REAP, reap)
+
+    def end(*_: object) -> None:
+        warden.loop.post(warden.end_all)
+
+    def ignored(*_: object) -> None:
+        """A handler, since what is ignored is ignored by our children, too."""
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, ignored)
+    signal.signal(signal.SIGCHLD, died)
