@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from nacre.events import Listening as Listening
     from nacre.events import Started as Started
     from nacre.events import Stream as Stream
+    from nacre.handle import Page as Page
+    from nacre.handle import RunHandle as RunHandle
     from nacre.oneshot import arun as arun
     from nacre.oneshot import run as run
     from nacre.outcome import Cancelled as Cancelled
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from nacre.outcome import Saved as Saved
     from nacre.outcome import Survivor as Survivor
     from nacre.outcome import TimedOut as TimedOut
+    from nacre.plan import AtLimit as AtLimit
     from nacre.plan import Keep as Keep
     from nacre.plan import Spill as Spill
     from nacre.plan import Streams as Streams
@@ -46,9 +49,10 @@ _ROOMS = {
     "cancel": "CancelToken",
     "contracts.contract": "Reply",
     "events": "Chunk Event Finished Full Listening Started Stream",
+    "handle": "Page RunHandle",
     "oneshot": "arun run",
     "outcome": ("Cancelled Capture Exited Killed Lost NotStarted Outcome Saved Survivor TimedOut"),
-    "plan": "Keep Spill Streams When",
+    "plan": "AtLimit Keep Spill Streams When",
     "refusals": "Refusal Refused",
     "tool": "Tool",
 }

@@ -81,7 +81,7 @@ def _begin(
     listen: Listener | Listening | None,
     cancel: CancelToken | None,
     wishes: Wishes,
-) -> Ticket:
+) -> Ticket[Outcome]:
     return _engine.begin(_plan(command, wishes), listen=listen, cancel=cancel)
 
 

@@ -13,14 +13,14 @@ import re
 import stat
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
 
 from nacre import contracts
 from nacre.contracts.options import read_options
-from nacre.plan import GIB, KIB, MIB
+from nacre.plan import GIB, KIB, MIB, AtLimit, Spill
 from nacre.store.sweep import Bounds
 from nacre.store.workspace import workspace
 
@@ -38,6 +38,8 @@ class Store(Struct, frozen=True, kw_only=True):
 
     days: Annotated[float, Meta(gt=0)] = 14.0
     size: str | int = "10GB"
+    run: str | int = "4GB"  # of one run's output
+    full: Literal["close", "stop"] = "close"  # what a command meets that writes more
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -50,6 +52,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     options: dict[str, Setting]
     bounds: Bounds
+    spill: Spill | None  # where it is not the usual one
     store: dict[str, Setting]  # what is said about it
 
     @property
@@ -170,7 +173,13 @@ def load(contract: str, cwd: bytes, options: Mapping[str, Any]) -> Settings:
     store = {
         field.encode_name: Setting(value=field.default) for field in msgspec.structs.fields(Store)
     }
-    return Settings(options=made, bounds=_bounds(mine), store=store | mine.table("store", Store))
+    chosen = _store(mine)
+    return Settings(
+        options=made,
+        bounds=Bounds(days=chosen.days, size=_size(mine, chosen, "size")),
+        spill=_spill(mine, chosen),
+        store=store | mine.table("store", Store),
+    )
 
 
 def _merged(contract: str, mine: _File, theirs: _File) -> dict[str, Setting]:
@@ -211,24 +220,28 @@ def workspace_file(cwd: bytes) -> str:
     return f"{os.fsdecode(workspace(cwd))}/nacre.toml"
 
 
-def _bounds(file: _File) -> Bounds:
+def _store(file: _File) -> Store:
     table = file.table("store", Store)
-    store = read_options({key: each.value for key, each in table.items()}, Store)
-    try:
-        return Bounds(days=store.days, size=_size(store.size))
-    except ValueError as error:
-        raise file.wrong(f"[store] {error}", "store", "size") from None
+    return read_options({key: each.value for key, each in table.items()}, Store)
+
+
+def _spill(file: _File, store: Store) -> Spill | None:
+    if (store.run, store.full) == ("4GB", "close"):
+        return None
+    return Spill(limit=_size(file, store, "run"), then=AtLimit(store.full))
 
 
 _UNITS: Final = {"": 1, "B": 1, "KB": KIB, "MB": MIB, "GB": GIB, "TB": 1024 * GIB}
 
 
-def _size(given: str | int) -> int:
+def _size(file: _File, store: Store, key: str) -> int:
+    given = getattr(store, key)
     if isinstance(given, int):
         return given
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", given.upper())
     if found is None or found[2] not in _UNITS:
-        raise ValueError(f"size {given!r} is no size; write it like 500MB or 10GB")
+        problem = f"{key} {given!r} is no size; write it like 500MB or 10GB"
+        raise file.wrong(f"[store] {problem}", "store", key)
     return int(float(found[1]) * _UNITS[found[2]])
 
 

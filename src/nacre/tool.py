@@ -8,30 +8,42 @@ ending, so it also writes the audit line.
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from nacre import contracts, settings
-from nacre.asks import Done, Signal
+from nacre import asks, contracts, settings
+from nacre.asks import Answer, Done, Listing, No, Reached, Running, Signal
 from nacre.caller import Caller
-from nacre.cancel import CancelToken, check_signal
+from nacre.cancel import CancelToken
 from nacre.contracts.contract import Admitted, Reply
 from nacre.contracts.providers import Format, shaped
 from nacre.engine.engine import Engine, Ticket
 from nacre.events import Listener, Listening
 from nacre.findings import Dropped
-from nacre.outcome import NotStarted, Outcome
-from nacre.plan import Plan
+from nacre.outcome import Capture, NotStarted, Outcome
+from nacre.place import Place, Where
+from nacre.plan import Held, Plan
 from nacre.prepare.decide import decide
-from nacre.refusals import AnyRefusal, BadArguments, BadDirectory, DirectoryProblem, Refused
+from nacre.refusals import (
+    AnyRefusal,
+    BadArguments,
+    BadDirectory,
+    CalledOff,
+    DirectoryProblem,
+    Refused,
+)
+from nacre.signals import check_signal
 from nacre.store.audit import Audit, Line
 from nacre.store.links import resolvers
 from nacre.store.store import Store
 from nacre.store.workspace import workspace
 from nacre.text import decode
+
+if TYPE_CHECKING:
+    from nacre.handle import RunHandle
 
 Listen = Listener | Listening | None
 
@@ -40,18 +52,19 @@ class _Call:
     """A call under way; what it has so far."""
 
     caller: Caller | None = None
-    ticket: Ticket | None = None
+    ticket: Ticket[Outcome] | Ticket[Reached] | Ticket[Listing] | None = None
     admitted: Admitted
-    plan: Plan
+    plan: Plan | None = None
     line: Line | None = None
 
     def __init__(self, tool: str, arguments: object) -> None:
         self.tool = tool
         self.arguments = arguments
 
-    def wait(self) -> Outcome:
+    def wait(self) -> Answer:
+        """Raises Refused."""
         assert self.ticket is not None
-        return self.ticket.wait()
+        return _answer(self.ticket.wait())
 
     def abandon(self) -> None:
         if self.ticket is not None:
@@ -73,13 +86,15 @@ class Tool:
         env: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
         tools: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
-        place: Literal["auto", "here"] = "auto",
+        place: Where = "auto",
         engine: Engine | None = None,
     ) -> None:
         """`env` replaces the environment that commands inherit; `tools` names what else the
-        agent could call; `engine` is for fronts whose process is nacre's own."""
-        if place not in ("auto", "here"):
-            raise ValueError(f"place {place!r} is unknown here; use 'auto' or 'here'")
+        agent could call; `place` says where commands run: "here", in the "warden", or ("auto")
+        there when they may outlive the call; `engine` is for fronts whose process is nacre's own.
+        """
+        if place not in ("auto", "here", "warden"):
+            raise ValueError(f"place {place!r} is unknown; use 'auto', 'here' or 'warden'")
         self._cwd = None if cwd is None else os.path.abspath(os.fsencode(cwd))
         self.settings = settings.load(contract, self._cwd or _here_or_nowhere(), options or {})
         self.contract = contracts.make(contract, self.settings.chosen)
@@ -92,6 +107,8 @@ class Tool:
         self._engine = engine or Engine(keeps=True)
         self._audit = Audit()
         self._store = Store(self.settings.bounds)
+        self._spill = self.settings.spill
+        self._place = Place(self._engine, self._store, place)
         self._known: Caller | None = None
         self._session = f"{os.getpid()}.{next(_sessions)}"
 
@@ -130,7 +147,7 @@ class Tool:
         try:
             self._begin(call, listen, cancel)
             assert call.ticket is not None
-            answer = await call.ticket
+            answer = _answer(await call.ticket)
         except Refused as refused:
             return self._refused(call, refused.refusal)
         except BaseException:
@@ -155,8 +172,9 @@ class Tool:
         """
         call = _Call(tool, arguments)
         try:
-            self._begin(call, listen, cancel, timeout=timeout)
+            self._begin(call, listen, cancel, lambda ask: _patient(ask, timeout))
             outcome = call.wait()
+            assert isinstance(outcome, Outcome)
         except Refused as refused:
             self._refused(call, refused.refusal)
             raise
@@ -166,6 +184,45 @@ class Tool:
             raise
         self._log(call, outcome)
         return outcome
+
+    def start(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        interactive: bool = False,
+    ) -> "RunHandle":
+        """Have a command run in the warden, whatever the contract says about waiting, and return
+        at once. Raises Refused. `interactive`: its stdin stays open, to be written to."""
+        call = _Call("bash", arguments)
+        try:
+            self._begin(call, None, None, lambda ask: _detached(ask, timeout, interactive))
+            answer = call.wait()
+        except Refused as refused:
+            self._refused(call, refused.refusal)
+            raise
+        self._log(call, answer)
+        if isinstance(answer, Outcome) and isinstance(answer.ending, NotStarted):
+            raise Refused(answer.ending.why)
+        assert not isinstance(answer, Listing)
+        return self.run(answer.run)
+
+    def runs(self, last: int = 20) -> "list[RunHandle]":
+        """The runs of this workspace: all that live, and the last of those that have ended, the
+        newest first."""
+        from nacre.handle import RunHandle
+        from nacre.store.listing import listed
+
+        here = self._caller(self._cwd or _here_or_nowhere()).workspace
+        return [RunHandle(run, self._engine, here) for run in listed(here, last)]
+
+    def run(self, id: str) -> "RunHandle":
+        """One of them. Raises LookupError, also for a run of another workspace."""
+        from nacre.handle import RunHandle
+        from nacre.store import reading
+
+        here = self._caller(self._cwd or _here_or_nowhere()).workspace
+        return RunHandle(reading.find(reading.number(id), here), self._engine, here)
 
     def signal(self, run: str, number: int) -> Done:
         """Send a signal to everything that a live run of this tool has started."""
@@ -203,19 +260,27 @@ class Tool:
         call: _Call,
         listen: Listen,
         cancel: CancelToken | None,
-        timeout: float | None = None,
+        change: Callable[[asks.Run], asks.Run] | None = None,
     ) -> None:
+        """`change` is made to what the contract asks for."""
         call.caller = caller = self._caller(self._cwd or _here())
         call.admitted = admitted = self.contract.admit(call.tool, call.arguments, caller)
-        decision = decide(admitted.ask.plan, admitted.steps, caller)
+        ask = admitted.ask
+        if isinstance(ask, asks.Jobs):
+            call.ticket = self._place.jobs(ask, caller.workspace, cancel)
+            return
+        decision = decide(ask.plan, admitted.steps, caller)
         if decision.refusal is not None:
             raise Refused(decision.refusal)
-        plan = decision.plan if timeout is None else _limited(decision.plan, timeout)
-        call.plan = plan
-        record = self._store.record(plan, caller.workspace)
-        call.ticket = self._engine.begin(
-            plan, listen=self._heard(listen), cancel=cancel, record=record
-        )
+        plan = decision.plan
+        if self._spill is not None and plan.spill is not None:
+            spill = msgspec.structs.replace(self._spill, when=plan.spill.when)
+            plan = msgspec.structs.replace(plan, spill=spill)
+        ask = msgspec.structs.replace(ask, plan=plan, workspace=caller.workspace)
+        if change is not None:
+            ask = change(ask)
+        plan = call.plan = ask.plan
+        call.ticket = self._place.begin(ask, self._heard(listen), cancel)
         try:
             # The command runs already: what is done here need not be done at its end.
             call.line = self._line(call, plan.command.cwd)
@@ -245,9 +310,12 @@ class Tool:
             )
         return known
 
-    def _spoken(self, call: _Call, answer: Outcome) -> Reply:
+    def _spoken(self, call: _Call, answer: Answer) -> Reply:
         self._log(call, answer)
-        reply = self.contract.reply(answer, call.admitted.said, call.plan.findings)
+        findings = () if call.plan is None else call.plan.findings
+        reply = self.contract.reply(answer, call.admitted.said, findings)
+        if isinstance(answer, Listing):
+            return reply
         return msgspec.structs.replace(reply, run=answer.run)
 
     def _refused(self, call: _Call, refusal: AnyRefusal) -> Reply:
@@ -266,8 +334,9 @@ class Tool:
 
     def _log_if_over(self, call: _Call) -> None:
         """Nobody will have the answer; but what was run is in the log."""
-        if call.ticket is not None and call.ticket.outcome is not None:
-            self._log(call, call.ticket.outcome)
+        over = None if call.ticket is None else call.ticket.outcome
+        if isinstance(over, Outcome | Running | Listing):
+            self._log(call, over)
 
     def _line(self, call: _Call, cwd: bytes) -> Line:
         assert call.caller is not None
@@ -282,28 +351,59 @@ class Tool:
             }
         )
 
-    def _log(self, call: _Call, outcome: Outcome) -> None:
-        ending, findings = outcome.ending, call.plan.findings
-        rest: dict[str, object] = {
-            "run": outcome.run,
-            "decision": "run",
-            "ending": type(ending).__name__,
-            "exit_code": outcome.exit_code,
-            "seconds": round(outcome.seconds, 3),
-            "stdout_bytes": outcome.output.size,
-            "stderr_bytes": outcome.errors.size if outcome.errors else None,
-            "left_running": len(outcome.left_running),
-        }
-        for each in findings:
+    def _log(self, call: _Call, answer: Answer) -> None:
+        assert call.caller is not None
+        rest = _logged(answer)
+        for each in call.plan.findings if call.plan is not None else ():
             if isinstance(each, Dropped):
                 rest["dropped"] = each.names
-        if isinstance(ending, NotStarted):
-            rest["refused"] = _why(ending.why)
-        line = call.line or self._line(call, call.plan.command.cwd)
+        cwd = call.caller.cwd if call.plan is None else call.plan.command.cwd
+        line = call.line or self._line(call, cwd)
         line.end(rest)
 
 
 _sessions = itertools.count(1)
+
+
+def _answer(reached: Reached | Listing) -> Answer:
+    """Raises Refused for what was not done."""
+    match reached:
+        case No(refusal=CalledOff() as why):
+            return Outcome(run="u0", ending=NotStarted(why), output=Capture())
+        case No(refusal=refusal):
+            raise Refused(refusal)
+        case Done():
+            raise AssertionError("nobody asks for what is merely done")
+        case _:
+            return reached
+
+
+def _logged(answer: Answer) -> dict[str, object]:
+    if isinstance(answer, Listing):
+        return {"decision": "run", "ending": "Listed"}
+    if isinstance(answer, Running):
+        return {
+            "run": answer.run,
+            "decision": "run",
+            "ending": "Running",
+            "pid": answer.pid,
+            "seconds": round(answer.seconds, 3),
+            "stdout_bytes": answer.output.size,
+        }
+    ending = answer.ending
+    rest: dict[str, object] = {
+        "run": answer.run,
+        "decision": "run",
+        "ending": type(ending).__name__,
+        "exit_code": answer.exit_code,
+        "seconds": round(answer.seconds, 3),
+        "stdout_bytes": answer.output.size,
+        "stderr_bytes": answer.errors.size if answer.errors else None,
+        "left_running": len(answer.left_running),
+    }
+    if isinstance(ending, NotStarted):
+        rest["refused"] = _why(ending.why)
+    return rest
 
 
 def _why(refusal: AnyRefusal) -> str:
@@ -324,6 +424,20 @@ def _here_or_nowhere() -> bytes:
         return _here()
     except Refused:
         return b"."
+
+
+def _patient(ask: asks.Run, timeout: float | None) -> asks.Run:
+    """To be waited for to its end, whatever the contract says."""
+    plan = ask.plan if timeout is None else _limited(ask.plan, timeout)
+    return msgspec.structs.replace(ask, plan=plan, patience=None)
+
+
+def _detached(ask: asks.Run, timeout: float | None, interactive: bool) -> asks.Run:
+    """Not to be waited for at all."""
+    plan = _limited(ask.plan, float("inf") if timeout is None else timeout)
+    stdin = Held() if interactive else plan.stdin
+    plan = msgspec.structs.replace(plan, lane=None, stdin=stdin)
+    return msgspec.structs.replace(ask, plan=plan, patience=0.0)
 
 
 def _limited(plan: Plan, timeout: float) -> Plan:

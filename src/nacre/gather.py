@@ -1,0 +1,146 @@
+"""Several runs at once: some to be ended, the first of the others to be waited for."""
+
+from collections.abc import Callable
+from typing import Final
+
+from nacre import asks
+from nacre.asks import Job, Listing
+from nacre.engine.engine import Engine
+from nacre.engine.run import Ground
+from nacre.engine.supervise import Supervised
+from nacre.loop import Timer
+from nacre.outcome import Outcome
+from nacre.plan import Keep
+from nacre.reach import Reach
+from nacre.store import listing
+from nacre.store.reading import NoSuchRun, Run
+
+_LISTED: Final = 50  # jobs at most
+
+
+class Gathering:
+    """Waited for like a command."""
+
+    name = ""
+    _over = False
+    _deadline: Timer | None = None
+
+    def __init__(
+        self,
+        ask: asks.Jobs,
+        workspace: bytes,
+        engine: Engine,
+        ground: Ground,
+        answer: Callable[[Listing], None],
+    ) -> None:
+        self._ask = ask
+        self._workspace = workspace
+        self._engine = engine
+        self._ground = ground
+        self._answer = answer
+        self._reach = Reach(engine, workspace)
+        self._parts: list[Supervised] = []
+        self._ended: list[str] = []
+        self._past: list[str] = []
+        self._unknown: list[str] = []
+        self._ending = 0
+
+    def begin(self) -> None:
+        for name in self._ask.end:
+            self._end(name)
+        if not self._ending:
+            self._wait()
+
+    def cancel(self, number: int = 15) -> None:
+        del number
+        self._settle()
+
+    def signal(self, number: int) -> None:
+        """What is sent to whoever waits is not for the runs."""
+
+    def work(self) -> None:
+        for part in list(self._parts):
+            part.work()
+
+    def _end(self, name: str) -> None:
+        run = self._found(name)
+        if run is None:
+            return
+        if run.state is not None and not (run.ended and run.ended.left_running):
+            self._past.append(run.name)
+            return
+        self._ending += 1
+        self._ended.append(run.name)
+        part = self._reach.ending(run, self._ground, self._one_ended)
+        self._parts.append(part)
+        part.begin()
+
+    def _one_ended(self, outcome: Outcome | None) -> None:
+        del outcome
+        self._ending -= 1
+        if not self._ending:
+            self._wait()
+
+    def _wait(self) -> None:
+        runs = self._chosen()
+        live = [run for run in runs if run.state is None]
+        if self._ask.patience == 0 or not live or len(live) < len(runs):
+            self._settle()
+            return
+        if self._ask.patience is not None:
+            self._deadline = self._ground.loop.after(self._ask.patience, self._settle)
+        for run in live:
+            part = self._reach.waiting(run, self._ground, lambda _: self._settle())
+            self._parts.append(part)
+            part.begin()
+
+    def _chosen(self) -> list[Run]:
+        if self._ask.runs is None:
+            try:
+                return listing.handed(self._workspace, _LISTED)
+            except OSError:
+                return []
+        found = (self._found(name) for name in self._ask.runs)
+        return [run for run in found if run is not None]
+
+    def _found(self, name: str) -> Run | None:
+        try:
+            return self._reach.find(name)
+        except (NoSuchRun, OSError):
+            if name not in self._unknown:
+                self._unknown.append(name)
+            return None
+
+    def _settle(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._deadline is not None:
+            self._deadline.cancel()
+        for part in self._parts:
+            part.cancel()
+        keep = Keep(whole=self._ask.most, head=0, tail=self._ask.most)
+        jobs = tuple(_job(run, keep) for run in self._chosen())
+        self._answer(
+            Listing(
+                jobs=jobs,
+                ended=tuple(self._ended),
+                over=tuple(self._past),
+                unknown=tuple(self._unknown),
+            )
+        )
+
+
+def _job(run: Run, keep: Keep) -> Job:
+    ended = run.ended
+    return Job(
+        run=run.name,
+        command=run.begun.command,
+        cwd=run.begun.cwd,
+        begun=run.begun.time,
+        seconds=run.seconds,
+        state=run.state,
+        output=run.capture(keep),
+        left_running=ended.left_running if ended else (),
+        stored=ended is None or ended.output.whole,
+    )

@@ -1,0 +1,131 @@
+"""A run, for whoever holds on to it: read it, wait for it, write to it, end it; from any process.
+
+    run = tool.run("r17")
+    page = run.read(since=0)          # page.text, and page.cursor for the next time
+    outcome = run.wait(5)             # None: it goes on
+    run.signal("TERM")
+
+What waits has a twin for asyncio: `await run.await_(5)`. Nothing is used up by looking at it.
+"""
+
+import os
+
+from msgspec import Struct
+
+from nacre.engine.engine import Engine
+from nacre.events import Stream
+from nacre.outcome import Ending, Outcome, code_of, state_of
+from nacre.plan import MIB
+from nacre.reach import GRACE, Reach, checked
+from nacre.signals import signal_number
+from nacre.store.reading import NoSuchRun, Run, read_up_to
+from nacre.text import decode
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """Some of what a run has said."""
+
+    data: bytes
+    cursor: int  # where to go on: `since` of the next one
+    over: bool  # the run has ended, and this is the last of it
+
+    @property
+    def text(self) -> str:
+        return decode(self.data)
+
+
+class RunHandle:
+    """One run of a workspace. Its properties are what the store knows at that moment."""
+
+    def __init__(self, run: Run, engine: Engine, workspace: bytes) -> None:
+        self._run = run
+        self._reach = Reach(engine, workspace)
+
+    def __repr__(self) -> str:
+        return f"<{self.id} {self.state}: {self.command!r}>"
+
+    @property
+    def id(self) -> str:
+        return self._run.name
+
+    @property
+    def command(self) -> str:
+        return self._run.begun.command
+
+    @property
+    def cwd(self) -> str:
+        return self._run.begun.cwd
+
+    @property
+    def ending(self) -> Ending | None:
+        """None while it runs."""
+        return self._now().state
+
+    @property
+    def state(self) -> str:
+        """running, exited, killed, timed_out, cancelled, not_started or lost."""
+        return state_of(self.ending)
+
+    @property
+    def exit_code(self) -> int | None:
+        return code_of(self.ending)
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran, or has run."""
+        return self._now().seconds
+
+    def read(self, since: int = 0, *, most: int = MIB, stream: Stream = Stream.OUTPUT) -> Page:
+        """Its output from a cursor on. Raises LookupError when it is nowhere, OSError."""
+        run = self._now()
+        over = run.state is not None
+        try:
+            with run.open(stream) as source:
+                size = source.seek(0, os.SEEK_END)
+                at = min(since, size)
+                source.seek(at)
+                data = read_up_to(source, most)
+        except NoSuchRun:
+            if over:
+                raise
+            return Page(data=b"", cursor=since, over=False)  # none of it is on disk yet
+        cursor = at + len(data)
+        return Page(data=data, cursor=cursor, over=over and cursor >= size)
+
+    def wait(self, seconds: float | None = None) -> Outcome | None:
+        """How it ended; None when it has not, within so many seconds."""
+        return self._reach.wait(self.id, seconds).wait()
+
+    async def await_(self, seconds: float | None = None) -> Outcome | None:
+        return await self._reach.wait(self.id, seconds)
+
+    def signal(self, signal: str | int) -> None:
+        """To everything that it has started. Raises Refused when nothing of it lives."""
+        checked(self._reach.signal(self.id, signal_number(signal)).wait())
+
+    async def asignal(self, signal: str | int) -> None:
+        checked(await self._reach.signal(self.id, signal_number(signal)))
+
+    def end(self, signal: str | int = "TERM", *, grace: float = GRACE) -> Outcome | None:
+        """This signal, the grace, then KILL, to all of it; returns how it ended. None: something
+        of it could not be killed."""
+        return self._reach.end(self.id, signal_number(signal), grace).wait()
+
+    async def aend(self, signal: str | int = "TERM", *, grace: float = GRACE) -> Outcome | None:
+        return await self._reach.end(self.id, signal_number(signal), grace)
+
+    def write(self, data: str | bytes, *, eof: bool = False) -> None:
+        """To its stdin, where that was left open. Raises Refused where it was not."""
+        checked(self._reach.write(self.id, _bytes(data), eof=eof).wait())
+
+    async def awrite(self, data: str | bytes, *, eof: bool = False) -> None:
+        checked(await self._reach.write(self.id, _bytes(data), eof=eof))
+
+    def _now(self) -> Run:
+        if self._run.ended is None:
+            self._run = self._reach.find(self.id)
+        return self._run
+
+
+def _bytes(data: str | bytes) -> bytes:
+    return data.encode() if isinstance(data, str) else data

@@ -1,0 +1,291 @@
+"""Reaching a run by its name, whoever runs it: the warden, another one before it, a host, nobody.
+
+The store says who its owner is. A warden is asked; a host cannot be, so its runs are watched and
+signalled by what identifies them; of one whose owner is dead there is only what it has left behind.
+Everything here is waited for like a command: by a thread, or in an event loop.
+"""
+
+import signal as signals
+from collections.abc import Callable
+from typing import Final
+
+from nacre import asks
+from nacre.asks import Done, No, Reached, Running
+from nacre.cancel import CancelToken
+from nacre.engine.engine import Engine, Ticket
+from nacre.engine.run import Ground
+from nacre.engine.supervise import Supervised
+from nacre.loop import Timer, now
+from nacre.outcome import Outcome
+from nacre.plan import KIB, MIB, Keep
+from nacre.process.tag import read as read_tag
+from nacre.process.tree import Remains
+from nacre.refusals import AnyRefusal, Refused, Unavailable, UnknownRun
+from nacre.store import owner, reading
+from nacre.store.reading import NoSuchRun, Run
+from nacre.warden import door
+from nacre.warden.client import Line, Remote
+
+KEEP: Final = Keep(whole=MIB, head=256 * KIB, tail=768 * KIB)
+GRACE: Final = 5.0
+# How soon we look again at what nobody tells us of.
+_LOOK: Final = 0.05
+_SURRENDER: Final = 2.0
+
+
+class Reach:
+    """The runs of one workspace."""
+
+    def __init__(self, engine: Engine, workspace: bytes) -> None:
+        self._engine = engine
+        self.workspace = workspace
+
+    def find(self, name: str) -> Run:
+        """Raises NoSuchRun, OSError."""
+        return reading.find(reading.number(name), self.workspace)
+
+    def wait(
+        self, name: str, patience: float | None, cancel: CancelToken | None = None
+    ) -> Ticket[Outcome | None]:
+        """How it ended; None when it has not within the patience. Raises NoSuchRun, OSError."""
+        run = self.find(name)
+        return self._engine.attend(
+            lambda ground, answer: self.waiting(run, ground, answer, patience), cancel
+        )
+
+    def end(self, name: str, number: int, grace: float) -> Ticket[Outcome | None]:
+        """This signal, the grace, KILL, to all of it; then how it ended. None when something
+        could not be killed. Raises NoSuchRun, OSError."""
+        run = self.find(name)
+        return self._engine.attend(
+            lambda ground, answer: self.ending(run, ground, answer, number, grace)
+        )
+
+    def waiting(
+        self, run: Run, ground: Ground, answer: "Answer", patience: float | None = None
+    ) -> Supervised:
+        """To be begun on this ground."""
+        return _Waiting(run, self.workspace, patience, ground, answer)
+
+    def ending(
+        self,
+        run: Run,
+        ground: Ground,
+        answer: "Answer",
+        number: int = signals.SIGTERM,
+        grace: float = GRACE,
+    ) -> Supervised:
+        """To be begun on this ground."""
+        return _Ending(run, self.workspace, number, grace, ground, answer)
+
+    def signal(self, name: str, number: int) -> Ticket[Reached]:
+        """To everything that it has started. Raises NoSuchRun, OSError."""
+        run = self.find(name)
+        if _kept(run):
+            ask = asks.Signal(run=run.name, workspace=self.workspace, signal=number)
+            return self._ask(run, ask)
+        remains = _remains(run)
+        found = remains is not None and remains.signal(number) > 0
+        return _at_once(Done() if found else No(refusal=UnknownRun(run=run.name)))
+
+    def write(self, name: str, data: bytes, *, eof: bool) -> Ticket[Reached]:
+        """Raises NoSuchRun, OSError."""
+        run = self.find(name)
+        if _kept(run):
+            ask = asks.Write(run=run.name, workspace=self.workspace, data=data, eof=eof)
+            return self._ask(run, ask)
+        refusal: AnyRefusal = UnknownRun(run=run.name)
+        if run.state is None:
+            refusal = Unavailable(
+                problem=f"{run.name} runs in another program, and only that could write to it"
+            )
+        return _at_once(No(refusal=refusal))
+
+    def _ask(self, run: Run, ask: asks.Ask) -> Ticket[Reached]:
+        return self._engine.attend(
+            lambda ground, answer: Remote(ask, ground, answer, line=_line(run, ground))
+        )
+
+
+def checked(answer: Reached) -> None:
+    """Raises Refused for what was not done."""
+    if isinstance(answer, No):
+        raise Refused(answer.refusal)
+
+
+def _kept(run: Run) -> bool:
+    """Whether it runs in a warden that can be asked."""
+    return run.state is None and run.owner is not None and run.owner.kind == "warden"
+
+
+def _line(run: Run, ground: Ground) -> Line | None:
+    """To the very warden that has it, which may have given its place to a newer one; None: the
+    usual one."""
+    assert run.owner is not None
+    if owner.read(door.signed() or "") == run.owner:
+        return None
+    return Line(ground.loop, door.own_socket(run.owner.pid))
+
+
+def _remains(run: Run) -> Remains | None:
+    """What can still be found of it; None: nothing, ever."""
+    mark = read_tag(run.begun.tag)
+    owned = run.owner
+    if mark is None or owned is None or owned.boot != owner.boot():
+        return None
+    return Remains(mark)
+
+
+def _at_once(answer: Reached) -> Ticket[Reached]:
+    ticket: Ticket[Reached] = Ticket()
+    ticket.settle(answer)
+    return ticket
+
+
+Answer = Callable[[Outcome | None], None]
+
+
+class _Watching:
+    """What waiting and ending have in common: it is over when the store says so."""
+
+    _timer: Timer | None = None
+    _remote: Remote | None = None
+    _over = False
+
+    def __init__(self, run: Run, workspace: bytes, ground: Ground, answer: Answer) -> None:
+        self.name = run.name
+        self._run = run
+        self._workspace = workspace
+        self._ground = ground
+        self._answer = answer
+
+    def signal(self, number: int) -> None:
+        """What is sent to whoever waits is not for the run."""
+
+    def work(self) -> None:
+        if self._remote is not None:
+            self._remote.work()
+
+    def cancel(self, number: int = signals.SIGTERM) -> None:
+        """Wait no longer; the run goes on."""
+        del number
+        self._settle(None)
+
+    def _ask(self, ask: asks.Ask) -> None:
+        line = _line(self._run, self._ground)
+        self._remote = Remote(ask, self._ground, self._heard, line=line)
+        self._remote.begin()
+
+    def _heard(self, answer: Reached) -> None:
+        self._remote = None
+        if self._over:
+            return
+        if isinstance(answer, Running):
+            self._settle(None)
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        """What does the store say? Whoever has it writes it down before he answers."""
+        try:
+            self._run = reading.find(self._run.number, self._workspace)
+        except (NoSuchRun, OSError):
+            self._settle(None)  # swept
+            return
+        outcome = reading.outcome(self._run, KEEP)
+        if outcome is not None:
+            self._settle(outcome)
+        else:
+            self._later(self._look)
+
+    def _later(self, call: Callable[[], None]) -> None:
+        self._timer = self._ground.loop.after(_LOOK, call)
+
+    def _settle(self, outcome: Outcome | None) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._remote is not None:
+            self._remote.cancel()
+        self._answer(outcome)
+
+
+class _Waiting(_Watching):
+    _deadline: Timer | None = None
+
+    def __init__(
+        self,
+        run: Run,
+        workspace: bytes,
+        patience: float | None,
+        ground: Ground,
+        answer: Answer,
+    ) -> None:
+        super().__init__(run, workspace, ground, answer)
+        self._patience = patience
+
+    def begin(self) -> None:
+        if _kept(self._run):
+            patience = self._patience
+            self._ask(asks.Wait(run=self.name, workspace=self._workspace, patience=patience))
+            return
+        if self._patience is not None and self._run.state is None:
+            self._deadline = self._ground.loop.after(self._patience, lambda: self._settle(None))
+        self._look()
+
+    def _settle(self, outcome: Outcome | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super()._settle(outcome)
+
+
+class _Ending(_Watching):
+    def __init__(
+        self,
+        run: Run,
+        workspace: bytes,
+        number: int,
+        grace: float,
+        ground: Ground,
+        answer: Answer,
+    ) -> None:
+        super().__init__(run, workspace, ground, answer)
+        self._signal = number
+        self._grace = grace
+        self._remains = _remains(run)
+        self._kill_at = self._give_up_at = 0.0
+
+    def begin(self) -> None:
+        if _kept(self._run):
+            ask = asks.End(
+                run=self.name, workspace=self._workspace, signal=self._signal, grace=self._grace
+            )
+            self._ask(ask)
+            return
+        self._sweep()
+
+    def _look(self) -> None:
+        """Its shell has ended; what it has left behind goes, too."""
+        self._sweep()
+
+    def _sweep(self) -> None:
+        if self._remains is None:
+            super()._look()
+            return
+        self._kill_at = now() + self._grace
+        self._give_up_at = self._kill_at + _SURRENDER
+        self._remains.signal(self._signal)
+        self._check()
+
+    def _check(self) -> None:
+        if self._remains is None or not self._remains.members():
+            super()._look()
+            return
+        if now() >= self._give_up_at:
+            self._settle(None)
+            return
+        if now() >= self._kill_at:
+            self._remains.signal(signals.SIGKILL)
+        self._later(self._check)
