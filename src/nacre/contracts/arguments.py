@@ -137,6 +137,8 @@ def _kind(wanted: Any) -> Kind:
     choices = [each for each in get_args(wanted) if each is not NoneType]
     if get_origin(wanted) is Literal:
         return _choice(choices)
+    if wanted in _KINDS:
+        return _KINDS[wanted]
     if len(choices) == 1:  # or nothing
         return _kind(choices[0])
     return _KINDS[wanted]
@@ -194,11 +196,25 @@ def _variables(value: Any) -> dict[str, str]:
     return dict(value)
 
 
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError
+    for place, each in enumerate(value):
+        if not isinstance(each, str):
+            raise Wrong(f"[{place}]", "a string", each)
+    return tuple(value)
+
+
 _KINDS: Final[Mapping[Any, Kind]] = {
     str: Kind(words="a string", schema={"type": "string"}, take=_text),
     bool: Kind(words="true or false", schema={"type": "boolean"}, take=_switch),
     float: Kind(words="a number", schema={"type": "number"}, take=_number),
     int: Kind(words="a whole number, 0 or more", schema={"type": "integer"}, take=_count),
+    tuple[str, ...]: Kind(
+        words="a list of strings",
+        schema={"type": "array", "items": {"type": "string"}},
+        take=_texts,
+    ),
     dict[str, str]: Kind(
         words="an object of strings",
         schema={"type": "object", "additionalProperties": {"type": "string"}},

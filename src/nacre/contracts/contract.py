@@ -10,10 +10,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from nacre.asks import Run
+from nacre.asks import Answer, Jobs, Run
 from nacre.caller import Caller
 from nacre.findings import AnyFinding
-from nacre.outcome import Outcome
 from nacre.plan import Plan
 from nacre.prepare.decide import Step
 from nacre.refusals import AnyRefusal
@@ -28,8 +27,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
 
 
 class Admitted(Struct, frozen=True, kw_only=True):
-    ask: Run
-    steps: Sequence[Step]  # what this call goes through before it runs
+    ask: Run | Jobs
+    steps: Sequence[Step] = ()  # what this call goes through before it runs
     said: Any = None
 
 
@@ -62,7 +61,7 @@ class Contract(Checks, Protocol):
         """Raises Refused for arguments that cannot be understood."""
         ...
 
-    def reply(self, answer: Outcome, said: Any, findings: Sequence[AnyFinding]) -> Reply:
+    def reply(self, answer: Answer, said: Any, findings: Sequence[AnyFinding]) -> Reply:
         """`findings` is what was noted before the run."""
         ...
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from nacre.asks import Run
+from nacre.asks import Answer, Run
 from nacre.caller import Caller
 from nacre.contracts.arguments import object_schema, read_arguments, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec
 from nacre.contracts.options import Limit, Seconds, read_options
-from nacre.contracts.words import SPILL, signal_name
+from nacre.contracts.words import SPILL
 from nacre.findings import AnyFinding
 from nacre.outcome import (
     Cancelled,
@@ -31,6 +31,7 @@ from nacre.outcome import (
 from nacre.plan import BASH, KIB, MIB, Command, Keep, Limits, Plan, Streams
 from nacre.prepare.directory import directory
 from nacre.refusals import AnyRefusal, CalledOff, Refused, UnknownTool
+from nacre.signals import signal_name
 from nacre.text import decode, without_cut_end
 
 _SUFFIX: Final = "... (truncated)"
@@ -80,8 +81,9 @@ class Harness:
             spill=SPILL,
         )
 
-    def reply(self, answer: Outcome, said: None, findings: Sequence[AnyFinding]) -> Reply:
+    def reply(self, answer: Answer, said: None, findings: Sequence[AnyFinding]) -> Reply:
         del said, findings
+        assert isinstance(answer, Outcome)  # nothing is ever handed back while it runs
         error = _error(answer)
         if isinstance(answer.ending, NotStarted):
             return _reply({"error": error})

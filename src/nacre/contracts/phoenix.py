@@ -9,17 +9,17 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from nacre.asks import Run
+from nacre.asks import Answer, Run, Running
 from nacre.caller import Caller
 from nacre.contracts.arguments import bad, object_schema, read_arguments, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
 from nacre.contracts.options import OFF, Limit, Seconds, read_options
 from nacre.contracts.shared import Safety, Shared, checked, signed
-from nacre.contracts.words import SPILL, artifact, bad_directory, left_running, signal_name
+from nacre.contracts.words import SPILL, artifact, bad_directory, left_running
 from nacre.findings import AnyFinding
 from nacre.outcome import Cancelled, Capture, Exited, Killed, Lost, NotStarted, Outcome, TimedOut
-from nacre.plan import KIB, Command, Keep, Limits, Plan, Streams
-from nacre.prepare.decide import Step, refusing
+from nacre.plan import KIB, Command, Epitaph, Keep, Limits, Plan, Streams, When
+from nacre.prepare.decide import Step
 from nacre.prepare.directory import directory
 from nacre.prepare.environment import EDITORS, environment
 from nacre.prepare.links import links
@@ -33,15 +33,19 @@ from nacre.refusals import (
     Dangerous,
     DirectoryProblem,
     Refused,
-    Unavailable,
     UnknownTool,
 )
+from nacre.signals import signal_name
 from nacre.text import decode, human_size, without_cut_end, without_cut_start
 
 _KEEP: Final = Keep(whole=128 * KIB, head=4 * KIB, tail=4 * KIB)
 _RECREATE: Final = " (conversation may need to be recreated)"
-_NO_BACKGROUND: Final = Unavailable(
-    problem="background mode is not available in this version; use default or slow"
+_KEPT: Final = msgspec.structs.replace(SPILL, when=When.ALWAYS)
+_EPITAPH: Final = Epitaph(
+    zero="\n\n[background process completed]\n",
+    exited="\n\n[background process failed: exit code {code}]\n",
+    killed="\n\n[background process failed: signal {number} ({name})]\n",
+    error="\n\n[background process error: {why}]\n",
 )
 _SNIP: Final = "\n\n[snip]\n\n"
 
@@ -51,7 +55,6 @@ Bash state changes (working dir, variables, aliases) don't persist between calls
 
 With {background}, returns immediately with output redirected to a file.
 Use background for servers/demos that need to stay running.
-(Background is not available in this version.)
 
 MUST set {slow} for potentially slow commands: builds, downloads,
 installs, tests, or any other substantive operation.
@@ -134,7 +137,13 @@ class Phoenix:
         plan = self.plan(read_script(given.command), caller)
         match _mode(given):
             case "background":
-                return Admitted(ask=Run(plan=plan), steps=(*self.steps, refusing(_NO_BACKGROUND)))
+                plan = msgspec.structs.replace(
+                    plan,
+                    limits=Limits(timeout=None, grace=self.options.grace),
+                    spill=_KEPT,
+                    epitaph=_EPITAPH,
+                )
+                return Admitted(ask=Run(plan=plan, patience=0.0), steps=self.steps)
             case "slow":
                 plan = msgspec.structs.replace(plan, limits=self._limits(self.options.slow_timeout))
         return Admitted(ask=Run(plan=plan), steps=self.steps)
@@ -151,8 +160,11 @@ class Phoenix:
     def _limits(self, timeout: float) -> Limits:
         return Limits(timeout=timeout, grace=self.options.grace)
 
-    def reply(self, answer: Outcome, said: None, findings: Sequence[AnyFinding]) -> Reply:
+    def reply(self, answer: Answer, said: None, findings: Sequence[AnyFinding]) -> Reply:
         del said, findings
+        if isinstance(answer, Running):
+            return _background(answer)
+        assert isinstance(answer, Outcome)
         wrong = _wrong(answer)
         if isinstance(answer.ending, NotStarted):
             called_off = isinstance(answer.ending.why, CalledOff)
@@ -176,6 +188,16 @@ class Phoenix:
 
 def make(options: Mapping[str, Any]) -> Phoenix:
     return Phoenix(read_options(options, Options))
+
+
+def _background(running: Running) -> Reply:
+    file = decode(running.log or b"")
+    return Reply(
+        text=f"<pid>{running.pid}</pid>\n<output_file>{file}</output_file>\n"
+        f"<reminder>To stop: kill -9 -{running.pid}</reminder>",
+        is_error=False,
+        details={"run": running.run, "pid": running.pid, "output_file": file},
+    )
 
 
 def _mode(given: Bash) -> str:

@@ -11,8 +11,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from nacre.asks import Run
+from nacre.asks import Answer, Listing, Run, Running
 from nacre.caller import Caller
+from nacre.contracts import pi_jobs
 from nacre.contracts.arguments import bad, object_schema, read_arguments, read_bytes, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
 from nacre.contracts.options import read_options
@@ -40,8 +41,8 @@ from nacre.refusals import (
     BadVariable,
     CalledOff,
     Intercepted,
+    NoBackground,
     Refused,
-    Unavailable,
     UnknownTool,
 )
 from nacre.script.read import read
@@ -51,7 +52,7 @@ _URL: Final = re.compile(r"[a-z]+://")
 _ASYNC_OFF: Final = BadArguments(
     problem="Async bash execution is disabled. Leave async out, or have it enabled (option async)."
 )
-_NO_JOBS: Final = Unavailable(problem="Async job manager unavailable for this session.")
+_NO_JOBS: Final = "Async job manager unavailable for this session."
 
 _DESCRIPTION: Final = """\
 Execute a shell command in the session workspace. stdout and stderr come back as one, in order.
@@ -111,11 +112,20 @@ class Pi:
             told["tail"] = "Show only the last lines (of those that head leaves)"
         description = _DESCRIPTION.format(limit=f"{LIMIT // 1024} KB")
         schema = object_schema(Bash, told)
-        return (ToolSpec(name="bash", description=description, schema=schema),)
+        bash = ToolSpec(name="bash", description=description, schema=schema)
+        return (bash, pi_jobs.spec(self.options.poll_wait)) if self._has_jobs else (bash,)
+
+    @property
+    def _has_jobs(self) -> bool:
+        return self.options.async_ or self.options.auto_background is not None
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
+        if tool == "job" and self._has_jobs:
+            jobs, asked = pi_jobs.admitted(arguments, self.options.poll_wait)
+            return Admitted(ask=jobs, said=asked)
         if tool != "bash":
-            raise Refused(UnknownTool(tool=tool, known=("bash",)))
+            known = ("bash", "job") if self._has_jobs else ("bash",)
+            raise Refused(UnknownTool(tool=tool, known=known))
         hidden = () if self.options.head_tail else ("head", "tail")
         given = read_arguments(arguments, Bash, without=hidden)
         plan = self.plan(read_script(given.command), caller)
@@ -127,7 +137,8 @@ class Pi:
             extra={read_bytes(k, "env"): _value(k, v) for k, v in given.env.items()},
         )
         limits = msgspec.structs.replace(plan.limits, timeout=timeout or None)
-        lane = None if self.options.concurrency == "shared" else caller.session
+        shared = self.options.concurrency == "shared" or given.async_
+        lane = None if shared else caller.session
         plan = msgspec.structs.replace(plan, command=command, limits=limits, lane=lane)
         said = Said(
             script=command.given,
@@ -137,14 +148,18 @@ class Pi:
             tail=given.tail,
             notices=tuple(_notices(given, timeout, caller)),
         )
-        return Admitted(ask=Run(plan=plan), steps=self._steps(given), said=said)
+        patience = 0.0 if given.async_ else self._patience(timeout)
+        ask = Run(plan=plan, patience=patience, most=self.options.max_jobs)
+        off = given.async_ and not self.options.async_
+        steps = (*self._first, refusing(_ASYNC_OFF)) if off else self.steps
+        return Admitted(ask=ask, steps=steps, said=said)
 
-    def _steps(self, given: Bash) -> Sequence[Step]:
-        if given.async_:
-            refusal = _NO_JOBS if self.options.async_ else _ASYNC_OFF
-            steps = self.steps if self.options.async_ else self._first
-            return (*steps, refusing(refusal))
-        return self.steps
+    def _patience(self, timeout: float) -> float | None:
+        """How long a call is waited for before it becomes a job."""
+        wait = self.options.auto_background
+        if wait is None:
+            return None
+        return wait if not timeout else max(0.0, min(wait, timeout - 1))
 
     def _timeout(self, asked: float | None) -> float:
         if asked is None:
@@ -163,7 +178,16 @@ class Pi:
             spill=SPILL,
         )
 
-    def reply(self, answer: Outcome, said: Said, findings: Sequence[AnyFinding]) -> Reply:
+    def reply(self, answer: Answer, said: Any, findings: Sequence[AnyFinding]) -> Reply:
+        match answer:
+            case Listing():
+                return pi_jobs.listed(answer, said)
+            case Running():
+                return pi_jobs.started(answer, said)
+            case Outcome():
+                return self._ended(answer, said, findings)
+
+    def _ended(self, answer: Outcome, said: Said, findings: Sequence[AnyFinding]) -> Reply:
         if isinstance(answer.ending, NotStarted):
             return self.refused(answer.ending.why)
         part = shown(answer, *_limits(said, findings))
@@ -205,6 +229,8 @@ class Pi:
                 text = f"Invalid bash env name: {name}"
             case BadDirectory():
                 text = bad_directory(refusal)
+            case NoBackground():
+                text = _NO_JOBS
             case CalledOff():
                 text, said = "Command aborted", {"aborted": True}
             case _:

@@ -21,7 +21,9 @@ class Options(Shared, frozen=True, kw_only=True):
     rules: Annotated[tuple[Given, ...], Meta(extra={"tighter": "words"})] = ()  # of one's own
     head_tail: bool = False
     async_: Annotated[bool, Meta(extra=OFF)] = msgspec.field(default=False, name="async")
-    auto_background: Seconds | None = None
+    auto_background: Seconds | None = None  # how long a call waits before it becomes a job
+    max_jobs: Annotated[int, Meta(ge=0, extra=LESS)] = 32  # that run at once
+    poll_wait: Seconds = 30.0  # how long the tool job waits
     concurrency: Literal["exclusive", "shared"] = "exclusive"
     timeout: Annotated[float, Meta(ge=SHORTEST, le=LONGEST, extra=LESS)] = 300.0
     timeout_zero: Literal["clamp", "none"] = "clamp"

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nacre.contracts.words import artifact, signal_name
+from nacre.contracts.words import artifact
 from nacre.findings import AnyFinding, NeedsTerminal, Suggested, Unsigned
 from nacre.outcome import Cancelled, Exited, Killed, Lost, NotStarted, Outcome, TimedOut
 from nacre.plan import KIB
+from nacre.signals import signal_name
 from nacre.text import decode, settled, without_cut_end, without_cut_start
 
 LIMIT: Final = 50 * KIB
@@ -120,16 +121,16 @@ def ending(outcome: Outcome) -> str | None:
             return "Command failed: missing exit status"
 
 
-def _plain(number: float) -> float | int:
+def plain(number: float) -> float | int:
     return int(number) if abs(number) < 2**53 and number == int(number) else number
 
 
 def details(
     outcome: Outcome, said: Said, part: Shown, findings: Sequence[AnyFinding]
 ) -> dict[str, Any]:
-    made: dict[str, Any] = {"timeoutSeconds": _plain(said.timeout)}
+    made: dict[str, Any] = {"timeoutSeconds": plain(said.timeout)}
     if said.requested is not None and said.requested != said.timeout:
-        made["requestedTimeoutSeconds"] = _plain(said.requested)
+        made["requestedTimeoutSeconds"] = plain(said.requested)
     made["wallTimeMs"] = round(outcome.seconds * 1000)
     match outcome.ending:
         case Exited(code) if code:

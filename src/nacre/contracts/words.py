@@ -1,21 +1,15 @@
 """What more than one contract has: words, mostly."""
 
-from signal import Signals
 from typing import Final
 
 from nacre.outcome import Capture, Survivor
-from nacre.plan import Spill
+from nacre.plan import AtLimit, Spill
 from nacre.refusals import BadDirectory, DirectoryProblem
 from nacre.text import decode
 
-SPILL: Final = Spill()  # what is too much for memory is kept whole, in the store
-
-
-def signal_name(number: int) -> str:
-    try:
-        return Signals(number).name
-    except ValueError:
-        return f"SIGRTMIN+{number - Signals.SIGRTMIN}"
+# What is too much for memory is kept whole, in the store; whoever writes more than may be kept
+# there finds its pipe closed.
+SPILL: Final = Spill(then=AtLimit.CLOSE)
 
 
 def left_running(survivor: Survivor) -> str:
