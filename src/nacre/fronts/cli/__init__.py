@@ -14,16 +14,26 @@ _COMMANDS = {
     "run": "run one command as an agent would, stream its output, exit with its code",
     "call": "make one tool call and print the reply as one JSON object",
     "schema": "print the tools as a model provider wants them",
+    "ps": "list the runs of this workspace, those that live and the last that have ended",
     "read": "print the output of a run, all of it, some lines, or what matches",
+    "wait": "wait until a run has ended, and exit with its code",
+    "write": "write to the stdin of a run, where that was left open",
+    "kill": "end runs and all that they have started: TERM, a grace, KILL",
+    "attach": "show a run's output as it comes, and give it our stdin",
     "log": "print the audit log: one line a call",
     "explain": "show what the checks see in a command and would do about it; runs nothing",
+    "warden": "be the process that keeps runs alive; it is started by itself when it is needed",
     "doctor": "say what this machine offers, with the remedy for what is missing",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
-    options = parser.parse_args(argv)
+    options, rest = parser.parse_known_args(argv)
+    if rest and options.name == "write" and options.text is None and len(rest) == 1:
+        options.text, rest = rest[0], []  # argparse loses a last word that comes after an option
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if options.name is None:
         parser.print_help()
         return 2
@@ -82,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     _run(made["run"])
     _call(made["call"])
     _read(made["read"])
+    _runs(made)
     _log(made["log"])
     _explain(made["explain"])
     made["schema"].add_argument(
@@ -104,7 +115,52 @@ def _read(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grep", metavar="REGEX", help="the lines that match, with their numbers")
     parser.add_argument("--context", type=int, metavar="C", help="and C lines around each")
     parser.add_argument("--errors", action="store_true", help="stderr, where it is kept apart")
+    parser.add_argument("--follow", "-f", action="store_true", help="and what is yet to come")
     parser.add_argument("--cwd", metavar="D", help="a run of the workspace there")
+
+
+def _runs(made: dict[str, argparse.ArgumentParser]) -> None:
+    ps, wait, write, kill, attach = (
+        made[name] for name in ("ps", "wait", "write", "kill", "attach")
+    )
+    ps.add_argument("--all", action="store_true", help="of all workspaces")
+    ps.add_argument("--json", action="store_true", help="print one JSON array")
+    ps.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
+    ps.add_argument(
+        "--lines",
+        "-n",
+        type=lines,
+        default=20,
+        metavar="N",
+        help="of those that have ended, the last N (default 20)",
+    )
+    for parser in (wait, write, attach):
+        parser.add_argument("run", metavar="ID", help="17 or r17")
+    wait.add_argument(
+        "--timeout", type=seconds, metavar="S", help="wait at most so long; then exit with 124"
+    )
+    write.add_argument("text", metavar="TEXT", nargs="?", help="a line; without: our own stdin")
+    write.add_argument("--no-newline", action="store_true", help="exactly TEXT")
+    write.add_argument("--eof", action="store_true", help="and then nothing more, ever")
+    kill.add_argument("run", metavar="ID", nargs="+", help="17 or r17")
+    kill.add_argument("--signal", metavar="S", help="just send this one: INT, HUP, 9, ...")
+    kill.add_argument(
+        "--grace", type=seconds, default=5.0, metavar="S", help="between TERM and KILL (default 5)"
+    )
+    attach.add_argument("--no-stdin", action="store_true", help="only watch")
+    for parser in (ps, wait, write, kill, attach):
+        parser.add_argument("--cwd", metavar="D", help="of the workspace there")
+    made["warden"].add_argument(
+        "--stdio", action="store_true", help="speak to it through stdin and stdout, as over ssh"
+    )
+
+
+def seconds(text: str) -> float:
+    """Its name stands in argparse's message."""
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise ValueError
+    return number
 
 
 def _log(parser: argparse.ArgumentParser) -> None:
@@ -124,13 +180,21 @@ def lines(text: str) -> int:
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "nacre run [--contract C] [--cwd D] [--timeout S] [--json] -- COMMAND ..."
+    parser.usage = (
+        "nacre run [--contract C] [--cwd D] [--timeout S] [--json] [--detach] -- COMMAND ..."
+    )
     parser.add_argument("--cwd", metavar="D", help="run there instead of here")
     parser.add_argument(
         "--timeout", metavar="S", help="seconds, instead of the contract's; 0 is no limit"
     )
     parser.add_argument(
         "--json", action="store_true", help="print the outcome instead of streaming the output"
+    )
+    parser.add_argument(
+        "--detach", action="store_true", help="let it run in the background; print its name"
+    )
+    parser.add_argument(
+        "--interactive", action="store_true", help="with --detach: nacre write can write to it"
     )
     parser.add_argument(
         "command",

@@ -21,8 +21,10 @@ from nacre.plan import BASH
 from nacre.prepare.trailers import FIRST_WITH_TRAILERS
 from nacre.process import tag
 from nacre.process.ours import become_subreaper, landlock_version
-from nacre.store.home import home
+from nacre.store import owner
+from nacre.store.home import check_private, home
 from nacre.text import human_size
+from nacre.warden import door
 
 
 class Finding(NamedTuple):
@@ -182,9 +184,43 @@ def _pipes() -> Finding:
 def _state() -> Finding:
     remedy = "set NACRE_HOME to a directory that can be written"
     try:
+        if os.path.isdir(home()):
+            check_private(home())
         return _writable("state", Path(home()), remedy)
     except OSError as error:
         return Finding("state", str(error), remedy)
+
+
+def _warden() -> Finding:
+    """Whether one runs, and whether its commands have what ours would have."""
+    try:
+        signed = owner.read(door.signed() or "")
+    except OSError as error:
+        return Finding("warden", str(error), "see state, above", essential=False)
+    if signed is None or not signed.lives:
+        return Finding("warden", "none runs; it is started when something shall outlive its call")
+    says = f"process {signed.pid}"
+    theirs = [
+        each for each in _NAMESPACES if _namespace("self", each) != _namespace(signed.pid, each)
+    ]
+    if _text("/proc/self/cgroup") != _text(f"/proc/{signed.pid}/cgroup"):
+        theirs.append("cgroup")
+    if theirs:
+        remedy = (
+            f"what runs there is in another {' and '.join(theirs)} than this shell; end it with"
+        )
+        return Finding("warden", says, f"{remedy} kill {signed.pid}", essential=False)
+    return Finding("warden", says)
+
+
+_NAMESPACES = ("mnt", "net", "pid", "user", "uts", "ipc")
+
+
+def _namespace(pid: int | str, name: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/{name}")
+    except OSError:
+        return ""
 
 
 def _temporary() -> Finding:
@@ -215,5 +251,6 @@ _CHECKS: tuple[Callable[[], Finding], ...] = (
     _descriptors,
     _pipes,
     _state,
+    _warden,
     _temporary,
 )

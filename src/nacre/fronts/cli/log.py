@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from nacre.fronts.cli.common import complain, printable, show
+from nacre.fronts.cli.runs import short_path
 from nacre.store.appending import OLDER
 from nacre.store.audit import NAME
 from nacre.store.home import home
@@ -115,7 +116,7 @@ def _in_words(said: dict[str, Any]) -> str:
         short += f"  [{printable(str(said['refused']))}]"
     return (
         f"{when:<12} {said.get('contract', ''):<8} {said.get('run') or '-':<6} {_ended(said):<12}"
-        f" {took:>8} {human_size(size):>8}  {short}  ({_short(said.get('cwd') or '')})"
+        f" {took:>8} {human_size(size):>8}  {short}  ({short_path(said.get('cwd') or '')})"
     ).rstrip()
 
 
@@ -130,10 +131,7 @@ def _ended(said: dict[str, Any]) -> str:
             return "timed out"
         case "NotStarted":
             return "not started"
+        case "Running":
+            return "background"
         case other:
             return str(other).lower()
-
-
-def _short(path: str) -> str:
-    user = os.path.expanduser("~")
-    return f"~{path[len(user) :]}" if path == user or path.startswith(f"{user}/") else path

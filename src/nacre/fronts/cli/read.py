@@ -1,8 +1,10 @@
 """`nacre read`: the output of a run, all of it or some lines, for pipes and for people."""
 
 import argparse
+import io
 import os
 import re
+import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -11,6 +13,8 @@ from nacre.fronts.cli.common import UsageError, complain, write_all
 from nacre.store import reading
 from nacre.store.workspace import workspace
 
+_PAUSE = 0.05
+
 
 def main(options: argparse.Namespace) -> int:
     try:
@@ -18,6 +22,9 @@ def main(options: argparse.Namespace) -> int:
         here = os.path.abspath(os.fsencode(options.cwd or os.getcwd()))
         run = reading.find(reading.number(options.run), workspace(here))
         stream = Stream.ERRORS if options.errors else Stream.OUTPUT
+        if options.follow:
+            _follow(run, workspace(here), stream, options)
+            return 0
         with run.open(stream) as source:
             for data in _chosen(source, options):
                 write_all(1, data)
@@ -35,6 +42,20 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
+def _follow(run: reading.Run, place: bytes, stream: Stream, options: argparse.Namespace) -> None:
+    """What is there, or the last lines of it, and what is yet to come."""
+    started = options.lines is None
+    for data in reading.follow(run, place, stream):
+        shown = data
+        if not started:
+            started = True
+            shown = b"".join(reading.tail(io.BytesIO(data), options.lines))
+        if shown:
+            write_all(1, shown)
+        elif not data:
+            time.sleep(_PAUSE)
+
+
 def _check(options: argparse.Namespace) -> None:
     chosen = [
         name
@@ -45,6 +66,10 @@ def _check(options: argparse.Namespace) -> None:
         )
         if given
     ]
+    if options.follow and (options.grep is not None or options.last is not None):
+        raise UsageError("--follow has no end, and no lines to choose from; pipe it into grep")
+    if options.follow and options.first is not None:
+        raise UsageError("--follow begins at the start, or with --lines before the end")
     if options.context is not None and options.grep is None:
         raise UsageError("--context goes with --grep; there are no lines to stand around")
     if len(chosen) > 1:

@@ -33,6 +33,7 @@ from nacre.outcome import (
     NotStarted,
     Outcome,
     TimedOut,
+    state_of,
 )
 from nacre.refusals import CalledOff, Refused
 from nacre.text import decode, without_cut_end, without_cut_start
@@ -48,10 +49,14 @@ def main(options: argparse.Namespace) -> int:
     try:
         script = _script(options.command)
         timeout = _timeout(options.timeout)
+        if options.interactive and not options.detach:
+            raise UsageError("--interactive goes with --detach; without it, nobody could write")
         tool = own_tool(options.contract, cwd=options.cwd)
     except UsageError as error:
         complain(str(error))
         return 2
+    if options.detach:
+        return _detach(tool, script, timeout, options)
     cancel = CancelToken()
     cancel_on_signals(cancel)
     with tool, Screen(cancel, streams=not options.json) as screen:
@@ -72,6 +77,21 @@ def main(options: argparse.Namespace) -> int:
     if screen.problem is not None:
         complain(screen.problem)
     return _exit_code(outcome) or (1 if screen.problem else 0)
+
+
+def _detach(tool: Tool, script: str, timeout: float | None, options: argparse.Namespace) -> int:
+    """The name of the run on stdout, and nothing else."""
+    with tool:
+        try:
+            run = tool.start({"command": script}, timeout=timeout, interactive=options.interactive)
+        except Refused as refused:
+            complain(str(refused))
+            return NOT_STARTED
+    if options.json:
+        show(msgspec.json.encode({"run": run.id, "ending": None}).decode())
+    else:
+        show(run.id)
+    return 0
 
 
 def _script(words: list[str]) -> str:
@@ -197,7 +217,7 @@ def _exit_code(outcome: Outcome) -> int:
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
     """The outcome as `--json` prints it."""
-    said: dict[str, Any] = {"run": outcome.run, "ending": _ENDINGS[type(outcome.ending)]}
+    said: dict[str, Any] = {"run": outcome.run, "ending": state_of(outcome.ending)}
     match outcome.ending:
         case NotStarted(why=why):
             said["why"] = str(why)
@@ -213,16 +233,6 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         {"pid": survivor.pid, "command": survivor.command} for survivor in outcome.left_running
     ]
     return said
-
-
-_ENDINGS: Final = {
-    Exited: "exited",
-    Killed: "killed",
-    TimedOut: "timed_out",
-    Cancelled: "cancelled",
-    NotStarted: "not_started",
-    Lost: "lost",
-}
 
 
 def _how(how: How) -> dict[str, int]:
