@@ -30,6 +30,7 @@ bench: $(READY)
 # The long runs, of which `make test` has a slice.
 chaos: $(READY)
 	NACRE_SOAK=10000 NACRE_RACES=2000 $(BIN)/python -m pytest tests/test_soak.py $(ARGS)
+	NACRE_KILLS=200 $(BIN)/python -m pytest tests/warden/test_surviving.py -k killing $(ARGS)
 	$(BIN)/python -m tests.fuzz 1 100000
 	NACRE_SCRIPTS=100000 NACRE_STATES=5000 $(BIN)/python -m pytest tests/test_known.py \
 		tests/test_second_opinion.py -k 'real or known_after'

@@ -13,6 +13,7 @@ from hypothesis import settings
 from nacre import proc
 from nacre.engine import leftovers
 from nacre.process import tag
+from tests import wardens
 
 settings.register_profile("nacre", deadline=None, derandomize=True)
 settings.load_profile("nacre")
@@ -50,7 +51,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(ours: tag.Tag, home: Path, tmp_path: Path) -> Iterator[None]:
-    del home  # its places must be there first
     leftovers.sweep()
     descriptors, threads, processes = _descriptors(), _threads(), _processes(ours)
     yield
@@ -58,10 +58,14 @@ def nothing_left_behind(ours: tag.Tag, home: Path, tmp_path: Path) -> Iterator[N
         "descriptors": lambda: _descriptors() - descriptors,
         "threads": lambda: _threads() - threads,
         "processes": lambda: _processes(ours) - processes,
+        "runs in the warden": lambda: {*wardens.children(home.parent)},
         "files": lambda: {*(tmp_path / "temporary").iterdir()},
     }
-    for kind, look in left.items():
-        assert not _settled(look), f"this test left {kind} behind: {look()}"
+    try:
+        for kind, look in left.items():
+            assert not _settled(look), f"this test left {kind} behind: {look()}"
+    finally:
+        wardens.end(home.parent)
 
 
 def _settled(look: Callable[[], set[object]]) -> set[object]:

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "nacre"
 # From the bottom up. Rooms of one floor never import each other, but for floor 0, which is
 # ordered as it stands.
 FLOORS: list[tuple[str, ...]] = [
-    ("findings",),
+    ("findings", "signals"),
     ("plan",),
     ("refusals",),
     ("outcome",),
@@ -22,7 +22,10 @@ FLOORS: list[tuple[str, ...]] = [
     ("script", "text", "loop", "proc"),
     ("prepare", "hindsight", "store", "capture", "process"),
     ("contracts", "engine"),
-    ("settings",),
+    ("settings", "warden"),
+    ("reach",),
+    ("gather", "handle"),
+    ("place",),
     ("tool", "oneshot"),
     ("fronts",),
 ]
@@ -33,9 +36,10 @@ RESERVED = {
     "subprocess": {"process", "fronts", "prepare"},  # prepare asks git a question
     "tree_sitter": {"script"},
     "tree_sitter_bash": {"script"},
-    "fcntl": {"process", "store"},
+    "fcntl": {"process", "store", "warden"},
     "argparse": {"fronts"},
     "asyncio": {"engine"},
+    "socket": {"warden"},
 }
 
 

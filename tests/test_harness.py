@@ -10,6 +10,7 @@ import pytest
 
 import nacre
 from nacre import proc
+from nacre.asks import Run
 from nacre.process.tree import send
 
 MIB = 1024 * 1024
@@ -169,7 +170,9 @@ def test_an_unknown_tool() -> None:
 def test_the_limit_is_thirty_seconds_and_two_of_grace() -> None:
     with nacre.Tool("harness") as tool:
         caller = tool._caller(b"/")
-        plan = tool.contract.admit("bash", {"command": "ls"}, caller).ask.plan
+        ask = tool.contract.admit("bash", {"command": "ls"}, caller).ask
+    assert isinstance(ask, Run)
+    plan = ask.plan
     assert (plan.limits.timeout, plan.limits.grace) == (30.0, 2.0)
 
 

@@ -181,7 +181,7 @@ def test_without_a_descriptor_to_look_with_the_tree_is_not_taken_for_empty() -> 
 
 def test_an_interrupt_inside_a_tools_block_does_not_hang_its_end() -> None:
     said = host("""
-        import nacre
+        import nacre, nacre.tool
         from nacre.engine import engine
         class Interrupted:
             def __init__(self, *_): raise KeyboardInterrupt

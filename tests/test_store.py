@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
+from nacre.process import tag
 from nacre.store import journal, reading, sweep
 from nacre.store.appending import OLDER, Appending
 from nacre.store.reading import Found, NoSuchRun
@@ -44,6 +45,8 @@ def test_a_run_is_two_lines_in_the_journal(home: Path, tmp_path: Path) -> None:
     begun, ended = lines(home)
     assert begun.pop("time") <= ended.pop("time")
     assert ended.pop("seconds") > 0
+    assert begun.pop("owner").split(":")[1::2] == [str(os.getpid()), "host"]
+    assert tag.read(begun.pop("tag")) is not None
     assert begun == {
         "type": "begun",
         "run": 1,
@@ -280,7 +283,7 @@ def test_a_run_whose_process_was_killed_says_so(home: Path, tmp_path: Path) -> N
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=60)
     assert done.returncode == -signal.SIGKILL
-    with pytest.raises(NoSuchRun, match="r1 has not ended, or the process that ran it was killed"):
+    with pytest.raises(NoSuchRun, match="r1 was lost with the process that ran it"):
         reading.find(1, os.fsencode(tmp_path)).open()
     with nacre.Tool("harness", cwd=tmp_path) as tool:
         tool.call({"command": "echo next"})

@@ -13,7 +13,7 @@ import pytest
 import nacre
 from nacre import TimedOut, proc
 from nacre.proc import Process
-from nacre.process import child, tag, tree
+from nacre.process import tag, terms, tree
 from nacre.process.census import Census
 
 from .helpers import alive, eventually, named
@@ -99,7 +99,7 @@ def test_who_escapes_before_the_tag_is_there_is_still_found(
     redirect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without prlimit(1), a busy machine may keep us from running between the spawn and the tag."""
-    monkeypatch.setattr(child, "_PRLIMIT", b"/nonexistent")
+    monkeypatch.setattr(terms, "PRLIMIT", b"/nonexistent")
     put = tag.put
 
     def late(pid: int, mark: tag.Tag, hard: int | None = None) -> bool:

@@ -21,6 +21,7 @@ and what comes back:
     details     all of it, without what differs from run to run, see `settled`
     reply       of harness: its object
     made        files that must be there then: path = content
+    eventually  files that must have this content before long: path = content
     not_made    files that must not
     gone        command lines of which no process may be left
     leaves      whether something is left running, on purpose
@@ -55,6 +56,7 @@ class Case(TypedDict, total=False):
     details: dict[str, Any]
     reply: dict[str, Any]
     made: dict[str, str]
+    eventually: dict[str, str]
     not_made: list[str]
     gone: list[str]
     leaves: bool
@@ -86,16 +88,20 @@ def cases(contract: str) -> list[Case]:
 
 
 _PID = re.compile(r"(\[left running: )\d+ ")
+_BACKGROUND = re.compile(r"(<pid>|kill -9 -)\d+")
 _TIME = re.compile(r"Wall time: \d+\.\d\d seconds")
 
 
 def settled(text: str) -> str:
     """Without what differs from run to run."""
-    return _TIME.sub("Wall time: N seconds", _PID.sub(r"\1PID ", text))
+    text = _BACKGROUND.sub(r"\1PID", _PID.sub(r"\1PID ", text))
+    return _TIME.sub("Wall time: N seconds", text)
 
 
 def settled_details(details: dict[str, Any]) -> dict[str, Any]:
     kept = {k: v for k, v in details.items() if k not in ("wallTimeMs", "seconds", "run")}
+    if "pid" in kept:
+        kept["pid"] = "PID"
     if "left_running" in kept:
         kept["left_running"] = [{**each, "pid": "PID"} for each in kept["left_running"]]
     return kept

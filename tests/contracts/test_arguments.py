@@ -111,7 +111,7 @@ def test_no_construct_that_a_provider_rejects(
     contract: str, options: dict[str, Any], format: Any
 ) -> None:
     with nacre.Tool(contract, options=options) as tool:
-        (spec,) = tool.specs(format)
+        spec = tool.specs(format)[0]
     function = spec["function"] if format == "openai" else spec
     schema = function[
         {"anthropic": "input_schema", "openai": "parameters", "mcp": "inputSchema"}[format]

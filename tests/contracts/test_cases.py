@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import nacre
 from nacre import proc
 from nacre.process import tag
 from nacre.process.tree import send
+from tests import wardens
 from tests.contracts import table
 from tests.contracts.table import Case
 from tests.helpers import alive, eventually, named
@@ -103,6 +105,9 @@ class Place:
                 assert table.settled_details(said["details"]) == self._filled(case["details"])
         for path, content in case.get("made", {}).items():
             assert (self.root / path).read_text() == content
+        for path, content in case.get("eventually", {}).items():
+            file = Path(self._filled(path))
+            eventually(partial(_has, file, content))
         for path in case.get("not_made", []):
             assert not (self.root / path).exists()
         for command in case.get("gone", []):
@@ -115,6 +120,10 @@ class Place:
         elif isinstance(value, dict):
             value = {key: self._filled(each) for key, each in value.items()}
         return value
+
+
+def _has(file: Path, content: str) -> bool:
+    return file.read_text() == content
 
 
 def _json(**arguments: Any) -> str:
@@ -138,6 +147,8 @@ def test_library(
     ):
         reply = tool.call(arguments(case), tool=case.get("tool", "bash"))
         place.compare(tool.contract.printed(reply))
+    if case.get("leaves"):
+        wardens.end(home, runs=True)
 
 
 @parametrized(OBJECTS)
@@ -165,6 +176,7 @@ def called(
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(call, range(len(OBJECTS))))
         yield found
+        wardens.end(rows, runs=True)
 
 
 class Ended:

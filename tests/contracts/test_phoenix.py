@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import nacre
+from nacre.asks import Run
 from nacre.plan import Limits
 from tests.contracts.test_cases import NACRE
 
@@ -56,10 +57,12 @@ def test_the_two_editions_of_the_schema() -> None:
 def test_the_limits_are_those_of_the_page() -> None:
     with nacre.Tool("phoenix") as tool:
         admit, caller = tool.contract.admit, tool._caller(b"/")
-        usual = admit("bash", {"command": "ls"}, caller).ask.plan.limits
-        slow = admit("bash", {"command": "ls", "mode": "slow"}, caller).ask.plan.limits
-    assert usual == Limits(timeout=30, grace=15)
-    assert slow == Limits(timeout=900, grace=15)
+        usual = admit("bash", {"command": "ls"}, caller).ask
+        slow = admit("bash", {"command": "ls", "mode": "slow"}, caller).ask
+    assert isinstance(usual, Run)
+    assert isinstance(slow, Run)
+    assert usual.plan.limits == Limits(timeout=30, grace=15)
+    assert slow.plan.limits == Limits(timeout=900, grace=15)
 
 
 def test_a_command_longer_than_an_argument_may_be() -> None:

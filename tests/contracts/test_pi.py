@@ -30,7 +30,7 @@ def bash(command: str, *, options: dict[str, Any] | None = None, **more: Any) ->
 def test_the_schema_has_what_is_enabled() -> None:
     def fields(**options: Any) -> list[str]:
         with nacre.Tool("pi", options=options) as tool:
-            (spec,) = tool.specs()
+            spec = tool.specs()[0]
         return list(spec["input_schema"]["properties"])
 
     usual = ["command", "env", "timeout", "cwd", "pty"]

@@ -1,0 +1,155 @@
+"""What the warden promises: a command through it beside C, a flood that its client does not feel,
+how little it takes while it is idle and how much for each run that lives."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import nacre
+from bench.limits import Spawner
+from bench.result import Result, spread
+from nacre.store import owner
+from nacre.warden import door
+
+PAIRS = 400
+LIVE = 500
+FLOOD = 4 << 30
+_MB = 1024 * 1024
+
+
+def measure(program: Path) -> Iterator[Result]:
+    with nacre.Tool("harness", place="warden") as tool, nacre.Tool("phoenix") as phoenix:
+        tool.call({"command": "true"})
+        yield _echo(program, tool, "echo through the warden, 10 ms apart", 1.4, pause=0.01)
+        yield _echo(program, tool, "echo through the warden, back to back", 1.7, pause=0.0)
+        yield _background(program, phoenix)
+        yield from _flood()
+        yield from _idle()
+        yield _live(phoenix)
+    os.kill(_pid(), 15)  # the one that this run has started
+
+
+def _pid() -> int:
+    found = owner.read(door.signed() or "")
+    assert found is not None
+    assert found.lives
+    return found.pid
+
+
+def _echo(program: Path, tool: nacre.Tool, promise: str, limit: float, *, pause: float) -> Result:
+    def call() -> float:
+        time.sleep(pause)
+        begin = time.perf_counter()
+        reply = tool.call({"command": "echo hi"})
+        seconds = time.perf_counter() - begin
+        assert reply.details["stdout"] == "hi\n"
+        return seconds * 1e6
+
+    return _beside(program, call, promise, limit, pause)
+
+
+def _background(program: Path, tool: nacre.Tool) -> Result:
+    def call() -> float:
+        time.sleep(0.01)
+        begin = time.perf_counter()
+        reply = tool.call({"command": "true", "mode": "background"})
+        seconds = time.perf_counter() - begin
+        assert not reply.is_error
+        return seconds * 1e6
+
+    return _beside(program, call, "starting a background run", 2.0, 0.01)
+
+
+def _beside(program: Path, call: "object", promise: str, limit: float, pause: float) -> Result:
+    assert callable(call)
+    spawner = Spawner(program)
+    for _ in range(40):
+        spawner.microseconds()
+        call()
+    pairs = []
+    for _ in range(PAIRS):
+        time.sleep(pause)
+        pairs.append((spawner.microseconds(), call()))
+    spawner.close()
+    in_c, ours = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return Result(
+        promise,
+        median(ours) / median(in_c),
+        limit,
+        "x",
+        "at most",
+        f"{median(ours):.0f} µs ({spread(ours)}), C {median(in_c):.0f} µs ({spread(in_c)})",
+    )
+
+
+def _flood() -> Iterator[Result]:
+    """The client's event loop, while the warden drains four gigabytes."""
+    late: list[float] = []
+
+    async def ticks(stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            begin = time.perf_counter()
+            await asyncio.sleep(0.01)
+            late.append((time.perf_counter() - begin - 0.01) * 1000)
+
+    async def main() -> float:
+        stop = asyncio.Event()
+        ticking = asyncio.create_task(ticks(stop))
+        with nacre.Tool("harness", place="warden") as tool:
+            begin = time.perf_counter()
+            await tool.acall({"command": f"head -c {FLOOD} /dev/zero | tr '\\0' '\\n'"})
+            seconds = time.perf_counter() - begin
+        stop.set()
+        await ticking
+        return seconds
+
+    seconds = asyncio.run(main())
+    late.sort()
+    yield Result(
+        "p99 of a 10 ms timer during a 4 GiB flood",
+        late[len(late) * 99 // 100],
+        5.0,
+        "ms late",
+        "at most",
+        f"{len(late)} ticks in {seconds:.1f} s, median {median(late):.2f} ms",
+    )
+
+
+def _idle() -> Iterator[Result]:
+    pid = _pid()
+    time.sleep(0.5)
+    before = _switches(pid)
+    time.sleep(5)
+    woken = _switches(pid) - before
+    yield Result("idle warden", _resident(pid) / _MB, 20.0, "MB", "at most", "resident")
+    yield Result("wake-ups of an idle warden in 5 s", woken, 0.0, "", "at most", "")
+
+
+def _live(tool: nacre.Tool) -> Result:
+    """Each has a server's kind of output: some at first, then silence."""
+    pid = _pid()
+    before = _resident(pid)
+    command = "seq 20000; exec sleep 600"
+    replies = [tool.call({"command": command, "mode": "background"}) for _ in range(LIVE)]
+    time.sleep(2)
+    grown = (_resident(pid) - before) / LIVE / _MB
+    for run in tool.runs(1):
+        if run.state == "running":
+            run.end(grace=1)
+    assert not any(reply.is_error for reply in replies)
+    return Result(
+        f"memory of each of {LIVE} live runs", grown, 1.0, "MB", "at most", "in the warden"
+    )
+
+
+def _resident(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _switches(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("voluntary_ctxt_switches:")[2].split()[0])
