@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,12 +74,56 @@ def test_follow_shows_what_comes_until_the_end_and_not_our_own_words(tmp_path: P
     )
     wardens.nacre("call", "--contract", "phoenix", arguments, cwd=tmp_path)
     followed = wardens.nacre("read", "r1", "--follow", cwd=tmp_path)
-    assert (followed.stdout, followed.stderr) == ("1\n2\n3\n", "")
+    assert followed.stdout == "1\n2\n3\n"
+    assert followed.stderr.startswith("r1: exit 0 after ")
     assert wardens.nacre("read", "1", "-f", "--lines", "1", cwd=tmp_path).stdout == "3\n"
     assert wardens.nacre("read", "1", "--from", "2", "--to", "3", cwd=tmp_path).stdout == "2\n3\n"
     assert wardens.nacre("read", "1", "--grep", "[23]", cwd=tmp_path).stdout == "2:2\n3:3\n"
     wrong = wardens.nacre("read", "1", "-f", "--grep", "x", cwd=tmp_path)
     assert (wrong.returncode, wrong.stdout) == (2, "")
+
+
+def test_follow_begins_with_the_last_lines_however_long_it_is(tmp_path: Path) -> None:
+    wardens.nacre("run", "--contract", "phoenix", "--", "seq 400000", cwd=tmp_path)
+    followed = wardens.nacre("read", "1", "--follow", "-n", "2", cwd=tmp_path)
+    assert followed.stdout == "399999\n400000\n"
+
+
+def test_follow_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
+    run = detach(tmp_path, "echo one; sleep 300.448")
+    said = subprocess.run(
+        ["bash", "-c", f"'{NACRE}' read {run} --follow | head -1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert said.stdout == "one\n"
+    wardens.nacre("kill", run, cwd=tmp_path)
+
+
+def test_what_stands_on_stderr_is_not_hidden(tmp_path: Path) -> None:
+    assert wardens.nacre("run", "--", "nosuchcmd", cwd=tmp_path).returncode == 127
+    read = wardens.nacre("read", "1", cwd=tmp_path)
+    assert read.stdout == ""
+    assert "on stderr: nacre read r1 --errors" in read.stderr
+    assert (
+        "nosuchcmd: command not found"
+        in wardens.nacre("read", "1", "--errors", cwd=tmp_path).stdout
+    )
+    run = detach(tmp_path, "nosuchcmd")
+    wardens.nacre("wait", run, cwd=tmp_path)
+    assert "command not found" in wardens.nacre("read", run, cwd=tmp_path).stdout
+
+
+def test_a_run_of_another_workspace_is_named_with_its_place(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    wardens.nacre("run", "--", "echo x", cwd=tmp_path / "a")
+    said = wardens.nacre("read", "1", cwd=tmp_path / "b")
+    assert said.returncode == 1
+    assert f"it belongs to {tmp_path / 'a'}" in said.stderr
+    assert wardens.nacre("read", "1", "--cwd", str(tmp_path / "a"), cwd=tmp_path).stdout == "x\n"
 
 
 def test_wait_exits_with_its_code(tmp_path: Path) -> None:
@@ -109,7 +154,7 @@ def test_write_reaches_its_stdin(tmp_path: Path) -> None:
     assert read.stdout == b"one\ntwothree\xffend\n"
     late = wardens.nacre("write", run, "x", cwd=tmp_path)
     assert late.returncode == 1
-    assert "there is no live run r1" in late.stderr
+    assert "r1 has ended (exited)" in late.stderr
 
 
 def test_write_to_one_that_has_no_stdin_says_so(tmp_path: Path) -> None:
@@ -120,14 +165,40 @@ def test_write_to_one_that_has_no_stdin_says_so(tmp_path: Path) -> None:
     wardens.nacre("kill", run, cwd=tmp_path)
 
 
-def test_write_to_one_that_does_not_read_is_bounded(tmp_path: Path) -> None:
-    run = detach(tmp_path, "sleep 300.443", "--interactive")
-    flood = subprocess.run(
-        [NACRE, "write", run], cwd=tmp_path, input=bytes(3 << 20), capture_output=True, timeout=60
+def test_a_pipe_into_write_waits_for_a_slow_reader_and_loses_nothing(tmp_path: Path) -> None:
+    run = detach(tmp_path, "sleep 0.5; wc -c", "--interactive")
+    piped = subprocess.run(
+        [NACRE, "write", run, "--eof"], cwd=tmp_path, input=bytes(5 << 20), timeout=60
     )
-    assert flood.returncode == 1
-    assert b"it does not read" in flood.stderr
+    assert piped.returncode == 0
+    wardens.nacre("wait", run, cwd=tmp_path)
+    assert wardens.nacre("read", run, cwd=tmp_path).stdout == f"{5 << 20}\n"
+
+
+def test_a_pipe_into_write_ends_with_its_run(tmp_path: Path) -> None:
+    run = detach(tmp_path, "sleep 300.443", "--interactive")
+    pipe = subprocess.Popen(
+        [NACRE, "write", run], cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert pipe.stdin is not None
+    os.set_blocking(pipe.stdin.fileno(), False)
+    eventually(lambda: _stuffed(pipe.stdin), 30)
     wardens.nacre("kill", run, cwd=tmp_path)
+    _, said = pipe.communicate(timeout=20)
+    assert pipe.returncode == 1
+    assert b"its stdin is closed" in said
+
+
+def _stuffed(pipe: Any) -> bool:
+    """Whether it takes nothing more, and has not for a second."""
+    for _ in range(20):
+        try:
+            os.write(pipe.fileno(), bytes(1 << 16))
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return False
+    return True
 
 
 def test_kill_gives_a_grace_and_then_insists(tmp_path: Path) -> None:
@@ -142,7 +213,10 @@ def test_kill_gives_a_grace_and_then_insists(tmp_path: Path) -> None:
 
 
 def test_kill_with_a_signal_only_sends_it(tmp_path: Path) -> None:
-    run = detach(tmp_path, "trap 'echo usr1; exit 0' USR1; echo up; while :; do sleep 0.05; done")
+    script = (
+        "exec 2>/dev/null; trap 'echo usr1; exit 0' USR1; echo up; while :; do sleep 0.05; done"
+    )
+    run = detach(tmp_path, script)
     eventually(lambda: wardens.nacre("read", run, cwd=tmp_path).stdout == "up\n")
     assert wardens.nacre("kill", run, "--signal", "SIGUSR1", cwd=tmp_path).returncode == 0
     assert wardens.nacre("wait", run, cwd=tmp_path).returncode == 0

@@ -4,12 +4,18 @@ An ask is what a contract makes of a model's arguments; asks and answers can cro
 are named as people name them, `r17`, and belong to a workspace: a foreign one is not found.
 """
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from nacre.events import Full
 from nacre.outcome import Capture, Ending, Outcome, Survivor
 from nacre.plan import Plan
 from nacre.refusals import AnyRefusal
+
+# What comes over a socket may be anything.
+SignalNumber = Annotated[int, Meta(ge=1, le=64)]
+Seconds = Annotated[float, Meta(ge=0)]
 
 
 class Wishes(Struct, frozen=True, kw_only=True):
@@ -23,11 +29,12 @@ class Run(Struct, frozen=True, kw_only=True, tag=True):
     """Run this, and tell me how it ended; or, once my patience is over, that it goes on."""
 
     plan: Plan
-    patience: float | None = None  # seconds after the spawn; None: for ever
+    patience: Seconds | None = None  # after the spawn; None: for ever
     workspace: bytes = b""
     number: int | None = None  # None: it is numbered where it runs
     wishes: Wishes | None = None
-    most: int | None = None  # runs that may go on without anybody waiting; None: any number
+    job: bool = False  # what is handed back is one of its contract's jobs
+    most: int | None = None  # jobs that may run at once; None: any number
 
 
 class Wait(Struct, frozen=True, kw_only=True, tag=True):
@@ -35,7 +42,7 @@ class Wait(Struct, frozen=True, kw_only=True, tag=True):
 
     run: str
     workspace: bytes
-    patience: float | None = None
+    patience: Seconds | None = None
 
 
 class Write(Struct, frozen=True, kw_only=True, tag=True):
@@ -45,13 +52,14 @@ class Write(Struct, frozen=True, kw_only=True, tag=True):
     workspace: bytes
     data: bytes
     eof: bool = False
+    waits: bool = False  # until there is room, if the program does not read
 
 
 class Signal(Struct, frozen=True, kw_only=True, tag=True):
     """Send a signal to everything that a live run has started."""
 
     run: str
-    signal: int
+    signal: SignalNumber
     workspace: bytes = b""
 
 
@@ -60,14 +68,15 @@ class End(Struct, frozen=True, kw_only=True, tag=True):
 
     run: str
     workspace: bytes
-    signal: int
-    grace: float
+    signal: SignalNumber
+    grace: Seconds
 
 
 class Jobs(Struct, frozen=True, kw_only=True, tag=True):
     """Tell me of runs that were handed back while they ran; first end some, or wait for one."""
 
-    runs: tuple[str, ...] | None = None  # None: all of the workspace
+    runs: tuple[str, ...] | None = None  # None: all jobs of the workspace
+    live: bool = False  # of all, only those that run
     end: tuple[str, ...] = ()
     patience: float | None = 0.0  # until the first of them has ended
     most: int = 50 * 1024  # bytes of output of each

@@ -35,20 +35,28 @@ class Gathering:
     ) -> None:
         self._ask = ask
         self._workspace = workspace
-        self._engine = engine
         self._ground = ground
         self._answer = answer
         self._reach = Reach(engine, workspace)
         self._parts: list[Supervised] = []
+        self._runs: list[Run] = []
         self._ended: list[str] = []
         self._past: list[str] = []
         self._unknown: list[str] = []
         self._ending = 0
 
     def begin(self) -> None:
-        for name in self._ask.end:
-            self._end(name)
-        if not self._ending:
+        if self._ask.runs is None:
+            jobs = self._jobs()
+            self._runs = [run for run in jobs if not self._ask.live or run.state is None]
+        else:
+            found = [self._found(name) for name in self._ask.runs]
+            self._runs = [run for run in found if run is not None]
+        endings = [run for name in self._ask.end if (run := self._to_end(name)) is not None]
+        self._ending = len(endings)
+        for run in endings:
+            self._begin(self._reach.ending(run, self._ground, self._one_ended))
+        if not endings:
             self._wait()
 
     def cancel(self, number: int = 15) -> None:
@@ -62,18 +70,20 @@ class Gathering:
         for part in list(self._parts):
             part.work()
 
-    def _end(self, name: str) -> None:
+    def _begin(self, part: Supervised) -> None:
+        if not self._over:
+            self._parts.append(part)
+            part.begin()
+
+    def _to_end(self, name: str) -> Run | None:
         run = self._found(name)
         if run is None:
-            return
+            return None
         if run.state is not None and not (run.ended and run.ended.left_running):
             self._past.append(run.name)
-            return
-        self._ending += 1
+            return None
         self._ended.append(run.name)
-        part = self._reach.ending(run, self._ground, self._one_ended)
-        self._parts.append(part)
-        part.begin()
+        return run
 
     def _one_ended(self, outcome: Outcome | None) -> None:
         del outcome
@@ -82,6 +92,8 @@ class Gathering:
             self._wait()
 
     def _wait(self) -> None:
+        if self._over:
+            return
         runs = self._chosen()
         live = [run for run in runs if run.state is None]
         if self._ask.patience == 0 or not live or len(live) < len(runs):
@@ -90,18 +102,18 @@ class Gathering:
         if self._ask.patience is not None:
             self._deadline = self._ground.loop.after(self._ask.patience, self._settle)
         for run in live:
-            part = self._reach.waiting(run, self._ground, lambda _: self._settle())
-            self._parts.append(part)
-            part.begin()
+            self._begin(self._reach.waiting(run, self._ground, lambda _: self._settle()))
 
     def _chosen(self) -> list[Run]:
-        if self._ask.runs is None:
-            try:
-                return listing.handed(self._workspace, _LISTED)
-            except OSError:
-                return []
-        found = (self._found(name) for name in self._ask.runs)
+        """As they are now."""
+        found = (self._found(run.name) for run in self._runs)
         return [run for run in found if run is not None]
+
+    def _jobs(self) -> list[Run]:
+        try:
+            return listing.jobs(self._workspace, _LISTED)
+        except OSError:
+            return []
 
     def _found(self, name: str) -> Run | None:
         try:

@@ -21,6 +21,8 @@ from nacre.signals import signal_number
 from nacre.store.reading import NoSuchRun, Run, read_up_to
 from nacre.text import decode
 
+_engine = Engine()  # a handle is good for longer than the tool that gave it
+
 
 class Page(Struct, frozen=True, kw_only=True):
     """Some of what a run has said."""
@@ -37,9 +39,9 @@ class Page(Struct, frozen=True, kw_only=True):
 class RunHandle:
     """One run of a workspace. Its properties are what the store knows at that moment."""
 
-    def __init__(self, run: Run, engine: Engine, workspace: bytes) -> None:
+    def __init__(self, run: Run, workspace: bytes) -> None:
         self._run = run
-        self._reach = Reach(engine, workspace)
+        self._reach = Reach(_engine, workspace)
 
     def __repr__(self) -> str:
         return f"<{self.id} {self.state}: {self.command!r}>"
@@ -76,28 +78,30 @@ class RunHandle:
         return self._now().seconds
 
     def read(self, since: int = 0, *, most: int = MIB, stream: Stream = Stream.OUTPUT) -> Page:
-        """Its output from a cursor on. Raises LookupError when it is nowhere, OSError."""
+        """Its output from a cursor on, at most so much. Raises LookupError when it is nowhere,
+        OSError."""
+        if since < 0 or most < 1:
+            raise ValueError(f"since={since}, most={most}: a cursor is 0 or more, most 1 or more")
         run = self._now()
         over = run.state is not None
         try:
             with run.open(stream) as source:
                 size = source.seek(0, os.SEEK_END)
-                at = min(since, size)
-                source.seek(at)
-                data = read_up_to(source, most)
+                source.seek(since)
+                data = read_up_to(source, most) if since < size else b""
         except NoSuchRun:
             if over:
                 raise
             return Page(data=b"", cursor=since, over=False)  # none of it is on disk yet
-        cursor = at + len(data)
+        cursor = since + len(data)
         return Page(data=data, cursor=cursor, over=over and cursor >= size)
 
     def wait(self, seconds: float | None = None) -> Outcome | None:
         """How it ended; None when it has not, within so many seconds."""
-        return self._reach.wait(self.id, seconds).wait()
+        return self._reach.wait(self.id, _seconds(seconds)).wait()
 
     async def await_(self, seconds: float | None = None) -> Outcome | None:
-        return await self._reach.wait(self.id, seconds)
+        return await self._reach.wait(self.id, _seconds(seconds))
 
     def signal(self, signal: str | int) -> None:
         """To everything that it has started. Raises Refused when nothing of it lives."""
@@ -109,10 +113,10 @@ class RunHandle:
     def end(self, signal: str | int = "TERM", *, grace: float = GRACE) -> Outcome | None:
         """This signal, the grace, then KILL, to all of it; returns how it ended. None: something
         of it could not be killed."""
-        return self._reach.end(self.id, signal_number(signal), grace).wait()
+        return self._reach.end(self.id, signal_number(signal), _seconds(grace) or 0.0).wait()
 
     async def aend(self, signal: str | int = "TERM", *, grace: float = GRACE) -> Outcome | None:
-        return await self._reach.end(self.id, signal_number(signal), grace)
+        return await self._reach.end(self.id, signal_number(signal), _seconds(grace) or 0.0)
 
     def write(self, data: str | bytes, *, eof: bool = False) -> None:
         """To its stdin, where that was left open. Raises Refused where it was not."""
@@ -125,6 +129,12 @@ class RunHandle:
         if self._run.ended is None:
             self._run = self._reach.find(self.id)
         return self._run
+
+
+def _seconds(given: float | None) -> float | None:
+    if given is not None and not given >= 0:
+        raise ValueError(f"{given} seconds make no sense; it is 0 or more, or None for ever")
+    return None if given == float("inf") else given
 
 
 def _bytes(data: str | bytes) -> bytes:

@@ -108,8 +108,10 @@ class Loop:
             until = min(max(0.0, due - now()), _LONGEST)
             patience = until if patience is None else min(patience, until)
         found = self._epoll.poll(patience)
-        watched = [(fd, self._ready.get(fd)) for fd, _ in found]
         rooms = self._rooms(found) if self._room else ()
+        if rooms:  # who can only be written has nothing to be read
+            found = [(fd, what) for fd, what in found if what != select.EPOLLOUT]
+        watched = [(fd, self._ready.get(fd)) for fd, _ in found]
         for fd, ready in watched:
             # A call may have closed a descriptor that comes after it, and another may have got
             # its number: what the kernel said was about the one watched before.

@@ -19,9 +19,9 @@ from nacre.engine.engine import Engine, Ticket
 from nacre.engine.leftovers import Leftover
 from nacre.engine.run import Ground
 from nacre.events import Listening
-from nacre.outcome import Capture, Lost, NotStarted, Outcome
+from nacre.outcome import Outcome
 from nacre.plan import Keep, Plan
-from nacre.refusals import CannotSpawn, NoBackground, Refused
+from nacre.refusals import NoBackground, Refused
 from nacre.store import reading
 from nacre.store.reading import NoSuchRun
 from nacre.store.store import Store
@@ -52,7 +52,7 @@ class Place:
     def _there(
         self, ask: asks.Run, listening: Listening | None, cancel: CancelToken | None
     ) -> Ticket[Reached]:
-        from nacre.warden.client import Remote  # who never goes there need not load it
+        from nacre.warden.remote import Remote  # who never goes there need not load it
 
         number = self._store.number()
         ask = msgspec.structs.replace(
@@ -125,18 +125,14 @@ def _environment() -> dict[bytes, bytes]:
     return dict(known if isinstance(known, dict) else os.environb)
 
 
-def _lost(number: int, workspace: bytes, keep: Keep) -> Outcome:
-    """What is known of a run whose warden died."""
+def _lost(number: int, workspace: bytes, keep: Keep) -> Outcome | asks.Wait | None:
+    """What is known of a run whose warden has hung up. None: it was not begun."""
     try:
         run = reading.find(number, workspace)
     except (NoSuchRun, OSError):
-        why = CannotSpawn(reason="the warden died before it could start it; try again")
-        return Outcome(run=f"r{number}", ending=NotStarted(why), output=Capture())
-    known = reading.outcome(run, keep)
-    if known is not None:
-        return known
-    lost = Lost(last_seen=run.seconds)
-    return Outcome(run=run.name, ending=lost, output=run.capture(keep), seconds=run.seconds)
+        return None
+    wait = asks.Wait(run=run.name, workspace=workspace)  # the warden lives: only the line was lost
+    return reading.outcome(run, keep) or wait
 
 
 def _filled(outcome: Outcome, workspace: bytes, keep: Keep) -> Outcome:

@@ -6,9 +6,9 @@ are bytes, as the kernel has them.
 """
 
 import enum
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from nacre.findings import AnyFinding
 
@@ -26,11 +26,14 @@ class Streams(enum.Enum):
     SEPARATE = "separate"  # two pipes; no order between them
 
 
+Limit = Annotated[int, Meta(ge=-1, le=2**63 - 1)]  # -1: none
+
+
 class Terms(Struct, frozen=True, kw_only=True):
     """What else a command has from its caller, where somebody else starts it."""
 
-    umask: int
-    limits: tuple[tuple[int, int], ...]  # soft and hard, by the number of the resource
+    umask: Annotated[int, Meta(ge=0, le=0o777)]
+    limits: tuple[tuple[Limit, Limit], ...]  # soft and hard, by the number of the resource
 
 
 class Command(Struct, frozen=True, kw_only=True):

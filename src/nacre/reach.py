@@ -10,21 +10,22 @@ from collections.abc import Callable
 from typing import Final
 
 from nacre import asks
-from nacre.asks import Done, No, Reached, Running
+from nacre.asks import Done, No, Reached
 from nacre.cancel import CancelToken
 from nacre.engine.engine import Engine, Ticket
 from nacre.engine.run import Ground
 from nacre.engine.supervise import Supervised
 from nacre.loop import Timer, now
-from nacre.outcome import Outcome
+from nacre.outcome import Lost, Outcome, state_of
 from nacre.plan import KIB, MIB, Keep
 from nacre.process.tag import read as read_tag
 from nacre.process.tree import Remains
-from nacre.refusals import AnyRefusal, Refused, Unavailable, UnknownRun
+from nacre.refusals import Refused, Unavailable, UnknownRun
 from nacre.store import owner, reading
 from nacre.store.reading import NoSuchRun, Run
 from nacre.warden import door
-from nacre.warden.client import Line, Remote
+from nacre.warden.line import Line
+from nacre.warden.remote import Remote
 
 KEEP: Final = Keep(whole=MIB, head=256 * KIB, tail=768 * KIB)
 GRACE: Final = 5.0
@@ -85,26 +86,36 @@ class Reach:
             ask = asks.Signal(run=run.name, workspace=self.workspace, signal=number)
             return self._ask(run, ask)
         remains = _remains(run)
-        found = remains is not None and remains.signal(number) > 0
-        return _at_once(Done() if found else No(refusal=UnknownRun(run=run.name)))
+        if remains is not None and remains.signal(number):
+            return _at_once(Done())
+        return _at_once(No(refusal=Unavailable(problem=_why_not(run))))
 
-    def write(self, name: str, data: bytes, *, eof: bool) -> Ticket[Reached]:
-        """Raises NoSuchRun, OSError."""
+    def write(self, name: str, data: bytes, *, eof: bool, waits: bool = False) -> Ticket[Reached]:
+        """`waits`: until there is room, if the program does not read. Raises NoSuchRun, OSError."""
         run = self.find(name)
         if _kept(run):
-            ask = asks.Write(run=run.name, workspace=self.workspace, data=data, eof=eof)
-            return self._ask(run, ask)
-        refusal: AnyRefusal = UnknownRun(run=run.name)
-        if run.state is None:
-            refusal = Unavailable(
-                problem=f"{run.name} runs in another program, and only that could write to it"
+            ask = asks.Write(
+                run=run.name, workspace=self.workspace, data=data, eof=eof, waits=waits
             )
-        return _at_once(No(refusal=refusal))
+            return self._ask(run, ask)
+        return _at_once(No(refusal=Unavailable(problem=_why_not(run))))
 
     def _ask(self, run: Run, ask: asks.Ask) -> Ticket[Reached]:
         return self._engine.attend(
             lambda ground, answer: Remote(ask, ground, answer, line=_line(run, ground))
         )
+
+
+def _why_not(run: Run) -> str:
+    """Why nothing can be said to it."""
+    if run.state is not None:
+        return f"{run.name} has ended ({state_of(run.state)})"
+    if run.owner is not None and run.owner.kind == "host":
+        return (
+            f"{run.name} runs in another program (process {run.owner.pid}), and only that could "
+            "write to it"
+        )
+    return f"{run.name} runs on, but the warden that ran it was killed; it can only be ended"
 
 
 def checked(answer: Reached) -> None:
@@ -115,7 +126,8 @@ def checked(answer: Reached) -> None:
 
 def _kept(run: Run) -> bool:
     """Whether it runs in a warden that can be asked."""
-    return run.state is None and run.owner is not None and run.owner.kind == "warden"
+    owned = run.owner
+    return run.ended is None and owned is not None and owned.kind == "warden" and owned.lives
 
 
 def _line(run: Run, ground: Ground) -> Line | None:
@@ -146,9 +158,9 @@ Answer = Callable[[Outcome | None], None]
 
 
 class _Watching:
-    """What waiting and ending have in common: it is over when the store says so."""
+    """What waiting and ending have in common. Its owner is asked, if it can be; but whether it
+    answers or not, our own clock counts, and what the store says."""
 
-    _timer: Timer | None = None
     _remote: Remote | None = None
     _over = False
 
@@ -158,6 +170,7 @@ class _Watching:
         self._workspace = workspace
         self._ground = ground
         self._answer = answer
+        self._timers: list[Timer] = []
 
     def signal(self, number: int) -> None:
         """What is sent to whoever waits is not for the run."""
@@ -177,44 +190,41 @@ class _Watching:
         self._remote.begin()
 
     def _heard(self, answer: Reached) -> None:
-        self._remote = None
-        if self._over:
-            return
-        if isinstance(answer, Running):
-            self._settle(None)
-        else:
-            self._look()
+        raise NotImplementedError
 
-    def _look(self) -> None:
-        """What does the store say? Whoever has it writes it down before he answers."""
+    def _known(self) -> Outcome | None:
+        """What the store says; None: it has no end yet."""
         try:
             self._run = reading.find(self._run.number, self._workspace)
         except (NoSuchRun, OSError):
-            self._settle(None)  # swept
-            return
-        outcome = reading.outcome(self._run, KEEP)
-        if outcome is not None:
-            self._settle(outcome)
-        else:
-            self._later(self._look)
+            return _lost(self._run)  # swept, or removed
+        return reading.outcome(self._run, KEEP)
 
-    def _later(self, call: Callable[[], None]) -> None:
-        self._timer = self._ground.loop.after(_LOOK, call)
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        self._timers.append(self._ground.loop.after(seconds, call))
 
     def _settle(self, outcome: Outcome | None) -> None:
         if self._over:
             return
         self._over = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._remote is not None:
-            self._remote.cancel()
+        for timer in self._timers:
+            timer.cancel()
+        remote, self._remote = self._remote, None
+        if remote is not None:
+            remote.cancel()
         self._answer(outcome)
 
 
-class _Waiting(_Watching):
-    _deadline: Timer | None = None
+def _lost(run: Run) -> Outcome:
+    return Outcome(
+        run=run.name,
+        ending=Lost(last_seen=run.seconds),
+        output=run.capture(KEEP),
+        seconds=run.seconds,
+    )
 
+
+class _Waiting(_Watching):
     def __init__(
         self,
         run: Run,
@@ -227,21 +237,42 @@ class _Waiting(_Watching):
         self._patience = patience
 
     def begin(self) -> None:
-        if _kept(self._run):
-            patience = self._patience
-            self._ask(asks.Wait(run=self.name, workspace=self._workspace, patience=patience))
-            return
         if self._patience is not None and self._run.state is None:
-            self._deadline = self._ground.loop.after(self._patience, lambda: self._settle(None))
-        self._look()
+            self._later(self._patience, lambda: self._settle(None))
+        if _kept(self._run):
+            self._ask(asks.Wait(run=self.name, workspace=self._workspace))
+        else:
+            self._look()
 
-    def _settle(self, outcome: Outcome | None) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        super()._settle(outcome)
+    def _heard(self, answer: Reached) -> None:
+        self._remote = None
+        if self._over:
+            return
+        known = self._known()
+        if known is not None:
+            self._settle(known)
+        elif isinstance(answer, Outcome):
+            self._settle(answer)  # it could not be written down
+        elif isinstance(answer, No) and isinstance(answer.refusal, UnknownRun):
+            self._settle(_lost(self._run))  # its owner lives, and does not know it
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        """Nobody tells us of it: look again and again."""
+        if self._over:
+            return
+        known = self._known()
+        if known is not None:
+            self._settle(known)
+        else:
+            self._later(_LOOK, self._look)
 
 
 class _Ending(_Watching):
+    """Its owner ends it; or, when that is no warden, or says nothing, we do, by what identifies
+    all that it has started."""
+
     def __init__(
         self,
         run: Run,
@@ -255,37 +286,48 @@ class _Ending(_Watching):
         self._signal = number
         self._grace = grace
         self._remains = _remains(run)
-        self._kill_at = self._give_up_at = 0.0
 
     def begin(self) -> None:
         if _kept(self._run):
             ask = asks.End(
                 run=self.name, workspace=self._workspace, signal=self._signal, grace=self._grace
             )
+            self._later(self._grace + _SURRENDER, self._sweep)
             self._ask(ask)
-            return
+        else:
+            self._sweep()
+
+    def _heard(self, answer: Reached) -> None:
+        """It has ended; what it has left behind goes, too."""
+        self._remote = None
+        if isinstance(answer, Outcome):
+            self._told = answer
         self._sweep()
 
-    def _look(self) -> None:
-        """Its shell has ended; what it has left behind goes, too."""
-        self._sweep()
+    _told: Outcome | None = None
+    _kill_at = _give_up_at = 0.0
 
     def _sweep(self) -> None:
-        if self._remains is None:
-            super()._look()
+        if self._over or self._give_up_at:
             return
         self._kill_at = now() + self._grace
         self._give_up_at = self._kill_at + _SURRENDER
-        self._remains.signal(self._signal)
+        if self._remains is not None:
+            self._remains.signal(self._signal)
         self._check()
 
     def _check(self) -> None:
-        if self._remains is None or not self._remains.members():
-            super()._look()
+        if self._over:
+            return
+        left = self._remains.members() if self._remains is not None else []
+        known = self._known() or self._told
+        if not left and known is not None:
+            self._settle(known)
             return
         if now() >= self._give_up_at:
-            self._settle(None)
+            # Either something cannot be killed, or nobody says how it ended.
+            self._settle(None if left else _lost(self._run))
             return
-        if now() >= self._kill_at:
+        if left and now() >= self._kill_at and self._remains is not None:
             self._remains.signal(signals.SIGKILL)
-        self._later(self._check)
+        self._later(_LOOK, self._check)

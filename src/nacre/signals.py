@@ -19,6 +19,8 @@ def signal_name(number: int) -> str:
 
 def signal_number(given: str | int) -> int:
     """Of `TERM`, `SIGTERM`, `15` or 15. ValueError, with the remedy, for what is none."""
+    if isinstance(given, bool) or not isinstance(given, str | int):
+        raise ValueError(f"{given!r} is no signal; write TERM, INT, KILL or so, or its number")
     if isinstance(given, str) and not given.isdigit():
         name = given.upper().removeprefix("SIG")
         try:

@@ -25,7 +25,7 @@ from nacre.events import Listener, Listening
 from nacre.findings import Dropped
 from nacre.outcome import Capture, NotStarted, Outcome
 from nacre.place import Place, Where
-from nacre.plan import Held, Plan
+from nacre.plan import Held, Plan, Streams
 from nacre.prepare.decide import decide
 from nacre.refusals import (
     AnyRefusal,
@@ -214,15 +214,15 @@ class Tool:
         from nacre.store.listing import listed
 
         here = self._caller(self._cwd or _here_or_nowhere()).workspace
-        return [RunHandle(run, self._engine, here) for run in listed(here, last)]
+        return [RunHandle(run, here) for run in listed(here, last)]
 
-    def run(self, id: str) -> "RunHandle":
-        """One of them. Raises LookupError, also for a run of another workspace."""
+    def run(self, id: str | int) -> "RunHandle":
+        """One of them: `r17` or 17. Raises LookupError, also for a run of another workspace."""
         from nacre.handle import RunHandle
         from nacre.store import reading
 
         here = self._caller(self._cwd or _here_or_nowhere()).workspace
-        return RunHandle(reading.find(reading.number(id), here), self._engine, here)
+        return RunHandle(reading.find(reading.number(str(id)), here), here)
 
     def signal(self, run: str, number: int) -> Done:
         """Send a signal to everything that a live run of this tool has started."""
@@ -341,6 +341,8 @@ class Tool:
     def _line(self, call: _Call, cwd: bytes) -> Line:
         assert call.caller is not None
         command = call.arguments.get("command") if isinstance(call.arguments, Mapping) else None
+        if call.tool == "job" and isinstance(call.arguments, Mapping):
+            command = f"job {dict(call.arguments)}"[:200]
         return self._audit.begin(
             {
                 "contract": self.contract.name,
@@ -436,7 +438,8 @@ def _detached(ask: asks.Run, timeout: float | None, interactive: bool) -> asks.R
     """Not to be waited for at all."""
     plan = _limited(ask.plan, float("inf") if timeout is None else timeout)
     stdin = Held() if interactive else plan.stdin
-    plan = msgspec.structs.replace(plan, lane=None, stdin=stdin)
+    # Nobody gets the two streams as a reply: whoever reads it wants them in order.
+    plan = msgspec.structs.replace(plan, lane=None, stdin=stdin, streams=Streams.MERGED)
     return msgspec.structs.replace(ask, plan=plan, patience=0.0)
 
 

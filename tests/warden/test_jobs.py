@@ -24,7 +24,7 @@ def test_list_poll_and_cancel(tmp_path: Path) -> None:
         tool.call({"command": "sleep 300.551 & sleep 300.551", "async": True})
         listed = job(tool, list=True)
         assert [each["status"] for each in listed.details["jobs"]] == ["running", "running"]
-        assert listed.text.splitlines()[1].startswith("r1  running ")
+        assert listed.text.splitlines()[1].startswith("r1    running ")
         for _ in range(2):  # it is not used up
             polled = job(tool, poll=["r1"])
             assert not polled.is_error
@@ -42,6 +42,7 @@ def test_list_poll_and_cancel(tmp_path: Path) -> None:
             )
             assert polled.text.endswith("\nCommand exited with code 2")
         cancelled = job(tool, cancel=["r2", "r1", "r77"])
+        assert [each["status"] for each in cancelled.details["jobs"]] == ["cancelled", "failed"]
         assert cancelled.details["cancelled"] == [
             {"id": "r2", "status": "cancelled"},
             {"id": "r1", "status": "already_completed"},

@@ -66,16 +66,20 @@ class Sink:
             self._all = bytearray()
         return had
 
-    def mark(self, words: bytes) -> None:
-        """Words of ours, at the end of the file."""
+    def owe(self, words: bytes) -> None:
+        """Words of ours that will stand at the end of the file, once we settle."""
         if self._file is not None:
-            self._file.mark(words)
+            self._file.owe(words)
+
+    def settle(self) -> None:
+        if self._file is not None:
+            self._file.settle()
 
     def close(self) -> Capture:
         """What there was of it; as often as it is asked."""
         if self._capture is None:
             self._capture = self._everything() if self._window is None else self._ends(self._window)
-        if self._file is not None:
+        if self._file is not None and not self._file.owed:
             self._file.close()
         return self._capture
 

@@ -6,6 +6,7 @@ is told in one sentence at the end.
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from nacre.outcome import Saved
 from nacre.plan import AtLimit, Spill
@@ -17,6 +18,7 @@ Make = Callable[[], tuple[int, bytes]]
 
 class SpillFile:
     at_limit = False  # it has all that may be kept on disk
+    owed = b""
 
     def __init__(self, spill: Spill, make: Make | None = None) -> None:
         """`make` makes the file; without it, a temporary one."""
@@ -54,6 +56,20 @@ class SpillFile:
             if self._says_so:
                 self.mark(f"\n[output stopped: the disk limit of {size} is reached]\n".encode())
         return written
+
+    def owe(self, words: bytes) -> None:
+        """Words of ours that will stand at the end; `saved` says where already now."""
+        start = self._size + sum(end - start for start, end in self._marks)
+        self._marks.append((start, start + len(words)))
+        self.owed = words
+
+    def settle(self) -> None:
+        """Write what is owed, and close."""
+        words, self.owed = self.owed, b""
+        if words and self._fd is not None:
+            with suppress(OSError):
+                os.write(self._fd, words)
+        self.close()
 
     def mark(self, words: bytes) -> None:
         """Put words of ours at the end, which are not output. What cannot be written is not."""

@@ -134,7 +134,10 @@ def _error(outcome: Outcome) -> str | None:
         case NotStarted(why=why):
             return str(why)
         case Lost():
-            return "the command ended, but another part of this program collected its exit status"
+            return (
+                "the exit status of the command is not known: whoever ran it was killed, or "
+                "another part of this program took it"
+            )
         case _:
             return None
 

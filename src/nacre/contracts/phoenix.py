@@ -239,7 +239,10 @@ def _wrong(outcome: Outcome) -> str | None:
         case NotStarted(why=why):
             return _refused(why)
         case Lost():
-            return "[command failed: exit status unknown, another part of this program took it]"
+            return (
+                "[command failed: exit status unknown; whoever ran it was killed, or another part "
+                "of this program took it]"
+            )
 
 
 def _output(capture: Capture) -> str:

@@ -149,7 +149,7 @@ class Pi:
             notices=tuple(_notices(given, timeout, caller)),
         )
         patience = 0.0 if given.async_ else self._patience(timeout)
-        ask = Run(plan=plan, patience=patience, most=self.options.max_jobs)
+        ask = Run(plan=plan, patience=patience, job=True, most=self.options.max_jobs)
         off = given.async_ and not self.options.async_
         steps = (*self._first, refusing(_ASYNC_OFF)) if off else self.steps
         return Admitted(ask=ask, steps=steps, said=said)

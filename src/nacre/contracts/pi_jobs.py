@@ -15,7 +15,7 @@ from nacre.text import decode, human_size, settled, without_cut_start
 _LABEL: Final = 120  # characters of a command
 _DESCRIPTION: Final = """\
 See to background jobs. {{"list": true}} shows all of them at once; {{"poll": [ids]}} waits until \
-one of them has ended (at most {wait:g} s) and shows each, without ids all there are; \
+one of them has ended (at most {wait:g} s) and shows each, {{}} does so for all that run; \
 {{"cancel": [ids]}} ends jobs, with everything they have started. Looking at a job does not use it \
 up: its output stays readable, also in commands as artifact://N, where N is its id without the r."""
 
@@ -45,7 +45,8 @@ def admitted(arguments: object, wait: float) -> tuple[Jobs, Arguments]:
         return Jobs(most=0), given
     if given.cancel is not None and given.poll is None:
         return Jobs(runs=given.cancel, end=given.cancel), given
-    return Jobs(runs=given.poll, end=given.cancel or (), patience=wait), given
+    live = given.poll is None
+    return Jobs(runs=given.poll, live=live, end=given.cancel or (), patience=wait), given
 
 
 def started(answer: Running, said: Said) -> Reply:
@@ -69,6 +70,9 @@ def started(answer: Running, said: Said) -> Reply:
 
 def listed(answer: Listing, given: Arguments) -> Reply:
     details: dict[str, Any] = {"jobs": [_data(job) for job in answer.jobs]}
+    for each in details["jobs"]:
+        if each["id"] in answer.ended:
+            each["status"] = "cancelled"
     sections = []
     if given.cancel is not None:
         fates = {
@@ -89,7 +93,8 @@ def listed(answer: Listing, given: Arguments) -> Reply:
         sections += [_section(job) for job in answer.jobs]
     nothing = bool(answer.unknown) and not answer.jobs
     separator = "\n" if given.list or (given.poll is None and given.cancel is not None) else "\n\n"
-    text = separator.join(sections) or "No background jobs."
+    text = separator.join(sections)
+    text = text or ("No background jobs." if given.list else "No background jobs run.")
     return Reply(text=text, is_error=nothing, details=details)
 
 
@@ -123,7 +128,7 @@ def _data(job: Job) -> dict[str, Any]:
 
 
 def _line(job: Job) -> str:
-    return f"{job.run}  {_status(job):<9}  {job.seconds:.1f}s  {_label(job.command)}"
+    return f"{job.run:<5} {_status(job):<9} {job.seconds:>8.1f}s  {_label(job.command)}"
 
 
 def _section(job: Job) -> str:

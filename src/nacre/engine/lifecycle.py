@@ -86,6 +86,7 @@ TABLE: dict[tuple[State, Happening], Step] = {
         State.STOPPING, (Action.NOTE_EXIT, Action.STOP_REST, Action.WATCH_TREE)
     ),
     (State.STOPPING, Happening.GRACE_OVER): Step(State.STOPPING, _KILL),
+    (State.STOPPING, Happening.END): Step(State.STOPPING, (Action.STOP_TREE, Action.ARM_GRACE)),
     # Whoever cancels twice will not wait for the grace.
     (State.STOPPING, Happening.CANCEL): Step(State.STOPPING, _KILL),
     (State.STOPPING, Happening.TREE_EMPTY): Step(State.DRAINING, (Action.DRAIN,)),

@@ -116,9 +116,12 @@ class Output:
     def so_far(self) -> list[Capture]:
         return [channel.sink.so_far() for channel in self._channels]
 
-    def mark(self, words: bytes) -> None:
-        """Words of ours at the end of the file."""
-        self._channels[0].sink.mark(words)
+    def owe(self, words: bytes) -> None:
+        """Words of ours that will stand at the end of the file, once we settle."""
+        self._channels[0].sink.owe(words)
+
+    def settle(self) -> None:
+        self._channels[0].sink.settle()
 
     def close(self) -> list[Capture]:
         """What each stream has said. Whoever made us is free of us then."""

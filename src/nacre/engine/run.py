@@ -18,7 +18,7 @@ from nacre import proc
 from nacre.asks import Running
 from nacre.engine import leftovers
 from nacre.engine.epitaph import filled
-from nacre.engine.feeding import Feeding
+from nacre.engine.feeding import Feeding, Then
 from nacre.engine.leftovers import Leftover
 from nacre.engine.lifecycle import Action, Happening, State, next_step
 from nacre.engine.output import Output
@@ -49,6 +49,7 @@ from nacre.process.tree import Tree, collect_strays
 from nacre.refusals import (
     AnyRefusal,
     CalledOff,
+    CannotSpawn,
     NoDescriptors,
     NoProcesses,
     Refused,
@@ -198,6 +199,7 @@ class Run:
         # The descriptors that it takes while it runs.
         streams = 2 if plan.streams is Streams.SEPARATE else 1
         spills = plan.spill is not None and plan.spill.when is When.ALWAYS
+        spills = spills or started is not None  # who runs it for others may have it go to disk
         self.cost = 1 + (2 * streams if spills else streams) + isinstance(plan.stdin, Held)
 
     # What others may do to a run; from another thread only by way of `loop.post`.
@@ -222,18 +224,19 @@ class Run:
 
     def end(self, number: int, grace: float) -> None:
         """Have it end, and all that it has started. It is not cancelled: nobody called it off."""
-        if self._state is State.RUNNING:
+        if self._state in (State.RUNNING, State.STOPPING):
             self._stop_signal, self._grace = number, grace
         self._happen(Happening.END)
 
-    def write(self, data: bytes, *, eof: bool) -> None:
-        """Raises Refused when nobody will read it."""
+    def write(self, data: bytes, *, eof: bool, waits: bool, then: Then) -> None:
+        """`then` is told when it is taken, or why it is not."""
         if self._feeding is None:
             problem = "it was started without an open stdin, so nothing can be written to it"
-            raise Refused(Unavailable(problem=problem))
-        self._feeding.write(data, eof=eof)
+            then(Unavailable(problem=problem))
+        else:
+            self._feeding.write(data, eof=eof, waits=waits, then=then)
 
-    def hand_over(self) -> Running:
+    def hand_over(self, *, job: bool = False) -> Running:
         """Go on without whoever has started it: nobody waits behind it, its output is on disk."""
         assert self._child is not None
         self._ground.slots.leave_lane(self)
@@ -244,7 +247,7 @@ class Run:
                 pid=self._child.pid, started=process.started if process else 0, command=""
             )
             with suppress(OSError):
-                self._record.hand_over(shell)
+                self._record.hand_over(shell, job=job)
         return self._running(output)
 
     def to_disk(self) -> None:
@@ -263,7 +266,9 @@ class Run:
         self._deliver()
 
     def running(self) -> Running:
-        """As it is now."""
+        """As it is now; it may still stand in line, or be just ending."""
+        if self._child is None:
+            return Running(run=self.name, pid=0, seconds=0.0, output=Capture())
         return self._running(self._output.so_far()[0])
 
     def _running(self, output: Capture) -> Running:
@@ -297,10 +302,28 @@ class Run:
         todo = self._todo
         try:
             while todo:
-                _DO[todo[0]](self)
+                try:
+                    _DO[todo[0]](self)
+                except Exception as error:
+                    if self._started is None:
+                        raise
+                    self._survive(todo[0], error)
                 todo.popleft()
         finally:
             self._working = False
+
+    def _survive(self, action: Action, error: Exception) -> None:
+        """Something went wrong that should not. Whoever runs this for others has others to see to:
+        this run is answered with what is known, and what was to be done is not tried again."""
+        import traceback
+
+        traceback.print_exception(error)
+        if action is Action.SPAWN and self._child is None:
+            self._why = CannotSpawn(reason=f"an error of nacre's own: {error!r}")
+            self._happen(Happening.SPAWN_FAILED)
+        elif action is Action.FINISH and self._outcome is None:
+            self._outcome = Outcome(run=self.name, ending=self._ending(), output=Capture())
+            self._deliver()
 
     def _arm(self, seconds: float, happening: Happening) -> None:
         self._later(seconds, partial(self._happen, happening))
@@ -375,7 +398,7 @@ class Run:
             ground.census.tag_early_children(shell.pid, shell.tag, output.pipes)
         ground.loop.watch(shell.pidfd, self._shell_ended)
         if self._relay is not None:
-            if self._record is not None:
+            if self._record is not None and self._started is None:
                 self.name = self._record.number()
             self._relay.start(Started(run=self.name, pid=shell.pid))
             self._attend()
@@ -390,7 +413,7 @@ class Run:
         """Hear what it says, mind its time and write it down: it is not one of those that are over
         at once."""
         if self._record is not None:
-            self.name = self._record.begin()
+            self.name = self._record.begin() if self._started is None else self.name
         self._output.listen()
         timeout = self._plan.limits.timeout
         if timeout is not None:
@@ -513,7 +536,7 @@ class Run:
             captures = [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
         else:
             if self._plan.epitaph is not None:
-                self._output.mark(filled(self._plan.epitaph, self._ending()))
+                self._output.owe(filled(self._plan.epitaph, self._ending()))
             captures = self._output.close()
         record = self._record
         outcome = Outcome(
@@ -524,7 +547,8 @@ class Run:
             seconds=self._ended - self._began,
             left_running=self._left,
         )
-        if record is not None and record.end(outcome):
+        settle = self._output.settle if self._plan.epitaph is not None else None
+        if record is not None and record.end(outcome, settle):
             return msgspec.structs.replace(outcome, stored=True)
         return outcome
 

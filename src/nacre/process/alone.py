@@ -23,7 +23,9 @@ def start_alone(
     command = [BASH, b"-c", b'"$0" "$@" &', *words]
     hard = resource.getrlimit(proc.RLIMIT_LOCKS)[1]
     if terms.can_be_set() and (hard == resource.RLIM_INFINITY or WARDEN.value <= hard):
-        command = [terms.PRLIMIT, b"--locks=%d:" % WARDEN.value, *command]
+        # And with all that it may have: whoever starts it may be short of something, and where
+        # files may not grow, Python would even leave broken bytecode behind.
+        command = [terms.PRLIMIT, b"--locks=%d:" % WARDEN.value, *terms.raised(), *command]
     birth = Birth()
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:

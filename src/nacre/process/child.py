@@ -129,7 +129,10 @@ class Spawner:
             umask = command.terms.umask
             more, set_by_prlimit = terms.needed(command.terms.limits, self._limits)
             wear += more
-            if set_by_prlimit and _can_be_tagged(plan.shell):
+            if set_by_prlimit and not _can_be_tagged(plan.shell):
+                what = b", ".join(set_by_prlimit).decode()
+                raise ValueError(f"its caller's limits ({what}) take /usr/bin/prlimit; install it")
+            if set_by_prlimit:
                 words = [terms.PRLIMIT, *set_by_prlimit, *words]
         order = Order(words, command.cwd, command.env, stdin, output, errors, passed, umask, wear)
         launch(order, birth)

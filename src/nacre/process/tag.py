@@ -41,7 +41,7 @@ class Tag(Struct, frozen=True):
         other = read(soft_locks)
         if other is None:
             return False
-        return other.own == self.own or other.outer == self.as_outer
+        return other.own == self.own or (other.outer == self.as_outer and self.as_outer != 0)
 
 
 def read(soft_locks: int | None) -> Tag | None:
@@ -75,7 +75,9 @@ class Tags:
         if not self._possible:
             return None
         number = next(self._numbers) % (1 << _OWN_BITS)
-        return Tag(number or next(self._numbers), self._outer)  # 0 is the warden's
+        while not number % (1 << _OUTER_BITS):  # that would be the outer number of nobody
+            number = next(self._numbers) % (1 << _OWN_BITS)
+        return Tag(number, self._outer)
 
 
 def put(pid: int, tag: Tag, hard: int | None = None) -> bool:

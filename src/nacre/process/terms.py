@@ -34,7 +34,7 @@ _NAMES: Final = {
     14: b"rtprio",
     15: b"rttime",
 }
-_NUMBERS: Final = range(max(_NAMES) + 1)
+NUMBERS: Final = range(max(_NAMES) + 1)
 # Worn only for a moment, these could still end us: time that is over, memory that is there.
 _DANGEROUS: Final = frozenset((0, 2, 9, 15))
 assert RLIMIT_LOCKS not in _NAMES  # that one is for the tag
@@ -46,7 +46,7 @@ def mine() -> Terms:
 
 
 def limits() -> tuple[tuple[int, int], ...]:
-    return tuple(map(resource.getrlimit, _NUMBERS))
+    return tuple(map(resource.getrlimit, NUMBERS))
 
 
 def _umask() -> int:
@@ -86,6 +86,15 @@ def needed(
         else:
             words.append(b"--%s=%s:%s" % (name, _shown(soft), _shown(hard)))
     return tuple(wear), tuple(words)
+
+
+def raised() -> list[bytes]:
+    """What has prlimit(1) start a process with all that we may have ourselves."""
+    return [
+        b"--%s=%s:%s" % (_NAMES[number], _shown(hard), _shown(hard))
+        for number, (soft, hard) in enumerate(limits())
+        if number in _NAMES and soft != hard
+    ]
 
 
 def can_be_set() -> bool:

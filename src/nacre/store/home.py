@@ -4,6 +4,7 @@
 import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 
 
@@ -68,9 +69,16 @@ def open_private(path: str | bytes, flags: int) -> int:
     return fd
 
 
-def replace(path: str, data: bytes) -> None:
-    """Write a private file, whole or not at all: others read it meanwhile. Raises OSError."""
+def replace(path: str, data: bytes, between: Callable[[], None] | None = None) -> None:
+    """Write a private file, whole or not at all: others read it meanwhile. `between` is called when
+    it stands in its draft, and before it counts. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with os.fdopen(open_private(f"{path}.draft", flags), "wb") as file:
+    with os.fdopen(open_private(draft(path), flags), "wb") as file:
         file.write(data)
-    os.rename(f"{path}.draft", path)
+    if between is not None:
+        between()
+    os.rename(draft(path), path)
+
+
+def draft(path: str) -> str:
+    return f"{path}.draft"

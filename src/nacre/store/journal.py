@@ -35,11 +35,13 @@ class Begun(Struct, frozen=True, kw_only=True, tag="begun", omit_defaults=True):
     streams: Streams
     timeout: float | None = None
     variables: list[str] | None = None  # names; None: those that its parent had
+    place: str = ""  # the key of its workspace, whose name may be no text
     owner: str = ""  # who runs it, see `owner`
     tag: int | None = None  # by which everything that it has started is known
     # What is only known of a run that has a directory, and stands there.
     shell: Survivor | None = None
     handed: float | None = None  # when it was handed back while it ran
+    job: bool = False  # and that it is one of its contract's jobs
     epitaph: Epitaph | None = None
 
 
@@ -81,13 +83,14 @@ def _decoder() -> msgspec.json.Decoder[Begun | Ended]:
     return msgspec.json.Decoder(Begun | Ended)  # not while importing: who only writes needs none
 
 
-def path_of(home: str, workspace: bytes, run: int) -> str:
-    return _path(home, workspace, run // BLOCK)
+def path_of(home: str, place: str, run: int) -> str:
+    """`place` is the key of the workspace."""
+    return _path(home, place, run // BLOCK)
 
 
 @lru_cache(maxsize=16)
-def _path(home: str, workspace: bytes, block: int) -> str:
-    return f"{home}/journal/{key(workspace)}/{block:06}.jsonl"
+def _path(home: str, place: str, block: int) -> str:
+    return f"{home}/journal/{place}/{block:06}.jsonl"
 
 
 @lru_cache(maxsize=16)
@@ -101,11 +104,12 @@ def key(workspace: bytes) -> str:
     return blake2b(workspace, digest_size=8).hexdigest()
 
 
-def find(home: str, workspace: bytes, run: int) -> tuple[Begun | None, Ended | None]:
-    """What is written of a run in this workspace. Raises OSError when it cannot be read."""
+def find(home: str, place: str, run: int) -> tuple[Begun | None, Ended | None]:
+    """What is written of a run in the workspace with this key. Raises OSError when it cannot be
+    read."""
     begun: Begun | None = None
     ended: Ended | None = None
-    for line in _lines_of(path_of(home, workspace, run), run):
+    for line in _lines_of(path_of(home, place, run), run):
         try:
             found = decode(line)
         except msgspec.MsgspecError:

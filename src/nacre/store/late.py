@@ -56,7 +56,7 @@ class Late:
     def _make(self, stream: Stream) -> None:
         run = self._run
         private_directory(run.directory)
-        replace(f"{run.directory}/plan", journal.encode(run.begun) + b"\n")
-        if run.ended is not None:
-            replace(f"{run.directory}/outcome", journal.encode(run.ended) + b"\n")
         replace(run.path(stream), run.small(stream) or b"")
+        if run.ended is not None:  # before the plan: what has one and no end counts as lost
+            replace(f"{run.directory}/outcome", journal.encode(run.ended) + b"\n")
+        replace(f"{run.directory}/plan", journal.encode(run.begun) + b"\n")

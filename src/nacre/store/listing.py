@@ -16,43 +16,54 @@ from nacre.store.home import home
 from nacre.store.journal import Begun, Ended
 from nacre.store.reading import Run, in_directory
 from nacre.store.record import runs
-from nacre.text import decode
 
 _LINE: Final = re.compile(rb'\{"type":"(?:begun|ended)","run":(\d+),')
 
 
 def listed(workspace: bytes | None, last: int) -> list[Run]:
-    """What lives, and the last so many of what does not; of all workspaces: None. The newest
+    """What lives, and then the last so many of what does not; of all workspaces: None. The newest
     first. Raises OSError without a home."""
     found = {run.number: run for run in _recent(workspace, last)}
     found |= {run.number: run for run in unended(workspace)}
     newest = sorted(found.values(), key=lambda run: run.number, reverse=True)
-    live = [run.number for run in newest if run.state is None]
-    over = [run.number for run in newest if run.state is not None][:last]
-    return [run for run in newest if run.number in live or run.number in over]
+    live = [run for run in newest if run.state is None]
+    return [*live, *[run for run in newest if run not in live][:last]]
 
 
 def unended(workspace: bytes | None) -> list[Run]:
-    """Runs with a directory that have no outcome: they live, or nobody has seen their end."""
-    place = runs(home())
+    """Runs with a directory whose end is nowhere: they live, or nobody has seen it."""
+    return [run for run in unfinished(workspace) if run.ended is None]
+
+
+def unfinished(workspace: bytes | None) -> list[Run]:
+    """Runs with a directory that has no outcome; it may be about to have one, or the journal has
+    it."""
+    place = home()
     found = []
-    with suppress(FileNotFoundError), os.scandir(place) as entries:
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(runs(place)) as entries:
         for entry in entries:
             if entry.name[1:].isdigit() and not os.path.exists(f"{entry.path}/outcome"):
                 found.append(int(entry.name[1:]))
-    made = (_of_directory(number, workspace) for number in found)
-    return [run for run in made if run is not None and run.ended is None]
+    made = []
+    for number in found:
+        run = _of_directory(number, workspace)
+        if run is not None and run.ended is None:
+            ended = journal.find(place, run.begun.place, number)[1]
+            run = msgspec.structs.replace(run, ended=ended)
+        if run is not None:
+            made.append(run)
+    return made
 
 
-def handed(workspace: bytes, last: int) -> list[Run]:
-    """The last so many that were handed back while they ran, the newest first."""
+def jobs(workspace: bytes, last: int) -> list[Run]:
+    """The last so many jobs of contracts, the newest first."""
     numbers: list[int] = []
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         numbers = [int(name[1:]) for name in os.listdir(runs(home())) if name[1:].isdigit()]
     found: list[Run] = []
     for number in sorted(numbers, reverse=True):
         run = _of_directory(number, workspace)
-        if run is not None and run.begun.handed is not None:
+        if run is not None and run.begun.job:
             found.append(run)
             if len(found) == last:
                 break
@@ -62,9 +73,27 @@ def handed(workspace: bytes, last: int) -> list[Run]:
 def _of_directory(number: int, workspace: bytes | None) -> Run | None:
     directory = f"{runs(home())}/r{number}"
     begun, ended = in_directory(directory)
-    if begun is None or (workspace is not None and begun.workspace != decode(workspace)):
+    if begun is None or (workspace is not None and begun.place != journal.key(workspace)):
         return None
     return Run(number=number, begun=begun, ended=ended, directory=directory)
+
+
+def workspace_of(number: int) -> str | None:
+    """To which workspace a run belongs, for whoever looks for it in another."""
+    return next((run.begun.workspace for run in _anywhere(number)), None)
+
+
+def _anywhere(number: int) -> list[Run]:
+    place, found = home(), []
+    if (run := _of_directory(number, None)) is not None:
+        found.append(run)
+    with suppress(OSError):
+        for key in os.listdir(f"{place}/journal"):
+            begun, ended = journal.find(place, key, number)
+            if begun is not None:
+                directory = f"{runs(place)}/r{number}"
+                found.append(Run(number=number, begun=begun, ended=ended, directory=directory))
+    return found
 
 
 def _recent(workspace: bytes | None, last: int) -> list[Run]:

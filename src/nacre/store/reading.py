@@ -14,11 +14,12 @@ from typing import BinaryIO, Final
 import msgspec
 from msgspec import Struct
 
+from nacre import proc
 from nacre.events import Stream
 from nacre.outcome import Capture, Ending, Lost, Outcome, Saved
-from nacre.plan import Keep
+from nacre.plan import Keep, Streams
 from nacre.store import journal, owner
-from nacre.store.home import home
+from nacre.store.home import draft, home
 from nacre.store.journal import Begun, Ended, Stored
 from nacre.store.owner import Owner
 from nacre.store.record import runs
@@ -28,7 +29,6 @@ from nacre.text import decode
 _BLOCK: Final = 1024 * 1024
 # Of more than this, lines that nobody has counted are not counted in passing.
 _COUNTED: Final = 64 * 1024 * 1024
-_LAST_WORD: Final = 0.02
 # So much of a line is looked at, and shown, by a search.
 _LONGEST: Final = 64 * 1024
 
@@ -97,17 +97,27 @@ class Run(Struct, frozen=True, kw_only=True):
         """How it ended; None: it runs. Who was to say so may be dead: then it is lost."""
         if self.ended is not None:
             return self.ended.ending
-        if self.owner is not None and self.owner.lives:
-            return None
-        return Lost(last_seen=self._last_seen - self.begun.time)
+        return None if self.lives else Lost(last_seen=self._last_seen - self.begun.time)
+
+    @property
+    def lives(self) -> bool:
+        """Of one that has no end yet: whether whoever runs it lives, or at least its shell."""
+        if self.owner is None:
+            return False
+        if self.owner.lives:
+            return True
+        shell = self.begun.shell
+        if shell is None or self.owner.boot != owner.boot():
+            return False
+        process = proc.look(shell.pid)
+        return process is not None and process.alive and process.started == shell.started
 
     @property
     def seconds(self) -> float:
         """How long it ran, or has run."""
         if self.ended is not None:
             return self.ended.seconds
-        runs = self.owner is not None and self.owner.lives
-        return (time.time() if runs else self._last_seen) - self.begun.time
+        return (time.time() if self.lives else self._last_seen) - self.begun.time
 
     @property
     def _last_seen(self) -> float:
@@ -136,13 +146,19 @@ class Run(Struct, frozen=True, kw_only=True):
     def _why_not(self, stream: Stream) -> str:
         kept = self.stored(stream)
         name = self.name
+        if stream is Stream.ERRORS and self.begun.streams is Streams.MERGED:
+            return f"{name} has its errors in its output; read that"
         if self.ended is None:
+            if self.owner is not None and self.owner.kind == "host" and self.owner.lives:
+                return (
+                    f"{name} runs in another program (process {self.owner.pid}), which has its "
+                    "output until it ends"
+                )
             if self.state is None:
                 return f"{name} runs, and none of its output is stored yet; read it later"
             return f"{name} was lost with the process that ran it, before any output was stored"
-        if kept is None:
-            return f"{name} has its errors in its output; read that"
-        return f"the output of {name} was not kept: {kept.problem or 'it was swept, or removed'}"
+        problem = None if kept is None else kept.problem
+        return f"the output of {name} was not kept: {problem or 'it was swept, or removed'}"
 
 
 def number(text: str) -> int:
@@ -159,9 +175,9 @@ def find(run: int, workspace: bytes) -> Run:
     directory = f"{runs(place)}/r{run}"
     begun, ended = in_directory(directory)
     if begun is None or ended is None:
-        found = journal.find(place, workspace, run)
+        found = journal.find(place, journal.key(workspace), run)
         begun, ended = begun or found[0], found[1]
-    if begun is None or begun.workspace != decode(workspace):
+    if begun is None or begun.place != journal.key(workspace):
         where = decode(workspace)
         raise NoSuchRun(f"there is no run r{run} in this workspace ({where}), or it was swept")
     return Run(number=run, begun=begun, ended=ended, directory=directory)
@@ -223,7 +239,8 @@ def read_up_to(source: BinaryIO, count: int) -> bytes:
 
 def in_directory(path: str) -> tuple[Begun | None, Ended | None]:
     """What the directory of a run says about it."""
-    begun, ended = _line(f"{path}/plan"), _line(f"{path}/outcome")
+    begun, outcome = _line(f"{path}/plan"), f"{path}/outcome"
+    ended = _line(outcome) or _line(draft(outcome))
     if not isinstance(begun, Begun):
         return None, None
     return begun, ended if isinstance(ended, Ended) else None
@@ -322,24 +339,34 @@ def _numbered(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield number, rest
 
 
-def follow(run: Run, workspace: bytes, stream: Stream = Stream.OUTPUT) -> Iterator[bytes]:
-    """What there is of it, and what is yet to come, until it has ended; b"" when there is nothing
-    now: the caller chooses how long to wait. Raises NoSuchRun, OSError."""
-    at = 0
+def follow(
+    run: Run, workspace: bytes, stream: Stream = Stream.OUTPUT, lines: int | None = None
+) -> Iterator[bytes]:
+    """What there is of it (or its last lines), and what is yet to come, until it has ended; b""
+    when there is nothing now: the caller chooses how long to wait. Raises NoSuchRun, OSError."""
+    at = 0 if lines is None else _tail_of(run, stream, lines)
     while True:
-        over = run.state is not None
         data = _from(run, stream, at)
-        if run.begun.epitaph is not None and not over and data.endswith(b"]\n"):
-            # It may be our own last word, which is no output: whoever has written it says so next.
-            time.sleep(_LAST_WORD)
-            run = find(run.number, workspace)
-            data, over = _from(run, stream, at), run.state is not None
+        # Our own last words are no output. Where they will stand is written down before they do.
+        run = find(run.number, workspace)
+        over = run.state is not None
+        if over:
+            data = _from(run, stream, at)
         at += len(data)
         yield data
         if over and not data:
             return
-        if not over:
-            run = find(run.number, workspace)
+
+
+def _tail_of(run: Run, stream: Stream, lines: int) -> int:
+    """Where the last so many lines begin."""
+    try:
+        with run.open(stream) as source:
+            return source.seek(0, os.SEEK_END) - sum(map(len, tail(source, lines)))
+    except NoSuchRun:
+        if run.state is not None:
+            raise
+        return 0
 
 
 def _from(run: Run, stream: Stream, at: int) -> bytes:

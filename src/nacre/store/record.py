@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from nacre.events import Stream
+from nacre.loop import Call
 from nacre.outcome import Capture, Outcome, Survivor
 from nacre.plan import Plan
 from nacre.store import journal, owner
@@ -108,7 +109,7 @@ class Record:
     def _number(self) -> None:
         self._home = self._files.home()
         number = self._files.count() if self._given is None else self._given
-        self._path = journal.path_of(self._home, self.workspace, number)
+        self._path = journal.path_of(self._home, journal.key(self.workspace), number)
         self._begun = _begun(number, self._plan, self.workspace, self.tag, self._files.kind)
         self._line = journal.encode(self._begun) + b"\n"
         self.name = f"r{number}"
@@ -116,7 +117,10 @@ class Record:
     def _fail(self, error: OSError) -> None:
         """Nobody can write it down."""
         self.problem, self._begun, self._line = error, None, b""
-        self.name = f"u{next(self._files.unrecorded)}"
+        if self._given is None:
+            self.name = f"u{next(self._files.unrecorded)}"
+        else:
+            self.name = f"r{self._given}"  # by which somebody knows it already
 
     def open(self, stream: Stream) -> tuple[int, bytes]:
         """A private file for all of a stream. Raises OSError. As long as it is open it is locked,
@@ -133,19 +137,23 @@ class Record:
         fd, _ = self.open(Stream.OUTPUT)
         os.close(fd)
 
-    def hand_over(self, shell: Survivor) -> None:
+    def hand_over(self, shell: Survivor, *, job: bool) -> None:
         """It goes on without whoever has started it. Raises OSError."""
         directory = self._directory()
         assert self._begun is not None
         self._begun = msgspec.structs.replace(
-            self._begun, shell=shell, handed=time.time(), epitaph=self._plan.epitaph
+            self._begun, shell=shell, handed=time.time(), job=job, epitaph=self._plan.epitaph
         )
         replace(f"{directory}/plan", journal.encode(self._begun) + b"\n")
 
-    def end(self, outcome: Outcome) -> bool:
-        """Write down how it ended. False when the store does not have all of its output."""
+    def end(self, outcome: Outcome, settle: Call | None = None) -> bool:
+        """Write down how it ended. False when the store does not have all of its output. `settle`
+        puts our last words at the end of the output: once it is written down where they will be,
+        and before that counts."""
         self.number()
         if self._begun is None:
+            if settle is not None:
+                settle()
             return False
         try:
             errors = outcome.errors
@@ -159,13 +167,30 @@ class Record:
                 left_running=outcome.left_running,
             )
             line = journal.encode(ended) + b"\n"
-            if self._has_directory:
-                replace(f"{self._directory()}/outcome", line)
-            self._files.journal.append(self._path, self._line + line)
-            self._line = b""
-        except (OSError, ValueError):
+        except ValueError:
             return False
-        return ended.output.whole and (ended.errors is None or ended.errors.whole)
+        kept = [self._end_in_directory(line, settle), self._end_in_journal(line)]
+        whole = ended.output.whole and (ended.errors is None or ended.errors.whole)
+        return any(kept) and whole
+
+    def _end_in_directory(self, line: bytes, settle: Call | None) -> bool:
+        try:
+            if self._has_directory:
+                replace(f"{self._directory()}/outcome", line, settle)
+                return True
+        except OSError:  # the journal may still have it
+            pass
+        if settle is not None:
+            settle()
+        return False
+
+    def _end_in_journal(self, line: bytes) -> bool:
+        try:
+            self._files.journal.append(self._path, self._line + line)
+        except OSError:
+            return False
+        self._line = b""
+        return True
 
     def _stored(self, stream: Stream, capture: Capture) -> Stored:
         size, lines, saved = capture.size, capture.lines, capture.saved
@@ -231,6 +256,7 @@ def _begun(number: int, plan: Plan, workspace: bytes, tag: int | None, kind: own
         streams=plan.streams,
         timeout=plan.limits.timeout,
         variables=None if command.env is None else _names(command.env),
+        place=journal.key(workspace),
         owner=owner.me(kind),
         tag=tag,
     )

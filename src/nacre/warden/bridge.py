@@ -9,12 +9,14 @@ import select
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Final
 
 from nacre.warden import door
 
 _PATIENCE: Final = 10.0
 _PIECE: Final = 256 * 1024
+_LAST_WORDS: Final = 1000  # milliseconds of silence after our own end
 
 
 def bridge() -> int:
@@ -23,7 +25,7 @@ def bridge() -> int:
     except (OSError, door.NotOurs) as error:
         print(f"nacre: there is no warden: {error}", file=sys.stderr)
         return 1
-    with warden:
+    with warden, suppress(OSError):  # whichever end is gone, the other need not be told how
         warden.setblocking(True)
         _carry(warden)
     return 0
@@ -36,13 +38,15 @@ def reached() -> socket.socket:
         return found
     ready = door.start()
     try:
-        end = time.monotonic() + _PATIENCE
+        end, up = time.monotonic() + _PATIENCE, False
         while time.monotonic() < end:
             said, _, _ = select.select([ready], [], [], 0.05)
             if (found := door.connect()) is not None:
                 return found
-            if said and os.read(ready, 1) == b"":
-                break
+            if said and not up:
+                up = os.read(ready, 1) == b"1"
+                if not up:
+                    break
             time.sleep(0.005)
     finally:
         os.close(ready)
@@ -50,21 +54,35 @@ def reached() -> socket.socket:
 
 
 def _carry(warden: socket.socket) -> None:
-    """Both ways, until one of them has ended. Whoever is slow is waited for."""
+    """Both ways, until the warden hangs up, or our own end does and nothing more comes for it."""
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(warden.fileno(), select.POLLIN)
-    while True:
-        for fd, _ in poll.poll():
-            if fd == 0:
-                data = os.read(0, _PIECE)
-                if not data:
-                    return
-                warden.sendall(data)
-            else:
+    patience: int | None = None
+    while ready := poll.poll(patience):
+        for fd, _ in ready:
+            if fd != 0:
                 data = warden.recv(_PIECE)
                 if not data:
                     return
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(1, rest) :]
+                _write(data)
+            elif data := os.read(0, _PIECE):
+                if not _sent(warden, data):
+                    poll.unregister(0)  # what it had to say about that is yet to be read
+            else:
+                poll.unregister(0)
+                patience = _LAST_WORDS
+
+
+def _sent(warden: socket.socket, data: bytes) -> bool:
+    try:
+        warden.sendall(data)
+    except OSError:
+        return False
+    return True
+
+
+def _write(data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(1, rest) :]

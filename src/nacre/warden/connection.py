@@ -2,7 +2,6 @@
 
 import os
 import socket
-from contextlib import suppress
 from typing import Final, Protocol
 
 import msgspec
@@ -12,7 +11,7 @@ from nacre import asks
 from nacre.asks import Done, No, Reached
 from nacre.events import Chunk, Started
 from nacre.loop import Loop
-from nacre.refusals import Refused
+from nacre.refusals import AnyRefusal, CalledOff, Refused, Unavailable
 from nacre.warden import frames
 from nacre.warden.frames import (
     Adopt,
@@ -28,12 +27,10 @@ from nacre.warden.frames import (
     Retire,
     Welcome,
 )
-from nacre.warden.hosted import Client, Hosted
+from nacre.warden.hosted import Hosted
+from nacre.warden.stream import Stream
 
-_READ: Final = 64 * 1024  # more would be mapped and unmapped by malloc, each time
-_MOST_UNREAD: Final = 64 * 1024 * 1024  # that a client has not taken
-_FDS: Final = socket.CMSG_SPACE(16 * 4)
-_CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
+_MOST_UNREAD: Final = 2 * frames.LONGEST  # that a client has not taken
 
 
 class House(Protocol):
@@ -44,7 +41,7 @@ class House(Protocol):
     connections: "set[Connection]"
     hosted: dict[str, Hosted]
 
-    def run(self, ask: asks.Run, client: Client) -> Hosted:
+    def run(self, ask: asks.Run, client: "Asker") -> None:
         """Raises Refused."""
         ...
 
@@ -62,104 +59,57 @@ class House(Protocol):
 class Connection:
     """One client, which may ask many things at once."""
 
-    _deaf = False  # it does not hear us any more
+    protocol = 0  # that both sides speak; 0: it has not said Hello
 
     def __init__(self, warden: House, made: socket.socket) -> None:
         self._warden = warden
-        self._socket = made
-        self._fd = made.fileno()
-        self._incoming = frames.Incoming()
-        self._outgoing = bytearray()
-        self._given: list[int] = []  # descriptors that came along
-        self._welcome = False
         self.asked: dict[int, Asker] = {}
-        made.setblocking(False)
-        warden.loop.watch(self._fd, self._readable)
+        self._stream = Stream(
+            made, warden.loop, heard=self._heard, gone=self._gone, takes_descriptors=True
+        )
 
     def send(self, frame: FromWarden) -> None:
-        if self._fd < 0 or self._deaf:
-            return
-        data = frames.packed(frame)
-        if not self._outgoing:
-            try:
-                data = data[self._socket.send(data) :]
-            except BlockingIOError:
-                pass
-            except OSError:
-                self._deaf = True  # it may have said more before it went
-                return
-        if data:
-            if not self._outgoing:
-                self._warden.loop.await_room(self._fd, self._writable)
-            self._outgoing += data
-            if len(self._outgoing) > _MOST_UNREAD:
-                self._gone()  # it asks, and never reads what we answer
+        """Raises OverflowError."""
+        self._stream.send(frame)
+        if self._stream.unsent > _MOST_UNREAD:
+            self._hang_up()  # it asks, and never reads what we answer
 
     def close(self) -> None:
-        if self._fd < 0:
-            return
-        if self._outgoing:  # as much as it takes
-            with suppress(OSError):
-                self._socket.send(self._outgoing)
-        self._warden.loop.forget(self._fd)
-        self._fd = -1
-        self._socket.close()
         self._warden.connections.discard(self)
-        while self._given:
-            os.close(self._given.pop())
+        self._stream.close()
 
-    def _gone(self) -> None:
-        """It is gone; what it has asked to be run goes on."""
-        if self._fd < 0:
-            return
-        self.close()
-        for asker in list(self.asked.values()):
-            asker.leave()
-        self.asked.clear()
+    def _gone(self, why: str) -> None:
+        """It is gone, or makes no sense; what it has asked to be run goes on."""
+        if why:
+            self._stream.send(Problem(why))
+        self._forget()
+
+    def _forget(self) -> None:
+        self._warden.connections.discard(self)
+        while self.asked:
+            self.asked.popitem()[1].leave()
         self._warden.rest()
 
-    def _writable(self) -> None:
-        try:
-            sent = self._socket.send(memoryview(self._outgoing)[:_READ])
-        except BlockingIOError:
-            return
-        except OSError:
-            self._gone()
-            return
-        del self._outgoing[:sent]
-        if not self._outgoing:
-            self._warden.loop.enough_room(self._fd)
+    def _hang_up(self) -> None:
+        self._forget()
+        self._stream.close()
 
-    def _readable(self) -> None:
+    def _complain(self, problem: str) -> None:
+        self._stream.send(Problem(problem))
+        self._hang_up()
+
+    def _heard(self, data: bytes) -> None:
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(_READ, _FDS, _CLOEXEC)
-        except BlockingIOError:
-            return
-        except OSError:
-            self._gone()
-            return
-        for _, _, passed in ancillary:
-            self._given += memoryview(passed).cast("i").tolist()
-        if not data:
-            self._gone()
-            return
-        self._incoming.pieces.append(data)
-        try:
-            for frame in self._incoming.frames():
-                self._handle(frames.from_client(frame))
-                if self._fd < 0:
-                    return
-        except (frames.TooLong, msgspec.MsgspecError) as error:
-            self.send(Problem(f"that is no frame: {error}"))
-            self._gone()
+            self._handle(frames.from_client(data))
+        except msgspec.MsgspecError:
+            raise
         except Exception:
-            self._gone()  # whatever it was, it must not come again
+            self._hang_up()  # whatever it was, it must not come again
             raise
 
     def _handle(self, frame: frames.FromClient) -> None:
-        if not self._welcome and not isinstance(frame, Hello):
-            self.send(Problem("say Hello first"))
-            self._gone()
+        if not self.protocol and not isinstance(frame, Hello):
+            self._complain("say Hello first")
             return
         match frame:
             case Asked(id=number, ask=ask):
@@ -167,6 +117,8 @@ class Connection:
             case Cancel(id=number, signal=signal_number):
                 if (asker := self.asked.get(number)) is not None:
                     asker.cancel(signal_number)
+                else:  # it may never have come, or be answered already; then this says nothing new
+                    self.send(Answered(number, No(refusal=CalledOff())))
             case More(id=number, count=count):
                 if (asker := self.asked.get(number)) is not None:
                     asker.more(count)
@@ -180,15 +132,12 @@ class Connection:
 
     def _hello(self, protocol: int) -> None:
         if protocol < frames.OLDEST:
-            self.send(
-                Problem(
-                    f"this warden speaks protocols {frames.OLDEST} to {frames.PROTOCOL}, and you "
-                    f"{protocol}; update the nacre that asks"
-                )
+            self._complain(
+                f"this warden speaks protocols {frames.OLDEST} to {frames.PROTOCOL}, and you "
+                f"{protocol}; update the nacre that asks"
             )
-            self._gone()
             return
-        self._welcome = True
+        self.protocol = min(protocol, frames.PROTOCOL)
         self.send(
             Welcome(
                 protocol=frames.PROTOCOL,
@@ -201,8 +150,7 @@ class Connection:
 
     def _ask(self, number: int, ask: asks.Ask) -> None:
         if number in self.asked:
-            self.send(Problem(f"{number} is asked already"))
-            self._gone()
+            self._complain(f"{number} is asked already")
             return
         self._warden.used = True
         asker = self.asked[number] = Asker(self, number)
@@ -212,14 +160,19 @@ class Connection:
             asker.answer(No(refusal=refused.refusal))
 
     def _adopt(self, frame: Adopt) -> None:
-        count = len(frame.streams)
-        fds, self._given = self._given[:count], self._given[count:]
+        count, given = len(frame.streams), self._stream.descriptors
+        fds, given[:] = given[:count], given[count:]
         self._warden.take(frame, fds)
+        self.send(Answered(frame.id, Done()))
 
     def answered(self, number: int, answer: Reached, *, last: bool) -> None:
         if last:
             self.asked.pop(number, None)
-        self.send(Answered(number, answer))
+        try:
+            self.send(Answered(number, answer))
+        except OverflowError:
+            problem = "its output is too long for an answer; read it by the name of the run"
+            self.send(Answered(number, No(refusal=Unavailable(problem=problem))))
         if last:
             self._warden.rest()
 
@@ -230,7 +183,7 @@ class Connection:
 class Asker:
     """One ask of a connection."""
 
-    _hosted: Hosted | None = None
+    hosted: Hosted | None = None
     _runs = False  # it is a run of its own that it has asked for
 
     def __init__(self, connection: Connection, number: int) -> None:
@@ -242,42 +195,43 @@ class Asker:
         match ask:
             case asks.Run():
                 self._runs = True
-                self._hosted = warden.run(ask, self)
+                warden.run(ask, self)
             case asks.Wait(run=name, workspace=workspace, patience=patience):
-                self._hosted = warden.find(name, workspace)
-                self._hosted.wait(self, patience)
-            case asks.Write(run=name, workspace=workspace, data=data, eof=eof):
-                warden.find(name, workspace).run.write(data, eof=eof)
-                self.answer(Done())
+                self.hosted = warden.find(name, workspace)
+                self.hosted.wait(self, patience)
+            case asks.Write(run=name, workspace=workspace, data=data, eof=eof, waits=waits):
+                run = warden.find(name, workspace).run
+                run.write(data, eof=eof, waits=waits, then=self._written)
             case asks.Signal(run=name, workspace=workspace, signal=number):
                 warden.find(name, workspace).run.signal(number)
                 self.answer(Done())
             case asks.End(run=name, workspace=workspace, signal=number, grace=grace):
-                self._hosted = warden.find(name, workspace)
-                self._hosted.wait(self, None)
-                self._hosted.run.end(number, grace)
+                self.hosted = warden.find(name, workspace)
+                self.hosted.wait(self, None)
+                self.hosted.run.end(number, grace)
 
-    def answer(self, answer: Reached) -> None:
-        listens = self._hosted is not None and self._runs and self._hosted.wire is not None
-        last = not (listens and isinstance(answer, asks.Running))
+    def _written(self, refusal: AnyRefusal | None) -> None:
+        self.answer(Done() if refusal is None else No(refusal=refusal))
+
+    def answer(self, answer: Reached, *, last: bool = True) -> None:
         self._connection.answered(self._number, answer, last=last)
 
     def hear(self, event: Started | Chunk) -> None:
         self._connection.heard(self._number, event)
 
     def cancel(self, number: int) -> None:
-        if self._hosted is None:
-            return
-        if self._runs:
-            self._hosted.run.cancel(number)
+        if self.hosted is None:
+            self.answer(No(refusal=CalledOff()))  # a write that waits; what it gave may be read
+        elif self._runs:
+            self.hosted.run.cancel(number)
         else:
-            self._hosted.leave(self)
+            self.hosted.leave(self)
             self.answer(Done(found=False))
 
     def more(self, count: int) -> None:
-        if self._hosted is not None and self._hosted.wire is not None:
-            self._hosted.wire.more(count)
+        if self.hosted is not None and self.hosted.wire is not None:
+            self.hosted.wire.more(count)
 
     def leave(self) -> None:
-        if self._hosted is not None:
-            self._hosted.leave(self)
+        if self.hosted is not None:
+            self.hosted.leave(self)

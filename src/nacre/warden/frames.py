@@ -19,12 +19,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from nacre.asks import Ask, Reached
+from nacre.asks import Ask, Reached, SignalNumber
 from nacre.events import Chunk, Started, Stream
 
 PROTOCOL: Final = 1
 OLDEST: Final = 1  # that we still speak
 LONGEST: Final = 64 * 1024 * 1024
+MOST_KEPT: Final = 16 * 1024 * 1024  # of each stream of a run, to fit into an answer
 
 
 class Hello(Struct, frozen=True, kw_only=True, tag=True):
@@ -49,7 +50,7 @@ class Cancel(Struct, frozen=True, tag=True):
     """Call off what was asked."""
 
     id: int
-    signal: int
+    signal: SignalNumber
 
 
 class More(Struct, frozen=True, tag=True):
@@ -62,6 +63,7 @@ class More(Struct, frozen=True, tag=True):
 class Adopt(Struct, frozen=True, kw_only=True, tag=True):
     """Here are the pipes of what a run of mine has left running: read them from now on."""
 
+    id: int = 0
     run: str
     workspace: bytes
     streams: tuple[Stream, ...]  # one descriptor comes along for each
@@ -133,6 +135,8 @@ class TooLong(Exception):
 class Incoming:
     """Bytes as they come, frames as they are complete."""
 
+    ended = False  # the other end has said all, and closed
+
     def __init__(self, longest: int = LONGEST) -> None:
         # Filled by `extend`, in C: what was received is here, whatever interrupts us.
         self.pieces: deque[bytes] = deque()
@@ -160,6 +164,8 @@ class Incoming:
         """Many small pieces of a large frame are joined once it may be complete."""
         if not self.pieces:
             return
+        if not self.pieces[-1]:
+            self.ended = True
         if len(self._held) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._held)
             there = len(self._held) + sum(map(len, self.pieces))

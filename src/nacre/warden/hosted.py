@@ -22,7 +22,9 @@ Over = Callable[["Hosted"], None]
 class Client(Protocol):
     """Who asks; one ask at a time of perhaps many."""
 
-    def answer(self, answer: Reached) -> None: ...
+    def answer(self, answer: Reached, *, last: bool = True) -> None:
+        """`last`: nothing more will be said about what it has asked."""
+        ...
 
     def hear(self, event: Started | Chunk) -> None: ...
 
@@ -33,17 +35,18 @@ class Hosted:
     _soon: Timer | None = None
 
     def __init__(
-        self, ask: asks.Run, client: Client | None, record: Record, ground: Ground, over: Over
+        self, ask: asks.Run, client: Client, record: Record, ground: Ground, over: Over
     ) -> None:
         self.workspace = ask.workspace
         self.command = decode(ask.plan.command.given)
-        self._client = client  # who has asked for it, until it is answered
+        self._client: Client | None = client  # who has asked for it, until it is answered
+        self._job = ask.job
         self._asked_patience = ask.patience
         self._waiting: dict[Client, Timer | None] = {}
         self._ground = ground
         self._over = over
         self.wire: Wire | None = None
-        if ask.wishes is not None and client is not None:
+        if ask.wishes is not None:
             self.wire = Wire(ask.wishes, client.hear, room=self._room, heard=self._heard)
         self.run = Run(
             "",
@@ -54,11 +57,7 @@ class Hosted:
             answer=self._ended,
             started=self._started,
         )
-        self.run.name = record.number()
-
-    @property
-    def name(self) -> str:
-        return self.run.name
+        self.name = self.run.name = record.number()
 
     def wait(self, client: Client, patience: float | None) -> None:
         """Somebody else wants to know how it ends."""
@@ -82,12 +81,12 @@ class Hosted:
         loop, patience = self._ground.loop, self._asked_patience
         if self._client is None:
             self._hand_over()  # it went while this stood in line
-        elif patience is None:
-            self._soon = loop.after(_SOON, self._to_disk)
-        elif patience <= 0:
+        elif patience is not None and patience <= 0:
             self._impatient()
         else:
-            self._patience = loop.after(patience, self._impatient)
+            self._soon = loop.after(_SOON, self._to_disk)
+            if patience is not None:
+                self._patience = loop.after(patience, self._impatient)
 
     def _impatient(self) -> None:
         """Its caller waits no longer."""
@@ -97,7 +96,7 @@ class Hosted:
         if self.wire is None:
             self._client = None  # else it hears how it ends
         if client is not None and running is not None:
-            client.answer(running)
+            client.answer(running, last=self.wire is None)
 
     def _to_disk(self) -> None:
         if self.run.under_way:
@@ -107,28 +106,29 @@ class Hosted:
         if self.handed or not self.run.under_way:
             return None
         self.handed = True
-        return self.run.hand_over()
+        return self.run.hand_over(job=self._job)
 
     def _tell(self, client: Client) -> None:
         """Of one whose patience is over."""
         if client in self._waiting:
             del self._waiting[client]
-            if self.run.under_way:
-                client.answer(self.run.running())
+            client.answer(self.run.running())
 
     def _ended(self, outcome: Outcome) -> None:
         for timer in (self._patience, self._soon):
             if timer is not None:
                 timer.cancel()
         waiting, self._waiting = self._waiting, {}
-        if self._client is not None:
-            client, self._client = self._client, None
-            client.answer(outcome)
-        for each, timer in waiting.items():
-            if timer is not None:
-                timer.cancel()
-            each.answer(outcome)
-        self._over(self)
+        client, self._client = self._client, None
+        try:
+            if client is not None:
+                client.answer(outcome)
+            for each, timer in waiting.items():
+                if timer is not None:
+                    timer.cancel()
+                each.answer(outcome)
+        finally:
+            self._over(self)
 
     def _room(self) -> None:
         self._ground.loop.post(self.run.hear_again)

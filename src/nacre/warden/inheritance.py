@@ -11,20 +11,23 @@ import time
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 import nacre
 from nacre.events import Stream
 from nacre.warden import door, frames
-from nacre.warden.frames import Adopt, Hello
+from nacre.warden.frames import Adopt, Answered, Hello, Leaving, Problem
 
 _PATIENCE: Final = 10.0
 _PAUSE: Final = 0.005
+_ANSWER: Final = 0.5
 
 
 def hand_over(adopt: Adopt, fds: list[int]) -> bool:
     """False when nobody could be found who takes them; they are still ours in any case."""
     try:
         return _sent(adopt, fds) or _started(adopt, fds)
-    except (OSError, OverflowError, door.NotOurs):
+    except (OSError, OverflowError, door.NotOurs, frames.TooLong, msgspec.MsgspecError):
         return False
 
 
@@ -35,7 +38,26 @@ def _sent(adopt: Adopt, fds: list[int]) -> bool:
     hello = Hello(protocol=frames.PROTOCOL, version=nacre.__version__)
     with connection:
         socket.send_fds(connection, [frames.packed(hello) + frames.packed(adopt)], fds)
-    return True
+        return _taken(connection)
+
+
+def _taken(connection: socket.socket) -> bool:
+    """Whether it says so. One that says nothing will, when it comes to it: they are on their way.
+    One that hangs up has not."""
+    connection.settimeout(_ANSWER)
+    incoming = frames.Incoming()
+    try:
+        while data := connection.recv(65536):
+            incoming.pieces.append(data)
+            for frame in incoming.frames():
+                match frames.from_warden(frame):
+                    case Answered():
+                        return True
+                    case Problem() | Leaving():
+                        return False
+    except TimeoutError:
+        return True
+    return False
 
 
 def _started(adopt: Adopt, fds: list[int]) -> bool:

@@ -26,9 +26,8 @@ from nacre.store.journal import Ended, Stored
 from nacre.store.reading import Run
 from nacre.store.record import Files
 
-_SLICE: Final = 16  # at a time: others want to be served meanwhile
 _TRIES: Final = 20
-_COUNTED: Final = 64 * MIB  # of longer output the lines are not counted
+_COUNTED: Final = 16 * MIB  # of longer output the lines are not counted
 _BROKEN: Final = "the process that read it was killed; what came after that is lost"
 
 
@@ -45,16 +44,47 @@ class Recovery:
 
     def begin(self) -> None:
         with suppress(OSError):
-            self._left.extend(run for run in listing.unended(None) if run.state is not None)
-        self._some()
+            found = listing.unfinished(None)
+            self._left.extend(run for run in found if run.owner is None or not run.owner.lives)
+        self._next()
 
-    def _some(self) -> None:
-        for _ in range(min(_SLICE, len(self._left))):
-            run = self._left.popleft()
-            if not self._still_runs(run):
-                self._close(run, run.state or Lost(last_seen=run.seconds))
+    def drop(self) -> None:
+        """Somebody else does it."""
+        self._left.clear()
+        while self._watched:
+            pidfd = self._watched.pop()
+            self._loop.forget(pidfd)
+            os.close(pidfd)
+
+    def _next(self) -> None:
+        """One at a time: others want to be served meanwhile."""
+        if not self._left:
+            return
+        run = self._left.popleft()
+        if run.ended is not None:
+            self._finish(run, run.ended)
+        elif not self._still_runs(run):
+            self._close(run, Lost(last_seen=run.seconds))
         if self._left:
-            self._loop.after(0.001, self._some)
+            self._loop.after(0.001, self._next)
+
+    def _finish(self, run: Run, ended: Ended) -> None:
+        """Its end was written down, and whoever did so was killed over the last step."""
+        with suppress(OSError, IndexError):
+            start = ended.output.marks[-1][0]
+            fd = os.open(run.path(Stream.OUTPUT), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                if run.begun.epitaph is not None and os.fstat(fd).st_size == start:
+                    os.write(fd, filled(run.begun.epitaph, ended.ending))
+            finally:
+                os.close(fd)
+        with suppress(OSError):
+            replace(f"{run.directory}/outcome", journal.encode(ended) + b"\n")
+            self._into_journal(run, journal.encode(ended) + b"\n")
+
+    def _into_journal(self, run: Run, line: bytes) -> None:
+        path = journal.path_of(home(), run.begun.place, run.number)
+        self._files.journal.append(path, line)
 
     def _still_runs(self, run: Run) -> bool:
         """Whether its shell lives, and we shall hear of its end."""
@@ -63,8 +93,11 @@ class Recovery:
             return False
         try:
             pidfd = os.pidfd_open(shell.pid)
-        except OSError:
+        except ProcessLookupError:
             return False
+        except OSError:  # no descriptor at this moment
+            self._left.append(run)
+            return True
         found = proc.look(shell.pid)
         if found is None or found.started != shell.started:
             os.close(pidfd)
@@ -79,6 +112,8 @@ class Recovery:
         self._ask(run, pidfd, _TRIES)
 
     def _ask(self, run: Run, pidfd: int, tries: int) -> None:
+        if pidfd not in self._watched:
+            return
         shell = run.begun.shell
         assert shell is not None
         status = child.status_of_stranger(pidfd, shell.pid, shell.started)
@@ -107,8 +142,8 @@ class Recovery:
         line = journal.encode(ended) + b"\n"
         with suppress(OSError):
             replace(f"{run.directory}/outcome", line)
-            path = journal.path_of(home(), os.fsencode(run.begun.workspace), run.number)
-            self._files.journal.append(path, line)
+        with suppress(OSError):
+            self._into_journal(run, line)
 
     def _stored(self, run: Run, stream: Stream, ending: Ending | None) -> Stored:
         """`ending`: to be told at the end of the file."""

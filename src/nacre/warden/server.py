@@ -16,6 +16,7 @@ from nacre.engine.leftovers import Leftover, watch
 from nacre.engine.run import Ground
 from nacre.engine.slots import Slots
 from nacre.loop import Timer
+from nacre.outcome import Capture, NotStarted, Outcome
 from nacre.process.ours import become_subreaper
 from nacre.process.pipes import Reader
 from nacre.refusals import Refused, TooMany, Unavailable, UnknownRun
@@ -23,17 +24,13 @@ from nacre.store import owner, reading
 from nacre.store.late import Late
 from nacre.store.record import Files, Record
 from nacre.warden import door
-from nacre.warden.connection import Connection
-from nacre.warden.frames import (
-    Adopt,
-    Leaving,
-)
-from nacre.warden.hosted import Client, Hosted
+from nacre.warden.connection import Asker, Connection
+from nacre.warden.frames import MOST_KEPT, Adopt, Leaving
+from nacre.warden.hosted import Hosted
 from nacre.warden.lost import Recovery
 
 IDLE: Final = 60.0  # seconds without anything to do
-
-
+_LONGEST_LOG: Final = 1024 * 1024
 _MOMENT: Final = 0.05
 _FIRST: Final = 10.0  # seconds that whoever has started us may take to ask
 
@@ -117,6 +114,7 @@ class Warden:
         """A newer one shall have our place. What we have stays with us, under our own name."""
         if not self._retired:
             self._retired = True
+            self.recovery.drop()  # the next one sees to that
             door.leave_place()
             self._lock.release()
             self.rest()
@@ -145,28 +143,36 @@ class Warden:
 
     # What is asked.
 
-    def run(self, ask: asks.Run, client: Client) -> Hosted:
+    def run(self, ask: asks.Run, client: Asker) -> None:
         """Raises Refused."""
-        if f"r{ask.number}" in self.hosted:
-            raise Refused(Unavailable(problem=f"r{ask.number} runs already"))
+        if self._ending:
+            raise Refused(Unavailable(problem="this warden is asked to go; ask again in a moment"))
+        if ask.plan.keep.whole > MOST_KEPT or ask.plan.keep.tail > MOST_KEPT:
+            raise Refused(Unavailable(problem=f"more than {MOST_KEPT} bytes cannot be answered"))
+        known = None if ask.number is None else self.hosted.get(f"r{ask.number}")
+        if known is not None and known.workspace == ask.workspace:
+            client.hosted = known  # it has lost its line, and asks again
+            known.wait(client, ask.patience)
+            return
+        self._check_room(ask)
         record = Record(self.files, ask.plan, ask.workspace, ask.number)
-        hosted = Hosted(ask, client, record, self.ground, self._over)
+        hosted = client.hosted = Hosted(ask, client, record, self.ground, self._over)
         if ask.patience == 0:
-            self._check_room(ask)
             _prepare(record)
         self.hosted[hosted.name] = hosted
         hosted.run.begin()
-        return hosted
 
     def _check_room(self, ask: asks.Run) -> None:
         """Raises Refused."""
-        handed = [
+        if ask.patience != 0 or ask.most is None:
+            return
+        jobs = [
             (each.name, each.command)
             for each in self.hosted.values()
             if each.handed and each.workspace == ask.workspace
         ]
-        if ask.most is not None and len(handed) >= ask.most:
-            raise Refused(TooMany(most=ask.most, runs=tuple(handed)))
+        if len(jobs) >= ask.most:
+            raise Refused(TooMany(most=ask.most, runs=tuple(jobs)))
 
     def find(self, name: str, workspace: bytes) -> Hosted:
         """Raises Refused: a run of another workspace is not found, either."""
@@ -222,9 +228,12 @@ class Warden:
 
 
 def complain() -> None:
-    """Into our log, of what should not have happened."""
+    """Into our log, of what should not have happened; not without end."""
     import traceback
 
+    with suppress(OSError):
+        if os.fstat(2).st_size > _LONGEST_LOG:
+            os.ftruncate(2, 0)
     traceback.print_exc()
 
 
@@ -233,5 +242,8 @@ def _prepare(record: Record) -> None:
     try:
         record.prepare()
     except OSError as error:
-        problem = f"its output cannot be kept: {error.strerror or error} ({error.filename})"
-        raise Refused(Unavailable(problem=problem)) from None
+        where = f" ({error.filename})" if error.filename else ""
+        why = Unavailable(problem=f"its output cannot be kept: {error.strerror or error}{where}")
+        # Its first line may be written: nobody shall wait for the end of what never began.
+        record.end(Outcome(run=record.name, ending=NotStarted(why), output=Capture()))
+        raise Refused(why) from None

@@ -8,7 +8,8 @@ import sys
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from nacre.process import tag
+from nacre.proc import RLIMIT_LOCKS
+from nacre.process import tag, terms
 from nacre.process.tree import collect_strays
 from nacre.warden import door
 from nacre.warden.inheritance import handed_over, pass_on
@@ -35,7 +36,7 @@ def be_warden(ready: int | None, adopt: str | None) -> int:
     """Be the warden, unless there is one. `ready` is told when it can be reached; `adopt` are pipes
     to be read from now on, see `inheritance`."""
     tag.shed()
-    _raise_descriptor_limit()
+    _raise_limits()
     os.umask(0o077)
     with suppress(OSError):
         os.setsid()
@@ -70,10 +71,14 @@ def _tell(ready: int | None) -> None:
             os.close(ready)
 
 
-def _raise_descriptor_limit() -> None:
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+def _raise_limits() -> None:
+    """Whoever has started us may be short of something; we run things for others, too. A command
+    has the limits of whoever has asked for it."""
+    for number in terms.NUMBERS:
+        if number != RLIMIT_LOCKS:
+            with suppress(OSError, ValueError):
+                hard = resource.getrlimit(number)[1]
+                resource.setrlimit(number, (hard, hard))
 
 
 def _mind_signals(warden: Warden) -> None:

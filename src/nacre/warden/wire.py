@@ -16,6 +16,7 @@ from nacre.loop import Call
 WINDOW: Final = 256 * 1024  # what a client has room for at first
 _PIECE: Final = 64 * 1024
 _LINGER: Final = 5.0
+_CHUNKS: Final = 4096
 
 
 class Wire:
@@ -40,7 +41,7 @@ class Wire:
     @property
     def full(self) -> bool:
         waits = self._wishes.full is Full.WAIT and not self._cut
-        return waits and self._size >= self._wishes.buffer
+        return waits and (self._size >= self._wishes.buffer or len(self._held) > _CHUNKS)
 
     def start(self, event: Started) -> None:
         self._run = event.run
@@ -104,9 +105,11 @@ class Wire:
             self._heard()
 
     def _skip(self) -> None:
-        while self._size > self._wishes.buffer and self._held:
+        # Many tiny chunks of alternating streams cost more than their bytes.
+        while self._held and (self._size > self._wishes.buffer or len(self._held) > _CHUNKS):
             stream, data = self._held[0]
-            dropped = min(len(data), self._size - self._wishes.buffer)
+            excess = self._size - self._wishes.buffer
+            dropped = min(len(data), excess) if len(self._held) <= _CHUNKS else len(data)
             del data[:dropped]
             if not data:
                 self._held.popleft()

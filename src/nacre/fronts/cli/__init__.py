@@ -30,10 +30,11 @@ _COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options, rest = parser.parse_known_args(argv)
-    if rest and options.name == "write" and options.text is None and len(rest) == 1:
-        options.text, rest = rest[0], []  # argparse loses a last word that comes after an option
+    if rest and options.name == "write" and not any(word.startswith("-") for word in rest):
+        # argparse loses a last word that comes after an option; and a line may come unquoted.
+        options.text, rest = " ".join([*([options.text] if options.text else []), *rest]), []
     if rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        parser.error(f"unrecognized arguments: {' '.join(rest)}; is something to be quoted?")
     if options.name is None:
         parser.print_help()
         return 2
@@ -111,7 +112,7 @@ def _read(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="ID", help="17, r17 or artifact://17")
     parser.add_argument("--from", dest="first", type=int, metavar="A", help="from this line on")
     parser.add_argument("--to", dest="last", type=int, metavar="B", help="up to this line")
-    parser.add_argument("--lines", type=int, metavar="N", help="the last N lines")
+    parser.add_argument("--lines", "-n", type=int, metavar="N", help="the last N lines")
     parser.add_argument("--grep", metavar="REGEX", help="the lines that match, with their numbers")
     parser.add_argument("--context", type=int, metavar="C", help="and C lines around each")
     parser.add_argument("--errors", action="store_true", help="stderr, where it is kept apart")
@@ -147,6 +148,10 @@ def _runs(made: dict[str, argparse.ArgumentParser]) -> None:
     kill.add_argument(
         "--grace", type=seconds, default=5.0, metavar="S", help="between TERM and KILL (default 5)"
     )
+    attach.description = (
+        "Show a run's output as it comes, and give it our stdin, also its end. "
+        "Ctrl-C lets go of it; it goes on."
+    )
     attach.add_argument("--no-stdin", action="store_true", help="only watch")
     for parser in (ps, wait, write, kill, attach):
         parser.add_argument("--cwd", metavar="D", help="of the workspace there")
@@ -181,7 +186,8 @@ def lines(text: str) -> int:
 
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "nacre run [--contract C] [--cwd D] [--timeout S] [--json] [--detach] -- COMMAND ..."
+        "nacre run [--contract C] [--cwd D] [--timeout S] [--json]\n"
+        "                 [--detach [--interactive]] -- COMMAND ..."
     )
     parser.add_argument("--cwd", metavar="D", help="run there instead of here")
     parser.add_argument(

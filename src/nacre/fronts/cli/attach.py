@@ -3,10 +3,9 @@
 import argparse
 import os
 import threading
-import time
 from typing import Final
 
-from nacre.fronts.cli.common import complain, remark, write_all
+from nacre.fronts.cli.common import complain, remark, rest, write_all
 from nacre.fronts.cli.runs import exit_code, problem, reach, said
 from nacre.reach import Reach, checked
 from nacre.refusals import Refused
@@ -43,15 +42,15 @@ def shown(run: Run, workspace: bytes) -> None:
         if data:
             write_all(1, data)
         else:
-            time.sleep(_PAUSE)
+            rest(_PAUSE)
 
 
 def _feed(runs: Reach, run: Run) -> None:
     """What we read is for the run, as long as it wants it."""
     try:
         while data := os.read(0, _PIECE):
-            checked(runs.write(run.name, data, eof=False).wait())
-        checked(runs.write(run.name, b"", eof=True).wait())
+            checked(runs.write(run.name, data, eof=False, waits=True).wait())
+        checked(runs.write(run.name, b"", eof=True, waits=True).wait())
     except (OSError, LookupError):
         return
     except Refused as refused:

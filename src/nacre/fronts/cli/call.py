@@ -30,7 +30,10 @@ def main(options: argparse.Namespace) -> int:
         )
         known = [spec["name"] for spec in tool.specs()]
         if options.tool not in known:
-            raise UsageError(f"there is no tool {options.tool!r}; there is {', '.join(known)}")
+            hint = "; --set async=true brings job" if options.contract == "pi" else ""
+            raise UsageError(
+                f"there is no tool {options.tool!r}; there is {', '.join(known)}{hint}"
+            )
     except UsageError as error:
         complain(str(error))
         return 2

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import unicodedata
@@ -93,6 +94,14 @@ def complain(problem: str) -> None:
 def remark(text: str) -> None:
     with contextlib.suppress(OSError):
         write_all(2, f"{text}\n".encode())
+
+
+def rest(seconds: float) -> None:
+    """Pause, unless nobody reads our stdout any more. Raises BrokenPipeError."""
+    poll = select.poll()
+    poll.register(1, 0)  # only what is wrong with it
+    if poll.poll(seconds * 1000):
+        raise BrokenPipeError
 
 
 def write_all(fd: int, data: bytes) -> None:

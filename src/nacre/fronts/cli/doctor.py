@@ -19,7 +19,7 @@ from nacre import __version__, contracts, proc, settings
 from nacre.fronts.cli.common import show
 from nacre.plan import BASH
 from nacre.prepare.trailers import FIRST_WITH_TRAILERS
-from nacre.process import tag
+from nacre.process import tag, terms
 from nacre.process.ours import become_subreaper, landlock_version
 from nacre.store import owner
 from nacre.store.home import check_private, home
@@ -205,12 +205,27 @@ def _warden() -> Finding:
     ]
     if _text("/proc/self/cgroup") != _text(f"/proc/{signed.pid}/cgroup"):
         theirs.append("cgroup")
+    if any(
+        _less(ours, them) for ours, them in zip(terms.limits(), _limits(signed.pid), strict=False)
+    ):
+        remedy = (
+            "its hard limits are lower than this shell's, and so are its commands'; end it with"
+        )
+        return Finding("warden", says, f"{remedy} kill {signed.pid}", essential=False)
     if theirs:
         remedy = (
             f"what runs there is in another {' and '.join(theirs)} than this shell; end it with"
         )
         return Finding("warden", says, f"{remedy} kill {signed.pid}", essential=False)
     return Finding("warden", says)
+
+
+def _limits(pid: int) -> list[tuple[int, int]]:
+    return [resource.prlimit(pid, number) for number in terms.NUMBERS]
+
+
+def _less(ours: tuple[int, int], theirs: tuple[int, int]) -> bool:
+    return theirs[1] != -1 and (ours[1] == -1 or theirs[1] < ours[1])
 
 
 _NAMESPACES = ("mnt", "net", "pid", "user", "uts", "ipc")

@@ -1,6 +1,7 @@
 """`nacre kill`: end runs and all that they have started, or send them a signal."""
 
 import argparse
+import signal
 
 from nacre.fronts.cli.common import complain, remark
 from nacre.fronts.cli.runs import problem, reach, said
@@ -31,7 +32,9 @@ def main(options: argparse.Namespace) -> int:
 
 def _end(runs: Reach, name: str, grace: float) -> None:
     """Raises OSError when something is left."""
-    outcome = runs.end(name, 15, grace).wait()
+    before = runs.find(name)
+    outcome = runs.end(name, signal.SIGTERM, grace).wait()
     if outcome is None:
         raise OSError(f"something of {name} could not be killed; nacre ps shows it")
-    remark(said(runs.find(name)))
+    already = before.state is not None and not (before.ended and before.ended.left_running)
+    remark(f"{said(runs.find(name))}{', before this' if already else ''}")

@@ -11,7 +11,7 @@ import msgspec
 
 from nacre import proc
 from nacre.events import Stream
-from nacre.fronts.cli.common import complain, printable, show, write_all
+from nacre.fronts.cli.common import complain, printable, rest, show, write_all
 from nacre.fronts.cli.runs import ago, ended, here, short_path
 from nacre.outcome import code_of, state_of
 from nacre.store.listing import listed
@@ -46,8 +46,11 @@ def _once(options: argparse.Namespace) -> None:
         show(msgspec.json.encode([as_json(run) for run in runs]).decode())
         return
     lines = _table(runs, colour=_colours())
-    where = "" if options.all else " in this workspace; nacre ps --all shows those of all"
-    show("\n".join(lines) if runs else f"no runs{where}")
+    show("\n".join(lines) if runs else _nothing(options))
+
+
+def _nothing(options: argparse.Namespace) -> str:
+    return "no runs" if options.all else "no runs in this workspace; nacre ps --all shows all"
 
 
 def _colours() -> bool:
@@ -57,11 +60,12 @@ def _colours() -> bool:
 def _watch(options: argparse.Namespace) -> int:
     """The same again and again, until somebody has seen enough."""
     while True:
-        lines = _table(_runs(options), colour=_colours())
+        runs = _runs(options)
+        lines = _table(runs, colour=_colours()) if runs else [_nothing(options)]
         height = shutil.get_terminal_size().lines
         clear = b"\x1b[H\x1b[2J" if sys.stdout.isatty() else b""
         write_all(1, clear + "\n".join(lines[: max(2, height - 1)]).encode() + b"\n")
-        time.sleep(_PAUSE)
+        rest(_PAUSE)
 
 
 def as_json(run: Run) -> dict[str, Any]:
@@ -88,8 +92,8 @@ def _table(runs: list[Run], *, colour: bool) -> list[str]:
     widths = [max(len(row[i]) for row in (_HEADER, *rows)) for i in range(4)]
     room = shutil.get_terminal_size().columns - sum(widths) - 2 * 5
     command, directory = (max(len(row[i]) for row in (_HEADER, *rows)) for i in (4, 5))
-    if command + directory > room:  # both are cut, the directory to a third
-        directory = min(directory, max(12, room // 3))
+    if command + directory > room:  # both are cut, the directory to a third, or away
+        directory = min(directory, max(12, room // 3)) if room > 2 * _NARROW else 0
         command = min(command, max(_NARROW, room - directory))
     lines = []
     for row, run in zip((_HEADER, *rows), (None, *runs), strict=True):
@@ -99,7 +103,7 @@ def _table(runs: list[Run], *, colour: bool) -> list[str]:
         )
         line = (
             f"{name}  {age}  {state}  {size}  {_cut(row[4], command).ljust(command)}"
-            f"  {_cut_front(row[5], directory)}"
+            f"  {_cut_front(row[5], directory) if directory else ''}"
         ).rstrip()
         lines.append(_coloured(line, run) if colour else line)
     return lines
@@ -136,10 +140,10 @@ def _left(run: Run) -> list[int]:
 
 
 def _size(run: Run) -> int | None:
-    size = run.size()
-    if size is None and run.ended is not None:
+    sizes = [size for stream in Stream if (size := run.size(stream)) is not None]
+    if not sizes and run.ended is not None:
         return run.ended.output.size
-    return size
+    return sum(sizes) if sizes else None
 
 
 def _cut(text: str, width: int) -> str:

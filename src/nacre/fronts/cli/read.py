@@ -1,17 +1,16 @@
 """`nacre read`: the output of a run, all of it or some lines, for pipes and for people."""
 
 import argparse
-import io
 import os
 import re
-import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from nacre.events import Stream
-from nacre.fronts.cli.common import UsageError, complain, write_all
+from nacre.fronts.cli.common import UsageError, complain, remark, rest, write_all
+from nacre.fronts.cli.runs import here, problem, said
 from nacre.store import reading
-from nacre.store.workspace import workspace
+from nacre.text import human_size
 
 _PAUSE = 0.05
 
@@ -19,11 +18,11 @@ _PAUSE = 0.05
 def main(options: argparse.Namespace) -> int:
     try:
         _check(options)
-        here = os.path.abspath(os.fsencode(options.cwd or os.getcwd()))
-        run = reading.find(reading.number(options.run), workspace(here))
+        place = here(options.cwd)
+        run = reading.find(reading.number(options.run), place)
         stream = Stream.ERRORS if options.errors else Stream.OUTPUT
         if options.follow:
-            _follow(run, workspace(here), stream, options)
+            _follow(run, place, stream, options)
             return 0
         with run.open(stream) as source:
             for data in _chosen(source, options):
@@ -34,8 +33,13 @@ def main(options: argparse.Namespace) -> int:
         complain(str(error))
         return 2
     except (LookupError, OSError) as error:
-        complain(str(error.args[0]) if isinstance(error, LookupError) else str(error))
+        complain(problem(error))
         return 1
+    errors = run.size(Stream.ERRORS) if stream is Stream.OUTPUT else None
+    if errors and not run.size():
+        complain(
+            f"nothing on stdout; {human_size(errors)} on stderr: nacre read {run.name} --errors"
+        )
     stored = run.stored(stream)
     if stored is not None and stored.problem is not None:
         complain(stored.problem)
@@ -43,17 +47,13 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _follow(run: reading.Run, place: bytes, stream: Stream, options: argparse.Namespace) -> None:
-    """What is there, or the last lines of it, and what is yet to come."""
-    started = options.lines is None
-    for data in reading.follow(run, place, stream):
-        shown = data
-        if not started:
-            started = True
-            shown = b"".join(reading.tail(io.BytesIO(data), options.lines))
-        if shown:
-            write_all(1, shown)
-        elif not data:
-            time.sleep(_PAUSE)
+    """What is there, or the last lines of it, and what is yet to come; then how it ended."""
+    for data in reading.follow(run, place, stream, options.lines):
+        if data:
+            write_all(1, data)
+        else:
+            rest(_PAUSE)
+    remark(said(reading.find(run.number, place)))
 
 
 def _check(options: argparse.Namespace) -> None:

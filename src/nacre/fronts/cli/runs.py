@@ -1,18 +1,25 @@
 """What the commands about runs share: which workspace, which run, in words."""
 
+import contextlib
 import os
+import re
+import shlex
 
 from nacre.engine.engine import Engine
 from nacre.outcome import Ending, code_of, state_of
 from nacre.reach import Reach
 from nacre.signals import signal_name
+from nacre.store.listing import workspace_of
 from nacre.store.reading import NoSuchRun, Run
 from nacre.store.workspace import workspace
 
 
 def here(cwd: str | None) -> bytes:
     """The workspace there. Raises OSError."""
-    return workspace(os.path.abspath(os.fsencode(cwd or os.getcwd())))
+    try:
+        return workspace(os.path.abspath(os.fsencode(cwd or os.getcwd())))
+    except FileNotFoundError:
+        raise OSError("the directory that we are in is gone; go to another, or say --cwd") from None
 
 
 def reach(cwd: str | None) -> Reach:
@@ -22,8 +29,20 @@ def reach(cwd: str | None) -> Reach:
 def problem(error: Exception) -> str:
     """As a sentence."""
     if isinstance(error, NoSuchRun):
-        return f"{error.args[0]}; nacre ps lists what there is"
+        return f"{error.args[0]}{_hint(str(error.args[0]))}"
     return str(error)
+
+
+def _hint(said: str) -> str:
+    """Where a run that is not here is, if it is anywhere."""
+    found = re.search(r"there is no run r(\d+) in this workspace", said)
+    if found is None:
+        return ""
+    with contextlib.suppress(OSError):
+        place = workspace_of(int(found[1]))
+        if place is not None:
+            return f"; it belongs to {place}: go there, or say --cwd {shlex.quote(place)}"
+    return "; nacre ps lists what there is"
 
 
 def ended(state: Ending | None) -> str:
@@ -40,7 +59,12 @@ def ended(state: Ending | None) -> str:
 
 def said(run: Run) -> str:
     """How it stands, for a remark."""
-    return f"{run.name}: {ended(run.state)} after {run.seconds:.1f} s"
+    state = ended(run.state)
+    return (
+        f"{run.name}: {state}"
+        if state == "lost"
+        else f"{run.name}: {state} after {run.seconds:.1f} s"
+    )
 
 
 def exit_code(state: Ending | None) -> int:
@@ -50,8 +74,10 @@ def exit_code(state: Ending | None) -> int:
             return 124
         case "not_started" | "lost":
             return 125
-        case _:
+        case "exited":
             return code_of(state) or 0
+        case _:
+            return code_of(state) or 128 + 9
 
 
 def ago(seconds: float) -> str:
