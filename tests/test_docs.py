@@ -14,6 +14,7 @@ from nacre import contracts, settings
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 CHECKS = (ROOT / "docs" / "checks.md").read_text()
+RUNS = (ROOT / "docs" / "runs.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 CONTRACTS = [path.read_text() for path in sorted((ROOT / "docs" / "contracts").glob("*.md"))]
 
@@ -23,7 +24,7 @@ def blocks(language: str, page: str = README) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "code", [code for page in (README, *CONTRACTS) for code in blocks("python", page)]
+    "code", [code for page in (README, RUNS, *CONTRACTS) for code in blocks("python", page)]
 )
 def test_python_in_the_pages_works_when_pasted(code: str, tmp_path: Path) -> None:
     said = subprocess.run(
@@ -32,7 +33,9 @@ def test_python_in_the_pages_works_when_pasted(code: str, tmp_path: Path) -> Non
     assert (said.returncode, said.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("session", [*blocks("console"), *blocks("console", CHECKS)])
+@pytest.mark.parametrize(
+    "session", [*blocks("console"), *blocks("console", CHECKS), *blocks("console", RUNS)]
+)
 def test_console_sessions_in_the_pages_show_what_happens(session: str, tmp_path: Path) -> None:
     commands = [line[2:] for line in session.splitlines() if line.startswith("$ ")]
     expected = [line for line in session.splitlines() if not line.startswith("$ ")]
