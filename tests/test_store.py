@@ -22,6 +22,7 @@ import nacre
 from nacre.process import tag
 from nacre.store import journal, reading, sweep
 from nacre.store.appending import OLDER, Appending
+from nacre.store.journal import key
 from nacre.store.reading import Found, NoSuchRun
 from nacre.store.sweep import Bounds
 from tests.helpers import eventually
@@ -47,6 +48,7 @@ def test_a_run_is_two_lines_in_the_journal(home: Path, tmp_path: Path) -> None:
     assert ended.pop("seconds") > 0
     assert begun.pop("owner").split(":")[1::2] == [str(os.getpid()), "host"]
     assert tag.read(begun.pop("tag")) is not None
+    assert begun.pop("place") == key(os.fsencode(tmp_path))
     assert begun == {
         "type": "begun",
         "run": 1,

@@ -78,6 +78,7 @@ class Jobs(Struct, frozen=True, kw_only=True, tag=True):
     runs: tuple[str, ...] | None = None  # None: all jobs of the workspace
     live: bool = False  # of all, only those that run
     end: tuple[str, ...] = ()
+    grace: float = 5.0  # for those
     patience: float | None = 0.0  # until the first of them has ended
     most: int = 50 * 1024  # bytes of output of each
 

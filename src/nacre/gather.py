@@ -55,7 +55,8 @@ class Gathering:
         endings = [run for name in self._ask.end if (run := self._to_end(name)) is not None]
         self._ending = len(endings)
         for run in endings:
-            self._begin(self._reach.ending(run, self._ground, self._one_ended))
+            grace = self._ask.grace
+            self._begin(self._reach.ending(run, self._ground, self._one_ended, grace=grace))
         if not endings:
             self._wait()
 

@@ -121,7 +121,8 @@ class Pi:
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
         if tool == "job" and self._has_jobs:
-            jobs, asked = pi_jobs.admitted(arguments, self.options.poll_wait)
+            options = self.options
+            jobs, asked = pi_jobs.admitted(arguments, options.poll_wait, options.grace)
             return Admitted(ask=jobs, said=asked)
         if tool != "bash":
             known = ("bash", "job") if self._has_jobs else ("bash",)

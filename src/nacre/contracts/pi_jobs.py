@@ -36,7 +36,7 @@ def spec(wait: float) -> ToolSpec:
     return ToolSpec(name="job", description=_DESCRIPTION.format(wait=wait), schema=schema)
 
 
-def admitted(arguments: object, wait: float) -> tuple[Jobs, Arguments]:
+def admitted(arguments: object, wait: float, grace: float) -> tuple[Jobs, Arguments]:
     """Raises Refused."""
     given = read_arguments(arguments, Arguments)
     if given.list and (given.poll is not None or given.cancel is not None):
@@ -44,9 +44,15 @@ def admitted(arguments: object, wait: float) -> tuple[Jobs, Arguments]:
     if given.list:
         return Jobs(most=0), given
     if given.cancel is not None and given.poll is None:
-        return Jobs(runs=given.cancel, end=given.cancel), given
-    live = given.poll is None
-    return Jobs(runs=given.poll, live=live, end=given.cancel or (), patience=wait), given
+        return Jobs(runs=given.cancel, end=given.cancel, grace=grace), given
+    ask = Jobs(
+        runs=given.poll,
+        live=given.poll is None,
+        end=given.cancel or (),
+        grace=grace,
+        patience=wait,
+    )
+    return ask, given
 
 
 def started(answer: Running, said: Said) -> Reply:
