@@ -7,7 +7,7 @@ that everything runs there (`warden`), or nothing does (`here`).
 
 import os
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -18,18 +18,25 @@ from nacre.engine import leftovers
 from nacre.engine.engine import Engine, Ticket
 from nacre.engine.leftovers import Leftover
 from nacre.engine.run import Ground
+from nacre.engine.supervise import Supervised
 from nacre.events import Listening
 from nacre.outcome import Outcome
 from nacre.plan import Keep, Plan
+from nacre.process import terms
 from nacre.refusals import NoBackground, Refused
 from nacre.store import reading
 from nacre.store.reading import NoSuchRun
 from nacre.store.store import Store
 
+if TYPE_CHECKING:
+    from nacre.warden.remote import Remote
+
 Where = Literal["auto", "here", "warden"]
 
 
 class Place:
+    _remote: "type[Remote] | None" = None
+
     def __init__(self, engine: Engine, store: Store, where: Where) -> None:
         self._engine = engine
         self._store = store
@@ -52,16 +59,18 @@ class Place:
     def _there(
         self, ask: asks.Run, listening: Listening | None, cancel: CancelToken | None
     ) -> Ticket[Reached]:
-        from nacre.warden.remote import Remote  # who never goes there need not load it
+        if self._remote is None:  # who never goes there need not load it
+            from nacre.warden.remote import Remote
 
-        number = self._store.number()
+            self._remote = Remote
+        number, remote = self._store.number(), self._remote
         ask = msgspec.structs.replace(
             ask, plan=_travelling(ask.plan), number=number, wishes=_wishes(listening)
         )
         name, keep, workspace = f"r{number}", ask.plan.keep, ask.workspace
 
-        def make(ground: Ground, answer: Callable[[Reached], None]) -> Remote:
-            return Remote(
+        def make(ground: Ground, answer: Callable[[Reached], None]) -> Supervised:
+            return remote(
                 ask,
                 ground,
                 answer,
@@ -108,8 +117,6 @@ def _wishes(listening: Listening | None) -> Wishes | None:
 
 def _travelling(plan: Plan) -> Plan:
     """With everything that a command here would have from us."""
-    from nacre.process import terms
-
     command = plan.command
     env = _environment() if command.env is None else command.env
     return msgspec.structs.replace(

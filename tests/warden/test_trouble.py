@@ -172,9 +172,9 @@ def test_waiting_for_one_that_stands_in_line_ends_in_time(tmp_path: Path) -> Non
 def test_a_warden_that_is_stopped_keeps_nobody_waiting(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line, "_PATIENCE", 0.4)
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
         run = tool.start({"command": "sleep 300.331"})
+        monkeypatch.setattr(line, "_PATIENCE", 0.4)
         eventually(lambda: named("300.331"))
         (warden,) = wardens.find(home)
         os.kill(warden.pid, signal.SIGSTOP)

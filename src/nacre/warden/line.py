@@ -149,16 +149,13 @@ class Line:
     # Finding one.
 
     def _check(self) -> None:
-        """Before we say something: is it still there?"""
+        """Before we say something: is the socket still ours? Whether the warden is still there need
+        not be asked: if it has gone, what we say to it comes back, and is said to the next."""
         stream = self._stream
-        if stream is None:
-            return
-        if not stream.intact:
+        if stream is not None and not stream.intact:
             stream.disown()
             self._stream, self._state = None, State.NOWHERE
             self._lose()
-        elif self.idle:
-            stream.read()  # it may have said that it goes
 
     def _seek(self) -> None:
         self._deadline = now() + _PATIENCE
