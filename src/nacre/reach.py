@@ -139,6 +139,13 @@ def _line(run: Run, ground: Ground) -> Line | None:
     return Line(ground.loop, door.own_socket(run.owner.pid))
 
 
+def _is_recovered(run: Run) -> bool:
+    """Whether another warden than the one that had it is there to see how it ends."""
+    current, owned = owner.read(door.signed() or ""), run.owner
+    watched = run.begun.shell is not None and owned is not None and owned.boot == owner.boot()
+    return watched and current is not None and current != owned and current.lives
+
+
 def _remains(run: Run) -> Remains | None:
     """What can still be found of it; None: nothing, ever."""
     mark = read_tag(run.begun.tag)
@@ -163,6 +170,7 @@ class _Watching:
 
     _remote: Remote | None = None
     _over = False
+    _doubt_until = 0.0
 
     def __init__(self, run: Run, workspace: bytes, ground: Ground, answer: Answer) -> None:
         self.name = run.name
@@ -198,7 +206,12 @@ class _Watching:
             self._run = reading.find(self._run.number, self._workspace)
         except (NoSuchRun, OSError):
             return _lost(self._run)  # swept, or removed
-        return reading.outcome(self._run, KEEP)
+        known = reading.outcome(self._run, KEEP)
+        if known is None or self._run.ended is not None or not _is_recovered(self._run):
+            return known
+        # Nobody has written down how it ended; but a new warden may be about to.
+        self._doubt_until = self._doubt_until or now() + _SURRENDER
+        return known if now() >= self._doubt_until else None
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         self._timers.append(self._ground.loop.after(seconds, call))

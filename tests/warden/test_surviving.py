@@ -22,7 +22,7 @@ from nacre.warden import door
 from tests import wardens
 from tests.helpers import alive, eventually, named
 
-KILLS = int(os.environ.get("NACRE_KILLS", "10"))
+KILLS = int(os.environ.get("NACRE_KILLS", "6"))
 LINES = 20
 # Writes for a quarter of a second, also to stderr, and ends in a code that nobody has by accident.
 SCRIPT = (

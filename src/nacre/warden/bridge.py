@@ -16,7 +16,7 @@ from nacre.warden import door
 
 _PATIENCE: Final = 10.0
 _PIECE: Final = 256 * 1024
-_LAST_WORDS: Final = 1000  # milliseconds of silence after our own end
+_LAST_WORDS: Final = 300  # milliseconds of silence after our own end
 
 
 def bridge() -> int:
