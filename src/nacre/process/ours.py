@@ -15,6 +15,13 @@ def become_subreaper() -> bool:
     return not refused
 
 
+def give_back_memory() -> None:
+    """What was freed and is kept for later, where the C library knows how to."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def forget_variables(names: Collection[bytes]) -> bool:
     """Have `/proc/PID/environ` of this process no longer show these: our commands can read it.
     What the process itself knows of them stays. False where the system does not allow it."""

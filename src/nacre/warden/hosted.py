@@ -16,7 +16,7 @@ from nacre.warden.wire import Wire
 # One that somebody waits for has its output on disk after so long: others may want to read it.
 _SOON = 0.25
 
-Over = Callable[["Hosted"], None]
+Over = Callable[["Hosted", Outcome], None]
 
 
 class Client(Protocol):
@@ -128,7 +128,7 @@ class Hosted:
                     timer.cancel()
                 each.answer(outcome)
         finally:
-            self._over(self)
+            self._over(self, outcome)
 
     def _room(self) -> None:
         self._ground.loop.post(self.run.hear_again)

@@ -17,7 +17,7 @@ from nacre.engine.run import Ground
 from nacre.engine.slots import Slots
 from nacre.loop import Timer
 from nacre.outcome import Capture, NotStarted, Outcome
-from nacre.process.ours import become_subreaper
+from nacre.process.ours import become_subreaper, give_back_memory
 from nacre.process.pipes import Reader
 from nacre.refusals import Refused, TooMany, Unavailable, UnknownRun
 from nacre.store import owner, reading
@@ -31,6 +31,7 @@ from nacre.warden.lost import Recovery
 
 IDLE: Final = 60.0  # seconds without anything to do
 _LONGEST_LOG: Final = 1024 * 1024
+_FLOOD: Final = 16 * 1024 * 1024  # bytes of output that leave memory behind
 _MOMENT: Final = 0.05
 _FIRST: Final = 10.0  # seconds that whoever has started us may take to ask
 
@@ -181,8 +182,10 @@ class Warden:
             raise Refused(UnknownRun(run=name))
         return hosted
 
-    def _over(self, hosted: Hosted) -> None:
+    def _over(self, hosted: Hosted, outcome: Outcome) -> None:
         self.hosted.pop(hosted.name, None)
+        if outcome.output.size > _FLOOD:
+            give_back_memory()
         self.rest()
 
     # What is left running.
