@@ -40,7 +40,7 @@ class Hosted:
         self.workspace = ask.workspace
         self.command = decode(ask.plan.command.given)
         self._client: Client | None = client  # who has asked for it, until it is answered
-        self._job = ask.job
+        self.job = ask.job
         self._asked_patience = ask.patience
         self._waiting: dict[Client, Timer | None] = {}
         self._ground = ground
@@ -106,7 +106,7 @@ class Hosted:
         if self.handed or not self.run.under_way:
             return None
         self.handed = True
-        return self.run.hand_over(job=self._job)
+        return self.run.hand_over(job=self.job)
 
     def _tell(self, client: Client) -> None:
         """Of one whose patience is over."""

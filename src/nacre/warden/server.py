@@ -170,7 +170,7 @@ class Warden:
         jobs = [
             (each.name, each.command)
             for each in self.hosted.values()
-            if each.handed and each.workspace == ask.workspace
+            if each.handed and each.job and each.workspace == ask.workspace
         ]
         if len(jobs) >= ask.most:
             raise Refused(TooMany(most=ask.most, runs=tuple(jobs)))
