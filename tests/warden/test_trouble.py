@@ -365,3 +365,52 @@ def test_a_handle_is_good_for_longer_than_its_tool(tmp_path: Path) -> None:
             wrong()
     assert reading.number("17") == 17
     assert owner.read("nonsense") is None
+
+
+def test_what_a_killed_caller_waited_for_is_handed_over(tmp_path: Path) -> None:
+    """With all that identifies it: the next thing to be killed may be the warden."""
+    code = (
+        "import nacre, sys\n"
+        "nacre.Tool('harness', place='warden').call({'command': 'echo in; sleep 300.335'},\n"
+        "    listen=lambda event: print(event, flush=True))\n"
+    )
+    caller = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert caller.stdout is not None
+    caller.stdout.readline()
+    caller.kill()
+    caller.communicate()
+    with nacre.Tool("harness", cwd=tmp_path) as tool:
+        (run,) = tool.runs()
+        found = reading.find(1, os.fsencode(tmp_path))
+        eventually(lambda: reading.find(1, os.fsencode(tmp_path)).begun.handed is not None)
+        assert found.state is None
+        shell = reading.find(1, os.fsencode(tmp_path)).begun.shell
+        assert shell is not None
+        assert [each.pid for each in named("300.335")].count(shell.pid) == 1
+        eventually(lambda: run.read().text == "in\n")
+        run.end(grace=1)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user")
+def test_a_socket_that_another_user_serves_gets_nothing_from_us(tmp_path: Path, home: Path) -> None:
+    home.mkdir(mode=0o700)
+    code = (
+        "import os, socket, sys\n"
+        "made = socket.socket(socket.AF_UNIX); made.bind(sys.argv[1])\n"
+        "os.setgid(65534); os.setuid(65534); made.listen(8)\n"
+        "print('up', flush=True)\n"
+        "made.settimeout(20); peer, _ = made.accept(); peer.settimeout(5)\n"
+        "print(len(peer.recv(1 << 20)), flush=True)\n"
+    )
+    thief = subprocess.Popen(
+        [sys.executable, "-c", code, str(home / door.SOCKET)], stdout=subprocess.PIPE, text=True
+    )
+    assert thief.stdout is not None
+    assert thief.stdout.readline() == "up\n"
+    with nacre.Tool("phoenix", cwd=tmp_path) as tool:
+        reply = tool.call({"command": "true", "mode": "background"})
+    assert reply.is_error
+    assert "is served by another user" in reply.text
+    assert thief.communicate(timeout=20)[0] == "0\n"
