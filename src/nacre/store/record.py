@@ -74,7 +74,8 @@ class Record:
     _given: int | None = None  # a number that somebody has taken for it
     _begun: Begun | None = None
     _line = b""  # that has not been written yet
-    _has_directory = False
+    _has_directory = _has_plan = False
+    _prepared: tuple[int, bytes] | None = None
     _home = _path = ""
 
     def __init__(
@@ -125,6 +126,9 @@ class Record:
     def open(self, stream: Stream) -> tuple[int, bytes]:
         """A private file for all of a stream. Raises OSError. As long as it is open it is locked,
         by which others know that its run lives."""
+        if stream is Stream.OUTPUT and self._prepared is not None:
+            prepared, self._prepared = self._prepared, None
+            return prepared
         path = f"{self._directory()}/{stream.value}"
         # It may be there: an interrupt has us do things twice.
         fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -133,24 +137,30 @@ class Record:
         return fd, os.fsencode(path)
 
     def prepare(self) -> None:
-        """Make sure, before anything runs, that its output can be kept. Raises OSError."""
-        fd, _ = self.open(Stream.OUTPUT)
-        os.close(fd)
+        """Make sure, before anything runs, that its output can be kept. Raises OSError. What else
+        belongs into its directory comes when it is handed over."""
+        self._has_plan = True
+        try:
+            self._prepared = self.open(Stream.OUTPUT)
+        finally:
+            self._has_plan = False
 
     def hand_over(self, shell: Survivor, *, job: bool) -> None:
         """It goes on without whoever has started it. Raises OSError."""
-        directory = self._directory()
-        assert self._begun is not None
-        self._begun = msgspec.structs.replace(
-            self._begun, shell=shell, handed=time.time(), job=job, epitaph=self._plan.epitaph
-        )
-        replace(f"{directory}/plan", journal.encode(self._begun) + b"\n")
+        if self._begun is not None:
+            self._begun = msgspec.structs.replace(
+                self._begun, shell=shell, handed=time.time(), job=job, epitaph=self._plan.epitaph
+            )
+        self._has_plan = False
+        self._directory()
 
     def end(self, outcome: Outcome, settle: Call | None = None) -> bool:
         """Write down how it ended. False when the store does not have all of its output. `settle`
         puts our last words at the end of the output: once it is written down where they will be,
         and before that counts."""
         self.number()
+        if self._prepared is not None:
+            os.close(self.open(Stream.OUTPUT)[0])
         if self._begun is None:
             if settle is not None:
                 settle()
@@ -217,8 +227,10 @@ class Record:
         path = f"{runs(self._home)}/{self.name}"
         if not self._has_directory:
             private_directory(path)
-            replace(f"{path}/plan", journal.encode(self._begun) + b"\n")
             self._has_directory = True
+        if not self._has_plan:
+            replace(f"{path}/plan", journal.encode(self._begun) + b"\n")
+            self._has_plan = True
         return path
 
 
