@@ -3,13 +3,10 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 
 import nacre
-from bench.limits import Spawner
-from bench.result import Result, spread
-
-PAIRS = 400
+from bench.limits import beside
+from bench.result import Result
 
 
 def measure(program: Path) -> Iterator[Result]:
@@ -20,23 +17,8 @@ def measure(program: Path) -> Iterator[Result]:
 
 
 def _pairs(program: Path, promise: str, limit: float) -> Result:
-    spawner = Spawner(program)
     with nacre.Tool("harness") as tool:
-        for _ in range(40):
-            spawner.microseconds()
-            _call(tool)
-        pairs = [(spawner.microseconds(), _call(tool)) for _ in range(PAIRS)]
-    spawner.close()
-    in_c, ours = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return Result(
-        promise,
-        median(ours) / median(in_c),
-        limit,
-        "x",
-        "at most",
-        f"{median(ours):.0f} µs ({spread(ours)}), C {median(in_c):.0f} µs ({spread(in_c)}), "
-        f"{PAIRS} pairs",
-    )
+        return beside(program, lambda: _call(tool), promise, limit)
 
 
 def _call(tool: nacre.Tool) -> float:

@@ -3,7 +3,14 @@
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from statistics import median
+
+from bench.result import Result, spread
+
+PAIRS = 400
 
 
 def build(directory: Path) -> Path:
@@ -34,3 +41,28 @@ class Spawner:
 
     def close(self) -> None:
         self._process.communicate()
+
+
+def beside(
+    program: Path, call: Callable[[], float], promise: str, limit: float, pause: float = 0.0
+) -> Result:
+    """A call of ours beside the spawn in C, one after the other; `call` returns microseconds."""
+    spawner = Spawner(program)
+    for _ in range(40):
+        spawner.microseconds()
+        call()
+    pairs = []
+    for _ in range(PAIRS):
+        time.sleep(pause)
+        pairs.append((spawner.microseconds(), call()))
+    spawner.close()
+    in_c, ours = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return Result(
+        promise,
+        median(ours) / median(in_c),
+        limit,
+        "x",
+        "at most",
+        f"{median(ours):.0f} µs ({spread(ours)}), C {median(in_c):.0f} µs ({spread(in_c)}), "
+        f"{PAIRS} pairs",
+    )

@@ -4,17 +4,16 @@ how little it takes while it is idle and how much for each run that lives."""
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from statistics import median
 
 import nacre
-from bench.limits import Spawner
-from bench.result import Result, spread
+from bench.limits import beside
+from bench.result import Result
 from nacre.store import owner
 from nacre.warden import door
 
-PAIRS = 400
 LIVE = 500
 FLOOD = 4 << 30
 _MB = 1024 * 1024
@@ -48,7 +47,7 @@ def _echo(program: Path, tool: nacre.Tool, promise: str, limit: float, *, pause:
         assert reply.details["stdout"] == "hi\n"
         return seconds * 1e6
 
-    return _beside(program, call, promise, limit, pause)
+    return beside(program, call, promise, limit, pause)
 
 
 def _background(program: Path, tool: nacre.Tool) -> Result:
@@ -60,30 +59,7 @@ def _background(program: Path, tool: nacre.Tool) -> Result:
         assert not reply.is_error
         return seconds * 1e6
 
-    return _beside(program, call, "starting a background run", 2.0, 0.01)
-
-
-def _beside(
-    program: Path, call: Callable[[], float], promise: str, limit: float, pause: float
-) -> Result:
-    spawner = Spawner(program)
-    for _ in range(40):
-        spawner.microseconds()
-        call()
-    pairs = []
-    for _ in range(PAIRS):
-        time.sleep(pause)
-        pairs.append((spawner.microseconds(), call()))
-    spawner.close()
-    in_c, ours = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return Result(
-        promise,
-        median(ours) / median(in_c),
-        limit,
-        "x",
-        "at most",
-        f"{median(ours):.0f} µs ({spread(ours)}), C {median(in_c):.0f} µs ({spread(in_c)})",
-    )
+    return beside(program, call, "starting a background run", 2.0, 0.01)
 
 
 def _flood() -> Iterator[Result]:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from hypothesis import settings
 from nacre import proc
 from nacre.engine import leftovers
 from nacre.process import tag
+from nacre.process.worn import worn
 from tests import wardens
 
 settings.register_profile("nacre", deadline=None, derandomize=True)
@@ -24,7 +26,8 @@ def ours() -> Iterator[tag.Tag]:
     """A tag for these tests themselves: whatever they start, however far away, is known by it."""
     mine = tag.new()
     assert mine is not None
-    with tag.worn(mine):
+    hard = resource.getrlimit(proc.RLIMIT_LOCKS)[1]
+    with worn(((proc.RLIMIT_LOCKS, mine.value, hard),)):
         yield mine
 
 

@@ -1,6 +1,5 @@
 """phoenix in the background, and what a command leaves behind."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,12 +11,8 @@ import pytest
 
 import nacre
 from nacre import proc
-from nacre.contracts import phoenix
-from nacre.plan import AtLimit
 from tests import wardens
 from tests.helpers import alive, end, eventually, named
-
-NACRE = str(Path(sys.executable).parent / "nacre")
 
 
 def start(tool: nacre.Tool, command: str) -> tuple[int, Path]:
@@ -226,9 +221,3 @@ def test_closing_a_tool_leaves_what_was_handed_back(tmp_path: Path) -> None:
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
         tool.runs()[0].end(grace=1)
     assert not alive(pid)
-
-
-def test_the_words_at_the_end_are_those_of_the_page() -> None:
-    assert phoenix._EPITAPH.zero == "\n\n[background process completed]\n"
-    assert phoenix._KEPT.then is AtLimit.CLOSE
-    assert os.path.exists(NACRE)

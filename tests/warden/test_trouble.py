@@ -336,10 +336,9 @@ def test_an_end_that_was_half_written_is_finished_by_the_next_one(
 def test_ending_several_at_once_answers_when_all_have(tmp_path: Path) -> None:
     """One of them had ended, and what it had left behind is gone."""
     with nacre.Tool("pi", cwd=tmp_path, options={"async": True, "grace": 0.4}) as tool:
-        tool.call({"command": "sleep 0.3 &", "async": True})
+        tool.call({"command": "sleep 0.336 &", "async": True})
         tool.call({"command": "trap '' TERM; sleep 300.334; sleep 300.334", "async": True})
-        eventually(lambda: tool.run("r1").state == "exited")
-        time.sleep(0.5)
+        eventually(lambda: tool.run("r1").state == "exited" and not named("0.336"))
         reply = tool.call({"cancel": ["r1", "r2"]}, tool="job")
         assert [each["status"] for each in reply.details["cancelled"]] == ["cancelled"] * 2
         assert not named("300.334")

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from nacre.events import Chunk, Event, Finished, Full, Listening, Started, Stream
-from nacre.loop import now
+from nacre.loop import Call as LoopCall
+from nacre.loop import Loop, now
+from nacre.refusals import NoProcesses, Refused
 
 Call = Callable[[], object]
 
@@ -36,6 +38,15 @@ class Hearing(Protocol):
         ...
 
     def join(self) -> None: ...
+
+
+def relayed(listening: Listening, loop: Loop, *, room: LoopCall, heard: LoopCall) -> "Relay":
+    """A relay whose calls are made by whoever drives the loop. Raises Refused when no thread can be
+    started."""
+    try:
+        return Relay(listening, room=lambda: loop.post(room), heard=lambda: loop.post(heard))
+    except RuntimeError as error:
+        raise Refused(NoProcesses()) from error
 
 
 class ListenerThread(threading.Thread):

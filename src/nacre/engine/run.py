@@ -22,7 +22,7 @@ from nacre.engine.feeding import Feeding, Then
 from nacre.engine.leftovers import Leftover
 from nacre.engine.lifecycle import Action, Happening, State, next_step
 from nacre.engine.output import Output
-from nacre.engine.relay import Hearing, Relay
+from nacre.engine.relay import Hearing, Relay, relayed
 from nacre.engine.slots import Slots, Where
 from nacre.events import Finished, Listening, Started
 from nacre.loop import Call, Loop, Timer, now
@@ -51,7 +51,6 @@ from nacre.refusals import (
     CalledOff,
     CannotSpawn,
     NoDescriptors,
-    NoProcesses,
     Refused,
     Unavailable,
 )
@@ -583,15 +582,7 @@ class Run:
     # Telling.
 
     def _make_relay(self, listening: Listening) -> Relay:
-        loop = self._ground.loop
-        try:
-            return Relay(
-                listening,
-                room=lambda: loop.post(self.hear_again),
-                heard=lambda: loop.post(self.heard),
-            )
-        except RuntimeError as error:  # no thread can be started
-            raise Refused(NoProcesses()) from error
+        return relayed(listening, self._ground.loop, room=self.hear_again, heard=self.heard)
 
     def _wait_for_listener(self, relay: Hearing, outcome: Outcome) -> None:
         relay.finish(Finished(run=self.name, outcome=outcome))

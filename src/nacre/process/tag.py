@@ -9,14 +9,12 @@ part of the outer run.
 import itertools
 import os
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
 
 from nacre import proc
-from nacre.process.worn import worn as limits_worn
 
 _OWN_BITS: Final = 32
 _OUTER_BITS: Final = 24
@@ -90,14 +88,6 @@ def put(pid: int, tag: Tag, hard: int | None = None) -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-@contextmanager
-def worn(tag: Tag) -> Iterator[None]:
-    """Wear the tag ourselves while we spawn, so that the child is born with it."""
-    hard = resource.getrlimit(proc.RLIMIT_LOCKS)[1]
-    with limits_worn(((proc.RLIMIT_LOCKS, tag.value, hard),)):
-        yield
 
 
 # What the warden itself wears, so that nobody takes it for a part of the run that started it.

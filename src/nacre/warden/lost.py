@@ -26,6 +26,7 @@ from nacre.store.journal import Ended, Stored
 from nacre.store.reading import Run
 from nacre.store.record import Files
 
+_PAUSE: Final = 0.005
 _TRIES: Final = 20
 _COUNTED: Final = 16 * MIB  # of longer output the lines are not counted
 _BROKEN: Final = "the process that read it was killed; what came after that is lost"
@@ -66,7 +67,7 @@ class Recovery:
         elif not self._still_runs(run):
             self._close(run, Lost(last_seen=run.seconds))
         if self._left:
-            self._loop.after(0.001, self._next)
+            self._loop.after(_PAUSE, self._next)
 
     def _finish(self, run: Run, ended: Ended) -> None:
         """Its end was written down, and whoever did so was killed over the last step."""

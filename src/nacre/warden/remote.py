@@ -6,11 +6,11 @@ from typing import Final
 
 from nacre import asks
 from nacre.asks import Ask, No, Reached, Running
-from nacre.engine.relay import Relay
+from nacre.engine.relay import Relay, relayed
 from nacre.engine.run import Ground
 from nacre.events import Chunk, Finished, Listening, Started
 from nacre.outcome import Capture, NotStarted, Outcome
-from nacre.refusals import AnyRefusal, CalledOff, NoProcesses, Refused, Unavailable
+from nacre.refusals import AnyRefusal, CalledOff, Unavailable
 from nacre.warden.frames import More
 from nacre.warden.line import Line, line_of
 
@@ -156,15 +156,7 @@ class Remote:
     # Telling a listener of ours.
 
     def _make_relay(self, listening: Listening) -> Relay:
-        loop = self._ground.loop
-        try:
-            return Relay(
-                listening,
-                room=lambda: loop.post(self._room),
-                heard=lambda: loop.post(self._heard),
-            )
-        except RuntimeError as error:  # no thread can be started
-            raise Refused(NoProcesses()) from error
+        return relayed(listening, self._ground.loop, room=self._room, heard=self._heard)
 
     def _room(self) -> None:
         owed, self._owed = self._owed, 0

@@ -121,13 +121,27 @@ def _read(parser: argparse.ArgumentParser) -> None:
 
 
 def _runs(made: dict[str, argparse.ArgumentParser]) -> None:
-    ps, wait, write, kill, attach = (
-        made[name] for name in ("ps", "wait", "write", "kill", "attach")
+    _ps(made["ps"])
+    for name in ("wait", "write", "attach"):
+        made[name].add_argument("run", metavar="ID", help="17 or r17")
+    made["wait"].add_argument(
+        "--timeout", type=seconds, metavar="S", help="wait at most so long; then exit with 124"
     )
-    ps.add_argument("--all", action="store_true", help="of all workspaces")
-    ps.add_argument("--json", action="store_true", help="print one JSON array")
-    ps.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
-    ps.add_argument(
+    _write(made["write"])
+    _kill(made["kill"])
+    _attach(made["attach"])
+    for name in ("ps", "wait", "write", "kill", "attach"):
+        made[name].add_argument("--cwd", metavar="D", help="of the workspace there")
+    made["warden"].add_argument(
+        "--stdio", action="store_true", help="speak to it through stdin and stdout, as over ssh"
+    )
+
+
+def _ps(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="of all workspaces")
+    parser.add_argument("--json", action="store_true", help="print one JSON array")
+    parser.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
+    parser.add_argument(
         "--lines",
         "-n",
         type=lines,
@@ -135,29 +149,28 @@ def _runs(made: dict[str, argparse.ArgumentParser]) -> None:
         metavar="N",
         help="of those that have ended, the last N (default 20)",
     )
-    for parser in (wait, write, attach):
-        parser.add_argument("run", metavar="ID", help="17 or r17")
-    wait.add_argument(
-        "--timeout", type=seconds, metavar="S", help="wait at most so long; then exit with 124"
-    )
-    write.add_argument("text", metavar="TEXT", nargs="?", help="a line; without: our own stdin")
-    write.add_argument("--no-newline", action="store_true", help="exactly TEXT")
-    write.add_argument("--eof", action="store_true", help="and then nothing more, ever")
-    kill.add_argument("run", metavar="ID", nargs="+", help="17 or r17")
-    kill.add_argument("--signal", metavar="S", help="just send this one: INT, HUP, 9, ...")
-    kill.add_argument(
+
+
+def _write(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="a line; without: our own stdin")
+    parser.add_argument("--no-newline", action="store_true", help="exactly TEXT")
+    parser.add_argument("--eof", action="store_true", help="and then nothing more, ever")
+
+
+def _kill(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="ID", nargs="+", help="17 or r17")
+    parser.add_argument("--signal", metavar="S", help="just send this one: INT, HUP, 9, ...")
+    parser.add_argument(
         "--grace", type=seconds, default=5.0, metavar="S", help="between TERM and KILL (default 5)"
     )
-    attach.description = (
+
+
+def _attach(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
         "Show a run's output as it comes, and give it our stdin, also its end. "
         "Ctrl-C lets go of it; it goes on."
     )
-    attach.add_argument("--no-stdin", action="store_true", help="only watch")
-    for parser in (ps, wait, write, kill, attach):
-        parser.add_argument("--cwd", metavar="D", help="of the workspace there")
-    made["warden"].add_argument(
-        "--stdio", action="store_true", help="speak to it through stdin and stdout, as over ssh"
-    )
+    parser.add_argument("--no-stdin", action="store_true", help="only watch")
 
 
 def seconds(text: str) -> float:
