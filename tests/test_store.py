@@ -23,7 +23,7 @@ from nacre.process import tag
 from nacre.store import journal, reading, sweep
 from nacre.store.appending import OLDER, Appending
 from nacre.store.journal import key
-from nacre.store.reading import Found, NoSuchRun
+from nacre.store.reading import NoSuchRun
 from nacre.store.sweep import Bounds
 from tests.helpers import eventually
 
@@ -315,15 +315,6 @@ def test_the_last_lines(data: bytes, count: int, block: int) -> None:
     assert b"".join(_blocks(block, "tail", data, count)) == b"".join(wanted)
 
 
-@given(TEXT, st.integers(0, 3), st.integers(1, 7))
-def test_grep_against_a_plain_one(data: bytes, context: int, block: int) -> None:
-    texts = [line.rstrip(b"\n") for line in whole_lines(data)]
-    hits = {i for i, text in enumerate(texts) if b"b" in text}
-    near = {i for i in range(len(texts)) if any(abs(i - hit) <= context for hit in hits)}
-    wanted = [Found(line=i + 1, text=texts[i], matches=i in hits) for i in sorted(near)]
-    assert list(_blocks(block, "grep", data, re.compile(b"b"), context)) == wanted
-
-
 def _blocks(size: int, name: str, data: bytes, *arguments: Any) -> list[Any]:
     """As if so many bytes were read at a time."""
     usual, reading._BLOCK = reading._BLOCK, size  # type: ignore[misc]
@@ -339,12 +330,13 @@ def test_one_endless_line_is_read_in_bounded_memory(tmp_path: Path) -> None:
         file.truncate(1 << 28)
     code = f"""if True:
         import re
+        from nacre import search
         from nacre.store import reading
         size = 0
         with open({str(path)!r}, "rb", buffering=0) as source:
             for data in reading.lines(source): size += len(data)
         with open({str(path)!r}, "rb", buffering=0) as source:
-            found = list(reading.grep(source, re.compile(b"x")))
+            found = list(search.grep(source, re.compile("x")))
         (most,) = re.findall(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())
         print(size, found, int(most) < 60_000)
     """

@@ -118,6 +118,7 @@ class Survivor(Struct, frozen=True, kw_only=True):
     pid: int
     started: int  # clock ticks after boot, as in /proc/PID/stat
     command: str
+    ports: tuple[int, ...] = ()  # on which it listens
 
 
 class Outcome(Struct, frozen=True, kw_only=True, tag=True):
@@ -129,6 +130,8 @@ class Outcome(Struct, frozen=True, kw_only=True, tag=True):
     errors: Capture | None = None  # stderr, when separate
     seconds: float = 0.0
     left_running: tuple[Survivor, ...] = ()
+    ended: tuple[Survivor, ...] = ()  # what it would have left running, but for the plan
+    out_of_memory: bool = False  # the kernel has killed something here while it ran
     stored: bool = False  # all of its output can be read later, by its number
 
     @property

@@ -122,6 +122,13 @@ class MakeFile(Struct, frozen=True, kw_only=True, tag=True):
     data: bytes
 
 
+class AtExit(enum.Enum):
+    """What becomes of the processes that a shell leaves running when it exits."""
+
+    KEEP = "keep"  # they live on, as in any shell, and are listed
+    END = "end"  # they are ended with it
+
+
 Chore = MakeDirectory | MakeFile  # what the engine does before it spawns
 
 
@@ -152,6 +159,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     spill: Spill | None = None
     stdin: bytes | Held | None = None  # None: /dev/null
     epitaph: Epitaph | None = None
+    leave: AtExit = AtExit.KEEP
     lane: str | None = None  # of the runs in one lane only one runs at a time, in order
     chores: tuple[Chore, ...] = ()
     findings: tuple[AnyFinding, ...] = ()  # what deciding noted on the way

@@ -84,9 +84,21 @@ def settled(text: str) -> str:
     return "\n".join(_settled_line(line) for line in text.split("\n"))
 
 
+# Back at the beginning of a line that is empty then: whatever stood there is gone.
+_FRESH: Final = re.compile(
+    r"\r(?:\x1b\[m)?\x1b\[[0-2]?K|\x1b\[2K(?:\r|\x1b\[[01]?G)|\x1b\[[01]?G\x1b\[[0-2]?K"
+)
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
+
+
 def _settled_line(line: str) -> str:
-    if not ("\r" in line or "\b" in line or "\x1b" in line):
-        return line
+    if "\x1b" in line:
+        line = _COLOURS.sub("", line)
+        for fresh in _FRESH.finditer(line):
+            start = fresh.end()
+        line = line[start:] if _FRESH.search(line) else line
+    if not ("\b" in line or "\x1b" in line):
+        return _overlaid(line) if "\r" in line else line
     cells: list[str] = []
     column = 0
     position = 0
@@ -96,6 +108,15 @@ def _settled_line(line: str) -> str:
         position = move.end()
     _write(cells, column, line[position:])
     return "".join(cells)
+
+
+def _overlaid(line: str) -> str:
+    """Each part is written over those before it; what is longer looks out behind the others."""
+    *before, shown = line.split("\r")
+    for part in reversed(before):
+        if len(part) > len(shown):
+            shown += part[len(shown) :]
+    return shown
 
 
 def _write(cells: list[str], column: int, text: str) -> int:
@@ -141,16 +162,17 @@ def _csi(cells: list[str], column: int, sequence: str) -> int:
     return column
 
 
-def binary(data: bytes) -> str | None:
-    """A description of data that is not text (`binary data, 1.2MB, a PNG image`), else None."""
+def binary(data: bytes, size: int | None = None) -> str | None:
+    """A description of data that is not text (`binary data, 1.2MB, a PNG image`), else None.
+    `size` is that of all of it, of which this may be the beginning."""
     sample = data[:8192]
-    if not sample or not _looks_binary(sample):
+    if not sample or not looks_binary(sample):
         return None
     kind = next((f", {name}" for magic, name in _MAGIC if sample.startswith(magic)), "")
-    return f"binary data, {human_size(len(data))}{kind}"
+    return f"binary data, {human_size(len(data) if size is None else size)}{kind}"
 
 
-def _looks_binary(sample: bytes) -> bool:
+def looks_binary(sample: bytes) -> bool:
     if b"\0" in sample:
         return True
     text = without_cut_end(sample).decode("utf-8", "replace")

@@ -118,6 +118,8 @@ class Sink:
         self._size += len(data)
         self._count(data)
         written = 0 if self._file is None else self._file.write(data)
+        if self._file is not None:
+            self._file.note(self._newlines)
         if written < len(data):
             self.at_limit = self._file is not None and self._file.at_limit
             window.take(data[written:])

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
+from nacre.lines import Index
 from nacre.outcome import Saved
 from nacre.plan import AtLimit, Spill
 from nacre.text import human_size
@@ -29,8 +30,11 @@ class SpillFile:
         self._size = 0
         self._problem: str | None = None
         self._marks: list[tuple[int, int]] = []  # what of it are words of ours
+        self._index: Index | None = None
         try:
             self._fd, self._path = make() if make else _private_file(spill.directory)
+            if make is not None:  # else nobody will look for a line in it
+                self._index = Index(self._path)
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             self._problem = f"the output could not be saved: {_reason(error)}"
 
@@ -56,6 +60,11 @@ class SpillFile:
             if self._says_so:
                 self.mark(f"\n[output stopped: the disk limit of {size} is reached]\n".encode())
         return written
+
+    def note(self, newlines: int) -> None:
+        """So many are in it by now."""
+        if self._index is not None and self._problem is None:
+            self._index.note(self._size, newlines)
 
     def owe(self, words: bytes) -> None:
         """Words of ours that will stand at the end; `saved` says where already now."""

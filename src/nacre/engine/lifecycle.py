@@ -32,6 +32,7 @@ class Happening(_Named):
     END = "its end is asked for"
     DISK_LIMIT = "the disk limit is reached, and shall end it"
     EXIT = "the shell exits"
+    EXIT_OF_ALL = "the shell exits, and what it leaves shall end"
     GRACE_OVER = "the grace is over"
     TREE_EMPTY = "the tree is empty"
     SURRENDER = "it cannot be killed"
@@ -45,6 +46,7 @@ class Action(_Named):
     NOTE_TIMEOUT = "note the timeout"
     NOTE_CANCEL = "note the cancel"
     NOTE_EXIT = "note the status"
+    NOTE_REST = "note who is left"
     STOP_TREE = "ask the tree to stop"
     STOP_REST = "ask the rest to stop"
     ARM_GRACE = "arm the grace"
@@ -81,8 +83,14 @@ TABLE: dict[tuple[State, Happening], Step] = {
     (State.RUNNING, Happening.END): Step(State.STOPPING, _STOP),
     (State.RUNNING, Happening.DISK_LIMIT): Step(State.STOPPING, _STOP),
     (State.RUNNING, Happening.EXIT): Step(State.DRAINING, (Action.NOTE_EXIT, Action.DRAIN)),
+    (State.RUNNING, Happening.EXIT_OF_ALL): Step(
+        State.STOPPING, (Action.NOTE_EXIT, Action.NOTE_REST, *_STOP)
+    ),
     (State.STOPPING, Happening.SIGNAL): Step(State.STOPPING, (Action.SIGNAL_TREE,)),
     (State.STOPPING, Happening.EXIT): Step(
+        State.STOPPING, (Action.NOTE_EXIT, Action.STOP_REST, Action.WATCH_TREE)
+    ),
+    (State.STOPPING, Happening.EXIT_OF_ALL): Step(
         State.STOPPING, (Action.NOTE_EXIT, Action.STOP_REST, Action.WATCH_TREE)
     ),
     (State.STOPPING, Happening.GRACE_OVER): Step(State.STOPPING, _KILL),

@@ -24,6 +24,7 @@ from nacre.engine.lifecycle import Action, Happening, State, next_step
 from nacre.engine.output import Output
 from nacre.engine.relay import Hearing, Relay, relayed
 from nacre.engine.slots import Slots, Where
+from nacre.engine.survivors import survivors
 from nacre.events import Finished, Listening, Started
 from nacre.loop import Call, Loop, Timer, now
 from nacre.outcome import (
@@ -38,7 +39,7 @@ from nacre.outcome import (
     Survivor,
     TimedOut,
 )
-from nacre.plan import Held, Plan, Streams, When
+from nacre.plan import AtExit, Held, Plan, Streams, When
 from nacre.process import child as children
 from nacre.process.birth import Birth
 from nacre.process.census import Census
@@ -164,8 +165,10 @@ class Run:
     _exited = False
     _status: Exited | Killed | None = None
     _killing = False
+    _kills_before: int | None = None  # processes that the kernel had killed for their memory
     _unwanted = False  # somebody has cancelled, be it too late to matter
     _left: tuple[Survivor, ...] = ()
+    _rest: tuple[Survivor, ...] = ()  # what was there when the shell had exited
     _outcome: Outcome | None = None
 
     def __init__(
@@ -413,6 +416,7 @@ class Run:
         at once."""
         if self._record is not None:
             self.name = self._record.begin() if self._started is None else self.name
+        self._kills_before = proc.out_of_memory_kills()
         self._output.listen()
         timeout = self._plan.limits.timeout
         if timeout is not None:
@@ -486,13 +490,18 @@ class Run:
         self._reason = reason
 
     def _shell_ended(self) -> None:
-        self._happen(Happening.EXIT)
+        alone = self._plan.leave is AtExit.KEEP
+        self._happen(Happening.EXIT if alone else Happening.EXIT_OF_ALL)
 
     def _note_exit(self) -> None:
         assert self._child is not None
         self._ground.loop.forget(self._child.pidfd)
         self._ended = now()
         self._exited = True
+
+    def _note_rest(self) -> None:
+        """Of what is about to be ended with it."""
+        self._rest = survivors(self._the_tree().members())
 
     def _look_who_is_left(self) -> None:
         assert self._child is not None
@@ -501,10 +510,7 @@ class Run:
         else:
             left = self._the_tree().members()
         if left:
-            self._left = tuple(
-                Survivor(pid=each.pid, started=each.started, command=proc.command_line(each.pid))
-                for each in left
-            )
+            self._left = survivors(left)
 
     def _has_strays(self) -> bool:
         """Whether orphans have come to us, the subreaper, and live."""
@@ -545,11 +551,20 @@ class Run:
             errors=captures[1] if len(captures) == 2 else None,
             seconds=self._ended - self._began,
             left_running=self._left,
+            ended=tuple(each for each in self._rest if each not in self._left),
+            out_of_memory=self._out_of_memory(),
         )
         settle = self._output.settle if self._plan.epitaph is not None else None
         if record is not None and record.end(outcome, settle):
             return msgspec.structs.replace(outcome, stored=True)
         return outcome
+
+    def _out_of_memory(self) -> bool:
+        """Whether the kernel may have killed it for that: nobody else has, and it killed."""
+        killed = self._status in (Killed(signal.SIGKILL), Exited(128 + signal.SIGKILL))
+        if not killed or self._killing or self._kills_before is None:
+            return False
+        return proc.out_of_memory_kills() > self._kills_before
 
     def _let_go(self, shell: Child) -> None:
         """Collect the shell; what is still open goes on without us."""
@@ -608,6 +623,7 @@ _DO: Final[dict[Action, Callable[[Run], None]]] = {
     Action.NOTE_TIMEOUT: lambda run: run._note_reason(Action.NOTE_TIMEOUT),
     Action.NOTE_CANCEL: lambda run: run._note_reason(Action.NOTE_CANCEL),
     Action.NOTE_EXIT: Run._note_exit,
+    Action.NOTE_REST: Run._note_rest,
     Action.STOP_TREE: Run._stop_tree,
     Action.STOP_REST: Run._stop_rest,
     Action.ARM_GRACE: Run._arm_grace,

@@ -8,10 +8,21 @@ import os
 from contextlib import suppress
 
 from nacre.events import Stream
+from nacre.lines import Index
+from nacre.plan import Keep
 from nacre.store import journal
 from nacre.store.home import private_directory, replace
 from nacre.store.reading import Run
 from nacre.text import human_size
+
+
+class _Counted:
+    """How far the index of a stream is."""
+
+    def __init__(self, index: Index, size: int, newlines: int) -> None:
+        self.index = index
+        self.size = size
+        self.newlines = newlines
 
 
 class Late:
@@ -22,6 +33,7 @@ class Late:
         self._run = run
         self._limit = limit
         self._fds: dict[Stream, int] = {}
+        self._indices: dict[Stream, _Counted] = {}
 
     def take(self, stream: Stream, data: bytes | bytearray) -> bool:
         """False when there shall be no more of it."""
@@ -31,6 +43,7 @@ class Late:
                 fd = self._fds[stream] = self._opened(stream)
             rest = memoryview(data)[: max(0, self._limit - os.fstat(fd).st_size)]
             full = len(rest) < len(data)
+            self._count(stream, rest)
             while rest:
                 rest = rest[os.write(fd, rest) :]
             if full:
@@ -44,6 +57,13 @@ class Late:
         while self._fds:
             os.close(self._fds.popitem()[1])
 
+    def _count(self, stream: Stream, data: memoryview) -> None:
+        counted = self._indices.get(stream)
+        if counted is not None:
+            counted.size += len(data)
+            counted.newlines += bytes(data).count(b"\n")
+            counted.index.note(counted.size, counted.newlines)
+
     def _opened(self, stream: Stream) -> int:
         path = self._run.path(stream)
         if not os.path.exists(path):
@@ -51,7 +71,14 @@ class Late:
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        kept, size = self._run.stored(stream), self._run.size(stream)
+        if kept is not None and kept.size == size:
+            self._indices[stream] = _Counted(Index(os.fsencode(path)), size, self._newlines(stream))
         return fd
+
+    def _newlines(self, stream: Stream) -> int:
+        capture = self._run.capture(Keep(whole=0, head=0, tail=0), stream)
+        return capture.newlines
 
     def _make(self, stream: Stream) -> None:
         run = self._run

@@ -5,9 +5,7 @@ What is read may be terabytes, or one line of a gigabyte: it goes by in blocks.
 
 import io
 import os
-import re
 import time
-from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
@@ -16,6 +14,7 @@ from msgspec import Struct
 
 from nacre import proc
 from nacre.events import Stream
+from nacre.lines import NO_LINES, Lines
 from nacre.outcome import Capture, Ending, Lost, Outcome, Saved
 from nacre.plan import Keep, Streams
 from nacre.store import journal, owner
@@ -23,14 +22,10 @@ from nacre.store.home import draft, home
 from nacre.store.journal import Begun, Ended, Stored
 from nacre.store.owner import Owner
 from nacre.store.record import runs
-from nacre.store.unmarked import Unmarked
 from nacre.text import decode
+from nacre.unmarked import Unmarked
 
 _BLOCK: Final = 1024 * 1024
-# Of more than this, lines that nobody has counted are not counted in passing.
-_COUNTED: Final = 64 * 1024 * 1024
-# So much of a line is looked at, and shown, by a search.
-_LONGEST: Final = 64 * 1024
 
 
 class NoSuchRun(LookupError):
@@ -136,12 +131,16 @@ class Run(Struct, frozen=True, kw_only=True):
             saved = msgspec.structs.replace(saved, path=None)
         try:
             with self.open(stream) as source:
-                made = _captured(source, keep, kept)
+                made = _captured(source, keep, kept, self.index(stream))
         except (NoSuchRun, OSError):
             size, lines = (0, 0) if kept is None else (kept.size, kept.lines)
             return Capture(size=size, newlines=lines)
         saved = msgspec.structs.replace(saved, size=made.size, problem=problem)
         return msgspec.structs.replace(made, saved=saved)
+
+    def index(self, stream: Stream = Stream.OUTPUT) -> Lines:
+        """Where its lines are."""
+        return Lines(os.fsencode(self.path(stream)))
 
     def _why_not(self, stream: Stream) -> str:
         kept = self.stored(stream)
@@ -200,7 +199,7 @@ def outcome(run: Run, keep: Keep) -> Outcome | None:
     )
 
 
-def _captured(source: BinaryIO, keep: Keep, kept: Stored | None) -> Capture:
+def _captured(source: BinaryIO, keep: Keep, kept: Stored | None, index: Lines) -> Capture:
     size = source.seek(0, os.SEEK_END)
     whole = size <= keep.whole
     source.seek(0)
@@ -216,15 +215,17 @@ def _captured(source: BinaryIO, keep: Keep, kept: Stored | None) -> Capture:
     if kept is not None and kept.size == size:
         newlines = kept.lines - unterminated
     else:
-        newlines = _newlines(source) if keep.whole and size <= _COUNTED else 0
+        newlines = newlines_before(source, size, index)
     return Capture(head=head, tail=tail, size=size, newlines=newlines, unterminated=unterminated)
 
 
-def _newlines(source: BinaryIO) -> int:
-    count = 0
-    source.seek(0)
-    while block := source.read(_BLOCK):
-        count += block.count(b"\n")
+def newlines_before(source: BinaryIO, position: int, index: Lines) -> int:
+    """How many there are in so many first bytes."""
+    mark = index.before_byte(position)
+    count, left = mark.newlines, position - mark.size
+    source.seek(mark.size)
+    while left > 0 and (block := source.read(min(_BLOCK, left))):
+        count, left = count + block.count(b"\n"), left - len(block)
     return count
 
 
@@ -254,24 +255,30 @@ def _line(path: str) -> Begun | Ended | None:
         return None
 
 
-def lines(source: BinaryIO, first: int = 1, last: int | None = None) -> Iterator[bytes]:
+def lines(
+    source: BinaryIO, first: int = 1, last: int | None = None, index: Lines | None = None
+) -> Iterator[bytes]:
     """The bytes of these lines, counted from 1, the last one included."""
-    before = first - 1  # lines yet to be passed over
+    source.seek(line_start(source, first, index))
     left = None if last is None else last - first + 1
     while (left is None or left > 0) and (block := source.read(_BLOCK)):
-        start = 0
-        if before:
-            start, passed = _after(block, 0, before)
-            before -= passed
-            if before:
-                continue
-        if left is None:
-            end = len(block)
-        else:
-            end, taken = _after(block, start, left)
+        end = len(block)
+        if left is not None:
+            end, taken = _after(block, 0, left)
             left -= taken
-        if end > start:
-            yield block[start:end]
+        if end:
+            yield block[:end]
+
+
+def line_start(source: BinaryIO, number: int, index: Lines | None = None) -> int:
+    """Where this line begins; where the output ends, if there is none."""
+    mark = (index or NO_LINES).before_line(number)
+    before, at = number - 1 - mark.newlines, mark.size
+    source.seek(at)
+    while before > 0 and (block := source.read(_BLOCK)):
+        end, passed = _after(block, 0, before)
+        before, at = before - passed, at + end
+    return at
 
 
 def _after(block: bytes, start: int, count: int) -> tuple[int, int]:
@@ -302,41 +309,6 @@ def tail(source: BinaryIO, count: int) -> Iterator[bytes]:
     source.seek(at if count else size)
     while block := source.read(_BLOCK):
         yield block
-
-
-class Found(Struct, frozen=True, kw_only=True):
-    line: int
-    text: bytes  # without its newline; at most the beginning of a very long one
-    matches: bool  # else it stands near one that does
-
-
-def grep(source: BinaryIO, pattern: re.Pattern[bytes], context: int = 0) -> Iterator[Found]:
-    """The lines that match, with so many around each."""
-    before: deque[Found] = deque(maxlen=context)
-    after = 0
-    for number, text in _numbered(source):
-        if pattern.search(text):
-            yield from before
-            before.clear()
-            yield Found(line=number, text=text, matches=True)
-            after = context
-        elif after:
-            after -= 1
-            yield Found(line=number, text=text, matches=False)
-        else:
-            before.append(Found(line=number, text=text, matches=False))
-
-
-def _numbered(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    number, rest = 1, b""
-    while block := source.read(_BLOCK):
-        *whole, last = block.split(b"\n")
-        for each in whole:
-            yield number, (rest + each)[:_LONGEST]
-            number, rest = number + 1, b""
-        rest = (rest + last)[:_LONGEST]
-    if rest:
-        yield number, rest
 
 
 def follow(

@@ -1,7 +1,6 @@
 """`nacre read`: the output of a run, all of it or some lines, for pipes and for people."""
 
 import argparse
-import os
 import re
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -9,6 +8,8 @@ from typing import BinaryIO
 from nacre.events import Stream
 from nacre.fronts.cli.common import UsageError, complain, remark, rest, write_all
 from nacre.fronts.cli.runs import here, problem, said
+from nacre.lines import Lines
+from nacre.search import grep
 from nacre.store import reading
 from nacre.text import human_size
 
@@ -25,7 +26,7 @@ def main(options: argparse.Namespace) -> int:
             _follow(run, place, stream, options)
             return 0
         with run.open(stream) as source:
-            for data in _chosen(source, options):
+            for data in _chosen(source, run.index(stream), options):
                 write_all(1, data)
     except BrokenPipeError:
         raise  # whoever read us has seen enough
@@ -80,24 +81,25 @@ def _check(options: argparse.Namespace) -> None:
             raise UsageError("lines are counted from 1, and there is no negative number of them")
 
 
-def _chosen(source: BinaryIO, options: argparse.Namespace) -> Iterator[bytes]:
+def _chosen(source: BinaryIO, index: Lines, options: argparse.Namespace) -> Iterator[bytes]:
     if options.grep is not None:
         yield from _found(source, options.grep, options.context or 0)
     elif options.lines is not None:
         yield from reading.tail(source, options.lines)
     else:
-        yield from reading.lines(source, options.first or 1, options.last)
+        yield from reading.lines(source, options.first or 1, options.last, index)
 
 
 def _found(source: BinaryIO, pattern: str, context: int) -> Iterator[bytes]:
     """As grep -n shows it: `12:` before a line that matches, `11-` before one that stands near."""
     try:
-        wanted = re.compile(os.fsencode(pattern))
+        wanted = re.compile(pattern)
     except re.error as error:
         raise UsageError(f"--grep {pattern} is no regular expression: {error}") from None
     last = None
-    for found in reading.grep(source, wanted, context):
+    for found in grep(source, wanted, context):
         if context and last is not None and found.line > last + 1:
             yield b"--\n"
         last = found.line
-        yield b"%d%s%s\n" % (found.line, b":" if found.matches else b"-", found.text)
+        sign = ":" if found.matches else "-"
+        yield f"{found.line}{sign}{found.text}\n".encode("utf-8", "surrogateescape")

@@ -154,6 +154,12 @@ def _soft_locks_of_a_stranger(pid: int) -> int | None:
     return int(value) if value.isdigit() else -1
 
 
+def out_of_memory_kills() -> int:
+    """How often the kernel has killed a process, since the boot and anywhere, to have memory."""
+    count = _word_after(b"\noom_kill ", read_all("/proc/vmstat"))
+    return int(count) if count.isdigit() else 0
+
+
 def is_thread(pid: int) -> bool:
     """Whether this number is a thread of a process that has another number."""
     tgid = _word_after(b"\nTgid:", _read(f"/proc/{pid}/status", 512))
@@ -217,6 +223,15 @@ def _read(path: str, most: int) -> bytes:
         return b""
     finally:
         os.close(fd)
+
+
+def read_all(path: str) -> bytes:
+    """A whole file in /proc; nothing when it is gone, or not ours to read."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _word_after(label: bytes, text: bytes) -> bytes:
