@@ -155,7 +155,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "design.md": {"lifecycle": lifecycle},
     "checks.md": {"rules": rules, "interception": interception},
     "configuration.md": {
-        f"options of {name}": partial(options, name) for name in contracts.all_names()
+        f"options of {name}": partial(options, name) for name in contracts.names()
     },
     **{
         f"contracts/{name}.md": {"told": partial(told, name), "cases": partial(cases, name)}

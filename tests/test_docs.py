@@ -56,7 +56,7 @@ def test_the_settings_in_the_pages_can_be_had(tmp_path: Path) -> None:
     (tmp_path / "config" / "nacre").mkdir(parents=True)
     (tmp_path / "config" / "nacre" / "config.toml").write_text(users)
     (tmp_path / "nacre.toml").write_text(workspaces)
-    for contract in contracts.all_names():
+    for contract in contracts.names():
         settings.load(contract, os.fsencode(tmp_path), {})
 
 

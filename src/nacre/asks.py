@@ -25,6 +25,32 @@ class Wishes(Struct, frozen=True, kw_only=True):
     full: Full
 
 
+class Until(Struct, frozen=True, kw_only=True):
+    """One thing that may become true while a run goes on, and for which nobody waits longer."""
+
+    output: str | None = None  # a line of it matches this regular expression
+    port: int | None = None  # a process of this run listens there
+    http: str | None = None  # something answers there, with a status below 500
+    file: bytes | None = None  # it exists
+    idle: float | None = None  # for so many seconds it has said nothing
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """Which of them has become true, and what was seen."""
+
+    until: Until
+    line: int | None = None  # of the output, that matched
+    text: str = ""  # that line; or the status that was answered
+    pid: int | None = None  # who listens
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """A name by which the same is never run twice."""
+
+    id: str
+    digest: str  # of what makes the plan: the same name for something else is a mistake
+
+
 class Run(Struct, frozen=True, kw_only=True, tag=True):
     """Run this, and tell me how it ended; or, once my patience is over, that it goes on."""
 
@@ -34,7 +60,11 @@ class Run(Struct, frozen=True, kw_only=True, tag=True):
     number: int | None = None  # None: it is numbered where it runs
     wishes: Wishes | None = None
     job: bool = False  # what is handed back is one of its contract's jobs
-    most: int | None = None  # jobs that may run at once; None: any number
+    # That may be alive at once: jobs, when this is to be one, else any; None: any number.
+    most: int | None = None
+    request: Request | None = None
+    watched: bool = False  # somebody reads its output while he waits
+    until: tuple[Until, ...] = ()  # seen to by whoever asks, not by whoever runs it
 
 
 class Wait(Struct, frozen=True, kw_only=True, tag=True):
@@ -43,6 +73,7 @@ class Wait(Struct, frozen=True, kw_only=True, tag=True):
     run: str
     workspace: bytes
     patience: Seconds | None = None
+    input: bool = False  # or when it waits for input
 
 
 class Write(Struct, frozen=True, kw_only=True, tag=True):
@@ -83,6 +114,68 @@ class Jobs(Struct, frozen=True, kw_only=True, tag=True):
     most: int = 50 * 1024  # bytes of output of each
 
 
+class Since(Struct, frozen=True, kw_only=True, tag=True):
+    """From this byte on."""
+
+    cursor: int = 0
+
+
+class Last(Struct, frozen=True, kw_only=True, tag=True):
+    """So many last lines."""
+
+    lines: int
+
+
+class Between(Struct, frozen=True, kw_only=True, tag=True):
+    """These lines, from 1 and inclusive; None: to the end."""
+
+    first: int = 1
+    last: int | None = None
+
+
+class Matching(Struct, frozen=True, kw_only=True, tag=True):
+    """The lines that match, of these, with some around each."""
+
+    pattern: str
+    context: int = 0
+    between: Between = Between()
+
+
+Part = Since | Last | Between | Matching
+
+
+class Look(Struct, frozen=True, kw_only=True, tag=True):
+    """Show me some of what a run has said."""
+
+    run: str
+    part: Part
+    most: int  # bytes of it
+
+
+class List(Struct, frozen=True, kw_only=True, tag=True):
+    """Tell me of all that live, and of some that have ended."""
+
+    last: int
+
+
+class Attend(Struct, frozen=True, kw_only=True, tag=True):
+    """Tell me when the first of these has ended, waits for input, or has what I wait for. First
+    have it read something, or send it a signal."""
+
+    runs: tuple[str, ...]
+    patience: float
+    until: tuple[Until, ...] = ()
+    since: int | None = None  # only what it says after this byte; None: all that it has said
+    text: bytes | None = None
+    eof: bool = False
+    signal: SignalNumber | None = None
+    grace: float | None = None  # after the signal, before all of it is killed; None: it is not
+    most: int = 0
+
+
+JobAsk = Look | List | Attend
+
+
 class Done(Struct, frozen=True, kw_only=True, tag=True):
     """The ask was carried out (or, `found=False`, there is no such live run)."""
 
@@ -97,6 +190,14 @@ class Running(Struct, frozen=True, kw_only=True, tag=True):
     seconds: float
     output: Capture  # so far
     log: bytes | None = None  # the file that all of it goes to
+    asks: bool = False  # it waits for input
+    fired: Evidence | None = None  # what we have waited for, if that came true
+
+
+class Earlier(Struct, frozen=True, kw_only=True, tag=True):
+    """The same was asked before, and this is the run that was made of it."""
+
+    run: str
 
 
 class Job(Struct, frozen=True, kw_only=True, tag=True):
@@ -110,7 +211,27 @@ class Job(Struct, frozen=True, kw_only=True, tag=True):
     state: Ending | None  # None: it runs
     output: Capture
     left_running: tuple[Survivor, ...] = ()
+    ended: tuple[Survivor, ...] = ()
+    out_of_memory: bool = False
     stored: bool = True
+    open_stdin: bool = False  # it can be written to
+    asks: bool = False  # it waits for input
+    fired: Evidence | None = None
+    # Where the output that is here begins, if that is not all of it.
+    line: int = 1
+    byte: int = 0
+    lines: int | None = None  # how many there are of it in all
+    size: int = 0
+    found: "tuple[Found, ...] | None" = None  # what was looked for
+    over: bool = True  # all of it was looked at
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """A line that was looked for, or stands near one."""
+
+    line: int
+    text: str
+    matches: bool
 
 
 class Listing(Struct, frozen=True, kw_only=True, tag=True):
@@ -128,4 +249,4 @@ class No(Struct, frozen=True, kw_only=True, tag=True):
 
 Ask = Run | Wait | Write | Signal | End
 Answer = Outcome | Running | Listing
-Reached = Outcome | Running | Done | No  # what crosses a socket
+Reached = Outcome | Running | Earlier | Done | No  # what crosses a socket

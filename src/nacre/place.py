@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from nacre import asks
-from nacre.asks import Listing, Reached, Wishes
+from nacre.asks import Listing, No, Reached, Wishes
 from nacre.cancel import CancelToken
 from nacre.engine import leftovers
 from nacre.engine.engine import Engine, Ticket
@@ -21,7 +21,7 @@ from nacre.engine.run import Ground
 from nacre.engine.supervise import Supervised
 from nacre.events import Listening
 from nacre.outcome import Outcome
-from nacre.plan import Keep, Plan
+from nacre.plan import Held, Keep, Plan
 from nacre.process import terms
 from nacre.refusals import NoBackground, Refused
 from nacre.store import reading
@@ -49,12 +49,36 @@ class Place:
     ) -> Ticket[Outcome] | Ticket[Reached]:
         """Start it, here or there. Raises Refused when nothing can be started at all."""
         here = self.where == "here"
-        if here and ask.patience == 0:
+        if here and (ask.patience == 0 or ask.until or isinstance(ask.plan.stdin, Held)):
             raise Refused(NoBackground())
+        if here and ask.request is not None:
+            return self._requested(ask, ask.request, listening, cancel)
         if here or (self.where == "auto" and ask.patience is None):
             record = self._store.record(ask.plan, ask.workspace)
             return self._engine.begin(ask.plan, listen=listening, cancel=cancel, record=record)
         return self._there(ask, listening, cancel)
+
+    def _requested(
+        self,
+        ask: asks.Run,
+        request: asks.Request,
+        listening: Listening | None,
+        cancel: CancelToken | None,
+    ) -> Ticket[Outcome] | Ticket[Reached]:
+        number = self._store.number()
+        claimed = self._store.claim(request, ask.workspace, number)
+        if claimed == number:
+            record = self._store.record(ask.plan, ask.workspace, number)
+            return self._engine.begin(ask.plan, listen=listening, cancel=cancel, record=record)
+        from nacre.pursue import Pursuing
+        from nacre.reach import Known
+
+        earlier = asks.Earlier(run=f"r{claimed}")
+
+        def follow(ground: Ground, answer: Callable[[Reached], None]) -> Supervised:
+            return Pursuing(ask, self._engine, ground, answer, lambda told: Known(earlier, told))
+
+        return self._engine.attend(follow, cancel)
 
     def _there(
         self, ask: asks.Run, listening: Listening | None, cancel: CancelToken | None
@@ -69,18 +93,34 @@ class Place:
         )
         name, keep, workspace = f"r{number}", ask.plan.keep, ask.workspace
 
-        def make(ground: Ground, answer: Callable[[Reached], None]) -> Supervised:
+        def make(ground: Ground, answer: Callable[[Reached], None]) -> "Remote":
             return remote(
-                ask,
+                _for_the_warden(ask),
                 ground,
                 answer,
                 name=name,
-                lose=lambda: _lost(number, workspace, keep),
+                lose=lambda: _lost(ask, number),
                 fill=lambda outcome: _filled(outcome, workspace, keep),
                 listening=listening,
             )
 
-        return self._engine.attend(make, cancel)
+        if not (ask.until or ask.request):
+            return self._engine.attend(make, cancel)
+        from nacre.pursue import Pursuing  # who waits for no more than the end need not load it
+
+        def pursue(ground: Ground, answer: Callable[[Reached], None]) -> Supervised:
+            return Pursuing(ask, self._engine, ground, answer, lambda told: make(ground, told))
+
+        return self._engine.attend(pursue, cancel)
+
+    def attend(
+        self, ask: asks.JobAsk, workspace: bytes, cancel: CancelToken | None
+    ) -> Ticket[Listing | No]:
+        from nacre.attend import attended
+
+        return self._engine.attend(
+            lambda ground, answer: attended(ask, workspace, self._engine, ground, answer), cancel
+        )
 
     def jobs(self, ask: asks.Jobs, workspace: bytes, cancel: CancelToken | None) -> Ticket[Listing]:
         from nacre.gather import Gathering  # who has no jobs need not load it
@@ -132,14 +172,27 @@ def _environment() -> dict[bytes, bytes]:
     return dict(known if isinstance(known, dict) else os.environb)
 
 
-def _lost(number: int, workspace: bytes, keep: Keep) -> Outcome | asks.Wait | None:
+def _for_the_warden(ask: asks.Run) -> asks.Run:
+    """What we wait for is no business of who runs it, but that we look."""
+    if not ask.until:
+        return ask
+    return msgspec.structs.replace(ask, until=(), watched=True)
+
+
+def _lost(ask: asks.Run, number: int) -> Outcome | asks.Wait | None:
     """What is known of a run whose warden has hung up. None: it was not begun."""
     try:
-        run = reading.find(number, workspace)
+        run = reading.find(number, ask.workspace)
     except (NoSuchRun, OSError):
         return None
-    wait = asks.Wait(run=run.name, workspace=workspace)  # the warden lives: only the line was lost
-    return reading.outcome(run, keep) or wait
+    # The warden lives: only the line was lost.
+    wait = asks.Wait(
+        run=run.name,
+        workspace=ask.workspace,
+        patience=ask.patience,
+        input=isinstance(ask.plan.stdin, Held) and ask.patience is not None,
+    )
+    return reading.outcome(run, ask.plan.keep) or wait
 
 
 def _filled(outcome: Outcome, workspace: bytes, keep: Keep) -> Outcome:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Final
 
 from nacre import asks
-from nacre.asks import Done, No, Reached
+from nacre.asks import Done, No, Reached, Running
 from nacre.cancel import CancelToken
 from nacre.engine.engine import Engine, Ticket
 from nacre.engine.run import Ground
 from nacre.engine.supervise import Supervised
-from nacre.loop import Timer, now
+from nacre.loop import Call, Timer, now
 from nacre.outcome import Lost, Outcome, state_of
 from nacre.plan import KIB, MIB, Keep
 from nacre.process.tag import read as read_tag
@@ -32,6 +32,8 @@ GRACE: Final = 5.0
 # How soon we look again at what nobody tells us of.
 _LOOK: Final = 0.05
 _SURRENDER: Final = 2.0
+# How long it takes to see that a run waits for input.
+_QUESTION: Final = 0.4
 
 
 class Reach:
@@ -63,10 +65,47 @@ class Reach:
         )
 
     def waiting(
-        self, run: Run, ground: Ground, answer: "Answer", patience: float | None = None
+        self,
+        run: Run,
+        ground: Ground,
+        answer: "Answer",
+        patience: float | None = None,
+        *,
+        asked: Call | None = None,
+    ) -> Supervised:
+        """To be begun on this ground. `asked` is called, once, when it waits for input."""
+        return _Waiting(run, self.workspace, patience, ground, answer, asked)
+
+    def glance(self, run: Run, ground: Ground, answer: Callable[[Reached], None]) -> Supervised:
+        """How it stands at this moment; to be begun on this ground."""
+        ask = asks.Wait(run=run.name, workspace=self.workspace, patience=0.0, input=True)
+        return self._asked(run, ground, answer, ask)
+
+    def writing(
+        self, run: Run, ground: Ground, answer: Callable[[Reached], None], data: bytes, eof: bool
     ) -> Supervised:
         """To be begun on this ground."""
-        return _Waiting(run, self.workspace, patience, ground, answer)
+        ask = asks.Write(run=run.name, workspace=self.workspace, data=data, eof=eof)
+        return self._asked(run, ground, answer, ask)
+
+    def signalling(
+        self, run: Run, ground: Ground, answer: Callable[[Reached], None], number: int
+    ) -> Supervised:
+        """To be begun on this ground."""
+        ask = asks.Signal(run=run.name, workspace=self.workspace, signal=number)
+        if _kept(run):
+            return self._asked(run, ground, answer, ask)
+        remains = _remains(run)
+        if remains is not None and remains.signal(number):
+            return Known(Done(), answer)
+        return Known(_no(run), answer)
+
+    def _asked(
+        self, run: Run, ground: Ground, answer: Callable[[Reached], None], ask: asks.Ask
+    ) -> Supervised:
+        if not _kept(run):
+            return Known(_no(run), answer)
+        return Remote(ask, ground, answer, line=_line(run, ground))
 
     def ending(
         self,
@@ -82,28 +121,15 @@ class Reach:
     def signal(self, name: str, number: int) -> Ticket[Reached]:
         """To everything that it has started. Raises NoSuchRun, OSError."""
         run = self.find(name)
-        if _kept(run):
-            ask = asks.Signal(run=run.name, workspace=self.workspace, signal=number)
-            return self._ask(run, ask)
-        remains = _remains(run)
-        if remains is not None and remains.signal(number):
-            return _at_once(Done())
-        return _at_once(No(refusal=Unavailable(problem=_why_not(run))))
+        return self._engine.attend(
+            lambda ground, answer: self.signalling(run, ground, answer, number)
+        )
 
     def write(self, name: str, data: bytes, *, eof: bool, waits: bool = False) -> Ticket[Reached]:
         """`waits`: until there is room, if the program does not read. Raises NoSuchRun, OSError."""
         run = self.find(name)
-        if _kept(run):
-            ask = asks.Write(
-                run=run.name, workspace=self.workspace, data=data, eof=eof, waits=waits
-            )
-            return self._ask(run, ask)
-        return _at_once(No(refusal=Unavailable(problem=_why_not(run))))
-
-    def _ask(self, run: Run, ask: asks.Ask) -> Ticket[Reached]:
-        return self._engine.attend(
-            lambda ground, answer: Remote(ask, ground, answer, line=_line(run, ground))
-        )
+        ask = asks.Write(run=run.name, workspace=self.workspace, data=data, eof=eof, waits=waits)
+        return self._engine.attend(lambda ground, answer: self._asked(run, ground, answer, ask))
 
 
 def _why_not(run: Run) -> str:
@@ -155,10 +181,33 @@ def _remains(run: Run) -> Remains | None:
     return Remains(mark)
 
 
-def _at_once(answer: Reached) -> Ticket[Reached]:
-    ticket: Ticket[Reached] = Ticket()
-    ticket.settle(answer)
-    return ticket
+def _no(run: Run) -> No:
+    return No(refusal=Unavailable(problem=_why_not(run)))
+
+
+class Known:
+    """An answer that is there already."""
+
+    name = ""
+
+    def __init__(self, known: Reached, answer: Callable[[Reached], None]) -> None:
+        self._known = known
+        self._answer = answer
+
+    def begin(self) -> None:
+        self._answer(self._known)
+
+    def cancel(self, number: int = signals.SIGTERM) -> None:
+        """It is over."""
+
+    def signal(self, number: int) -> None:
+        """It is over."""
+
+    def work(self) -> None:
+        """It is done."""
+
+    def enough(self) -> None:
+        """It is there."""
 
 
 Answer = Callable[[Outcome | None], None]
@@ -245,17 +294,24 @@ class _Waiting(_Watching):
         patience: float | None,
         ground: Ground,
         answer: Answer,
+        asked: Call | None,
     ) -> None:
         super().__init__(run, workspace, ground, answer)
         self._patience = patience
+        self._asked = asked
 
     def begin(self) -> None:
         if self._patience is not None and self._run.state is None:
-            self._later(self._patience, lambda: self._settle(None))
+            # A question takes a look, also of one who does not wait for it.
+            spare = _QUESTION if self._asked is not None and self._run.begun.open_stdin else 0.0
+            self._later(max(self._patience, spare), lambda: self._settle(None))
         if _kept(self._run):
-            self._ask(asks.Wait(run=self.name, workspace=self._workspace))
+            self._ask_for_its_end(for_input=self._asked is not None)
         else:
             self._look()
+
+    def _ask_for_its_end(self, *, for_input: bool) -> None:
+        self._ask(asks.Wait(run=self.name, workspace=self._workspace, input=for_input))
 
     def _heard(self, answer: Reached) -> None:
         self._remote = None
@@ -264,6 +320,11 @@ class _Waiting(_Watching):
         known = self._known()
         if known is not None:
             self._settle(known)
+        elif isinstance(answer, Running):
+            if self._asked is not None:
+                self._asked()
+            if not self._over:
+                self._ask_for_its_end(for_input=False)
         elif isinstance(answer, Outcome):
             self._settle(answer)  # it could not be written down
         elif isinstance(answer, No) and isinstance(answer.refusal, UnknownRun):

@@ -174,17 +174,43 @@ class UnknownRun(Refusal, frozen=True, kw_only=True):
         return f"there is no live run {self.run} in this workspace; nacre ps lists those there are"
 
 
+class NotFound(Refusal, frozen=True, kw_only=True):
+    """There is no such run in this workspace, nor was there."""
+
+    run: str
+
+    def __str__(self) -> str:
+        return (
+            f"there is no run {self.run} in this workspace, or it was swept; "
+            'job {"action": "list"} shows those there are'
+        )
+
+
 class TooMany(Refusal, frozen=True, kw_only=True):
     """As many run as may. None of them is ended for a new one."""
 
     most: int
     runs: tuple[tuple[str, str], ...]  # names and commands
+    kind: str = "background jobs"
 
     def __str__(self) -> str:
         listed = "\n".join(f"  {name}  {command}" for name, command in self.runs)
         return (
-            f"{len(self.runs)} background jobs run, and {self.most} may; "
+            f"{len(self.runs)} {self.kind} run, and {self.most} may; "
             f"wait for one of them, or end one:\n{listed}"
+        )
+
+
+class OtherRequest(Refusal, frozen=True, kw_only=True):
+    """A request id that stands for something else already."""
+
+    id: str
+    run: str
+
+    def __str__(self) -> str:
+        return (
+            f"request_id {self.id!r} was given to another command before ({self.run}); the same id "
+            "is for the same command again, so choose a new one"
         )
 
 
@@ -217,7 +243,9 @@ AnyRefusal = (
     | CalledOff
     | Unavailable
     | UnknownRun
+    | NotFound
     | TooMany
+    | OtherRequest
     | NoBackground
     | Closed
 )

@@ -160,12 +160,12 @@ def load(contract: str, cwd: bytes, options: Mapping[str, Any]) -> Settings:
     """What is in force for a contract there. Raises ValueError, also SettingsError."""
     mine, theirs = _File(user_file()), _File(workspace_file(cwd))
     for file in (mine, theirs):
-        file.check_names((*contracts.all_names(), "store"))
+        file.check_names((*contracts.names(), "store"))
     if "store" in theirs.tables:
         problem = f"the store is not this workspace's alone; set it in {mine.path}"
         raise theirs.wrong(problem, "", "store")
     written = mine.tables.keys() | theirs.tables.keys()
-    for other in contracts.all_names():  # what is wrong is wrong, whoever is called
+    for other in contracts.names():  # what is wrong is wrong, whoever is called
         if other != contract and other in written:
             _merged(other, mine, theirs)
     made = _merged(contract, mine, theirs)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from nacre import asks, contracts, settings
-from nacre.asks import Answer, Done, Listing, No, Reached, Running, Signal
+from nacre.asks import Answer, Done, Earlier, Listing, No, Reached, Running, Signal
 from nacre.caller import Caller
 from nacre.cancel import CancelToken
 from nacre.contracts.contract import Admitted, Reply
@@ -52,7 +52,7 @@ class _Call:
     """A call under way; what it has so far."""
 
     caller: Caller | None = None
-    ticket: Ticket[Outcome] | Ticket[Reached] | Ticket[Listing] | None = None
+    ticket: Ticket[Outcome] | Ticket[Reached] | Ticket[Listing] | Ticket[Listing | No] | None = None
     admitted: Admitted
     plan: Plan | None = None
     line: Line | None = None
@@ -269,6 +269,9 @@ class Tool:
         if isinstance(ask, asks.Jobs):
             call.ticket = self._place.jobs(ask, caller.workspace, cancel)
             return
+        if not isinstance(ask, asks.Run):
+            call.ticket = self._place.attend(ask, caller.workspace, cancel)
+            return
         decision = decide(ask.plan, admitted.steps, caller)
         if decision.refusal is not None:
             raise Refused(decision.refusal)
@@ -374,8 +377,8 @@ def _answer(reached: Reached | Listing) -> Answer:
             return Outcome(run="u0", ending=NotStarted(why), output=Capture())
         case No(refusal=refusal):
             raise Refused(refusal)
-        case Done():
-            raise AssertionError("nobody asks for what is merely done")
+        case Done() | Earlier():
+            raise AssertionError(f"nobody asks for {reached!r}")
         case _:
             return reached
 

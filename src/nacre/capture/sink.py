@@ -47,6 +47,10 @@ class Sink:
         if len(self._all) > self._keep.whole:
             self._overflow(self._all)
 
+    @property
+    def size(self) -> int:
+        return len(self._all) if self._window is None else self._size
+
     def so_far(self) -> Capture:
         return self._everything() if self._window is None else self._ends(self._window, last=False)
 

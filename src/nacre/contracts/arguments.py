@@ -133,7 +133,10 @@ def fields(shape: type[Struct]) -> dict[str, Field]:
 
 def _kind(wanted: Any) -> Kind:
     if get_origin(wanted) is Annotated:
-        wanted = get_args(wanted)[0]
+        wanted, *more = get_args(wanted)
+        for each in more:
+            if isinstance(each, Kind):
+                return each
     choices = [each for each in get_args(wanted) if each is not NoneType]
     if get_origin(wanted) is Literal:
         return _choice(choices)
@@ -142,6 +145,32 @@ def _kind(wanted: Any) -> Kind:
     if len(choices) == 1:  # or nothing
         return _kind(choices[0])
     return _KINDS[wanted]
+
+
+def seconds(least: float, most: float) -> Kind:
+    """A number of them, within bounds that are said."""
+
+    def take(value: Any) -> float:
+        number = _number(value)
+        if not least <= number <= most:
+            raise ValueError
+        return number
+
+    words = f"a number of seconds from {least:g} to {most:g}"
+    schema = {"type": "number", "minimum": least, "maximum": most}
+    return Kind(words=words, schema=schema, take=take)
+
+
+def count(least: int, most: int) -> Kind:
+    def take(value: Any) -> int:
+        number = _count(value)
+        if not least <= number <= most:
+            raise ValueError
+        return number
+
+    words = f"a whole number from {least} to {most}"
+    schema = {"type": "integer", "minimum": least, "maximum": most}
+    return Kind(words=words, schema=schema, take=take)
 
 
 def _choice(choices: list[str]) -> Kind:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from nacre.asks import Answer, Jobs, Run
+from nacre.asks import Answer, JobAsk, Jobs, Run
 from nacre.caller import Caller
 from nacre.findings import AnyFinding
 from nacre.plan import Plan
@@ -27,7 +27,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
 
 
 class Admitted(Struct, frozen=True, kw_only=True):
-    ask: Run | Jobs
+    ask: Run | Jobs | JobAsk
     steps: Sequence[Step] = ()  # what this call goes through before it runs
     said: Any = None
 

@@ -33,11 +33,15 @@ def _closed(schema: dict[str, Any]) -> bool:
     )
 
 
+def _whole(schema: dict[str, Any]) -> dict[str, Any]:
+    return _all_required(schema) if schema["type"] == "object" else schema
+
+
 def _all_required(schema: dict[str, Any]) -> dict[str, Any]:
     """In OpenAI's strict mode nothing is left out: what may be absent may be null instead."""
     return schema | {
         "properties": {
-            name: each if name in schema["required"] else _or_null(each)
+            name: _whole(each) if name in schema.get("required", ()) else _or_null(_whole(each))
             for name, each in schema["properties"].items()
         },
         "required": list(schema["properties"]),

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from nacre.loop import Loop
+from nacre.proc.blocked import Pipe, pipe_of
+from nacre.process.pipes import unread
 from nacre.refusals import AnyRefusal, Unavailable
 
 # What a program does not read is held for it, so much at most.
@@ -17,6 +19,7 @@ Then = Callable[[AnyRefusal | None], None]  # taken, or why not
 
 
 class Feeding:
+    written = 0
     _ending = False
     _open = True
 
@@ -27,6 +30,14 @@ class Feeding:
         self._waiting: deque[tuple[bytes, bool, Then]] = deque()  # until there is room
         loop.watch(fd, self.close)  # a pipe that nobody can read says so
         self._pump()
+
+    @property
+    def pipe(self) -> Pipe | None:
+        """The one that may be read to the end of what was written; None: there is more to read, or
+        there will never be."""
+        if not self._open or self._ending or self._held or unread(self._fd):
+            return None
+        return pipe_of(self._fd)
 
     def write(self, data: bytes, *, eof: bool, waits: bool, then: Then) -> None:
         """`waits`: until there is room for it, if the program does not read."""
@@ -48,6 +59,7 @@ class Feeding:
 
     def _take(self, data: bytes, *, eof: bool, then: Then) -> None:
         self._held += data
+        self.written += len(data)
         self._ending = eof
         then(None)
         self._pump()

@@ -113,6 +113,11 @@ class Output:
         for channel in self._channels:
             channel.sink.tee()
 
+    @property
+    def size(self) -> int:
+        """Bytes that were read so far."""
+        return sum(channel.sink.size for channel in self._channels)
+
     def so_far(self) -> list[Capture]:
         return [channel.sink.so_far() for channel in self._channels]
 

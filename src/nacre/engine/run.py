@@ -40,6 +40,7 @@ from nacre.outcome import (
     TimedOut,
 )
 from nacre.plan import AtExit, Held, Plan, Streams, When
+from nacre.proc import blocked
 from nacre.process import child as children
 from nacre.process.birth import Birth
 from nacre.process.census import Census
@@ -252,6 +253,16 @@ class Run:
                 self._record.hand_over(shell, job=job)
         return self._running(output)
 
+    def question(self) -> tuple[int, int] | None:
+        """Not None while it waits for input: then what it has said and been told by now, in bytes,
+        which is another question once that has changed."""
+        pipe = None if self._feeding is None else self._feeding.pipe
+        if self._child is None or self._feeding is None or pipe is None:
+            return None
+        if not any(blocked.reads(each.pid, pipe) for each in self._the_tree().members()):
+            return None
+        return self._output.size, self._feeding.written
+
     def to_disk(self) -> None:
         """Have its output in a file as well, for others to read."""
         self._output.tee()
@@ -283,6 +294,10 @@ class Run:
             output=output,
             log=None if log is None else log.path,
         )
+
+    @property
+    def queued(self) -> bool:
+        return self._state is State.QUEUED
 
     @property
     def under_way(self) -> bool:

@@ -6,6 +6,8 @@ Only a few at a time: Linux gives a user 64 MiB of pipes, and then 8 KiB for eac
 
 import fcntl
 import os
+import sys
+import termios
 from typing import Final
 
 USUAL: Final = 64 * 1024
@@ -14,6 +16,16 @@ BIG_READ: Final = 256 * 1024
 # So many full reads in a row are a flood; so many small ones are the end of it.
 _FLOOD: Final = 4
 _CALM: Final = 64
+
+
+def unread(fd: int) -> int:
+    """How many bytes are in a pipe; either end will do."""
+    held = bytearray(4)
+    try:
+        fcntl.ioctl(fd, termios.FIONREAD, held)
+    except OSError:
+        return 0
+    return int.from_bytes(held, sys.byteorder)
 
 
 class Growth:

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from nacre.digest import digest
 from nacre.outcome import Ending, Survivor
 from nacre.plan import Epitaph, Streams
 
@@ -37,6 +38,7 @@ class Begun(Struct, frozen=True, kw_only=True, tag="begun", omit_defaults=True):
     variables: list[str] | None = None  # names; None: those that its parent had
     place: str = ""  # the key of its workspace, whose name may be no text
     owner: str = ""  # who runs it, see `owner`
+    open_stdin: bool = False  # it can be written to
     tag: int | None = None  # by which everything that it has started is known
     # What is only known of a run that has a directory, and stands there.
     shell: Survivor | None = None
@@ -67,6 +69,8 @@ class Ended(Struct, frozen=True, kw_only=True, tag="ended", omit_defaults=True):
     output: Stored
     errors: Stored | None = None
     left_running: tuple[Survivor, ...] = ()
+    put_down: tuple[Survivor, ...] = ()  # what was ended with it
+    out_of_memory: bool = False
 
 
 encode = msgspec.json.Encoder().encode
@@ -95,13 +99,7 @@ def _path(home: str, place: str, block: int) -> str:
 
 @lru_cache(maxsize=16)
 def key(workspace: bytes) -> str:
-    # Not through hashlib where it can be had without: that loads all of OpenSSL, three megabytes.
-    try:
-        from _blake2 import blake2b
-    except ImportError:
-        from hashlib import blake2b
-
-    return blake2b(workspace, digest_size=8).hexdigest()
+    return digest(workspace)
 
 
 def find(home: str, place: str, run: int) -> tuple[Begun | None, Ended | None]:

@@ -17,7 +17,7 @@ import msgspec
 from nacre.events import Stream
 from nacre.loop import Call
 from nacre.outcome import Capture, Outcome, Survivor
-from nacre.plan import Plan
+from nacre.plan import Held, Plan
 from nacre.store import journal, owner
 from nacre.store.appending import Appending
 from nacre.store.home import open_private, private_directory, replace, safe_home
@@ -175,6 +175,8 @@ class Record:
                 output=self._stored(Stream.OUTPUT, outcome.output),
                 errors=None if errors is None else self._stored(Stream.ERRORS, errors),
                 left_running=outcome.left_running,
+                put_down=outcome.ended,
+                out_of_memory=outcome.out_of_memory,
             )
             line = journal.encode(ended) + b"\n"
         except ValueError:
@@ -270,5 +272,6 @@ def _begun(number: int, plan: Plan, workspace: bytes, tag: int | None, kind: own
         variables=None if command.env is None else _names(command.env),
         place=journal.key(workspace),
         owner=owner.me(kind),
+        open_stdin=isinstance(plan.stdin, Held),
         tag=tag,
     )

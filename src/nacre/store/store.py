@@ -8,9 +8,10 @@ import time
 from contextlib import suppress
 from typing import Final
 
+from nacre.asks import Request
 from nacre.plan import Plan
-from nacre.refusals import Refused, Unavailable
-from nacre.store import sweep
+from nacre.refusals import OtherRequest, Refused, Unavailable
+from nacre.store import owner, requests, sweep
 from nacre.store.record import Files, Record
 from nacre.store.sweep import Bounds
 
@@ -19,6 +20,17 @@ _NOW_AND_THEN: Final = 64
 _PAUSE: Final = 3600.0
 # A sweep happens while a command runs, in the host's own thread: so long at a time.
 _SLICE: Final = 0.01
+
+
+def claimed(request: Request, workspace: bytes, number: int, kind: owner.Kind) -> int:
+    """The run that this request is: this one, or an earlier one. Raises Refused."""
+    try:
+        there = requests.claim(request, workspace, number, kind)
+    except OSError as error:
+        raise Refused(Unavailable(problem=f"the request id cannot be kept: {error}")) from None
+    if there.digest != request.digest:
+        raise Refused(OtherRequest(id=request.id, run=f"r{there.run}"))
+    return there.run
 
 
 class Store:
@@ -34,9 +46,13 @@ class Store:
         except OSError as error:
             raise Refused(Unavailable(problem=f"the state cannot be kept: {error}")) from None
 
-    def record(self, plan: Plan, workspace: bytes) -> Record:
+    def record(self, plan: Plan, workspace: bytes, number: int | None = None) -> Record:
         """For a run that is about to be. Nothing is written yet."""
-        return Record(self._files, plan, workspace)
+        return Record(self._files, plan, workspace, number)
+
+    def claim(self, request: Request, workspace: bytes, number: int) -> int:
+        """The run that this request is, which is this one or an earlier one. Raises Refused."""
+        return claimed(request, workspace, number, "host")
 
     def tidy(self) -> None:
         """Remove what is too old or too much, now and then, and a little at a time."""
@@ -50,6 +66,7 @@ class Store:
         with suppress(FileNotFoundError):
             if time.time() - os.stat(stamp).st_mtime < _PAUSE:
                 return
+        requests.forget_old(time.time() - _PAUSE)
         if not sweep.sweep(self._bounds, seconds=_SLICE):  # else there may be more to do
             os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             os.utime(stamp)

@@ -18,6 +18,7 @@ from nacre.warden.frames import (
     Answered,
     Asked,
     Cancel,
+    Enough,
     FromWarden,
     Heard,
     Hello,
@@ -119,6 +120,9 @@ class Connection:
                     asker.cancel(signal_number)
                 else:  # it may never have come, or be answered already; then this says nothing new
                     self.send(Answered(number, No(refusal=CalledOff())))
+            case Enough(id=number):
+                if (asker := self.asked.get(number)) is not None:
+                    asker.enough()
             case More(id=number, count=count):
                 if (asker := self.asked.get(number)) is not None:
                     asker.more(count)
@@ -196,9 +200,9 @@ class Asker:
             case asks.Run():
                 self._runs = True
                 warden.run(ask, self)
-            case asks.Wait(run=name, workspace=workspace, patience=patience):
+            case asks.Wait(run=name, workspace=workspace, patience=patience, input=wanted):
                 self.hosted = warden.find(name, workspace)
-                self.hosted.wait(self, patience)
+                self.hosted.wait(self, patience, for_input=wanted)
             case asks.Write(run=name, workspace=workspace, data=data, eof=eof, waits=waits):
                 run = warden.find(name, workspace).run
                 run.write(data, eof=eof, waits=waits, then=self._written)
@@ -227,6 +231,10 @@ class Asker:
         else:
             self.hosted.leave(self)
             self.answer(Done(found=False))
+
+    def enough(self) -> None:
+        if self.hosted is not None:
+            self.hosted.enough(self)
 
     def more(self, count: int) -> None:
         if self.hosted is not None and self.hosted.wire is not None:

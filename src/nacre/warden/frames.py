@@ -2,7 +2,7 @@
 
     → Hello                     ← Welcome, or Problem
     → Asked(id, ask)            ← Heard(id, event)…, Answered(id, answer)
-    → Cancel(id), More(id), Adopt (with descriptors), Retire
+    → Cancel(id), More(id), Enough(id), Adopt (with descriptors), Retire
                                 ← Leaving
 
 The first frame each way says which protocol is spoken. Unknown fields are passed over, so a field
@@ -22,7 +22,7 @@ from msgspec import Struct
 from nacre.asks import Ask, Reached, SignalNumber
 from nacre.events import Chunk, Started, Stream
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 OLDEST: Final = 1  # that we still speak
 LONGEST: Final = 64 * 1024 * 1024
 MOST_KEPT: Final = 16 * 1024 * 1024  # of each stream of a run, to fit into an answer
@@ -60,6 +60,12 @@ class More(Struct, frozen=True, tag=True):
     count: int
 
 
+class Enough(Struct, frozen=True, tag=True):
+    """Wait no longer for what was asked: answer now, and let it go on. (Since protocol 2.)"""
+
+    id: int
+
+
 class Adopt(Struct, frozen=True, kw_only=True, tag=True):
     """Here are the pipes of what a run of mine has left running: read them from now on."""
 
@@ -94,7 +100,7 @@ class Problem(Struct, frozen=True, tag=True):
     text: str
 
 
-FromClient = Hello | Asked | Cancel | More | Adopt | Retire
+FromClient = Hello | Asked | Cancel | More | Enough | Adopt | Retire
 FromWarden = Welcome | Answered | Heard | Leaving | Problem
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -3,12 +3,16 @@
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from nacre import asks
 from nacre.asks import Reached, Running
+from nacre.engine.asking import Asking
 from nacre.engine.run import Ground, Run
 from nacre.events import Chunk, Started
 from nacre.loop import Timer
 from nacre.outcome import Outcome
+from nacre.plan import Held
 from nacre.store.record import Record
 from nacre.text import decode
 from nacre.warden.wire import Wire
@@ -37,12 +41,13 @@ class Hosted:
     def __init__(
         self, ask: asks.Run, client: Client, record: Record, ground: Ground, over: Over
     ) -> None:
+        self.ask = ask
         self.workspace = ask.workspace
         self.command = decode(ask.plan.command.given)
         self._client: Client | None = client  # who has asked for it, until it is answered
         self.job = ask.job
-        self._asked_patience = ask.patience
         self._waiting: dict[Client, Timer | None] = {}
+        self._curious: set[Client] = set()  # who of those wants to hear that it waits for input
         self._ground = ground
         self._over = over
         self.wire: Wire | None = None
@@ -58,41 +63,76 @@ class Hosted:
             started=self._started,
         )
         self.name = self.run.name = record.number()
+        self._asking = Asking(ground.loop, self.run.question, self._asks)
 
-    def wait(self, client: Client, patience: float | None) -> None:
-        """Somebody else wants to know how it ends."""
+    def begin(self) -> None:
+        self.run.begin()
+        if self.run.queued and self.ask.patience is not None:
+            self._patience = self._ground.loop.after(self.ask.patience, self._impatient)
+
+    def wait(self, client: Client, patience: float | None, *, for_input: bool = False) -> None:
+        """Somebody else wants to know how it ends, or that it waits for input."""
         timer = None
         if patience is not None:
             timer = self._ground.loop.after(max(0.0, patience), lambda: self._tell(client))
         self._waiting[client] = timer
+        if for_input and isinstance(self.ask.plan.stdin, Held):
+            self._curious.add(client)
+            self._asking.begin()
+
+    def enough(self, client: Client) -> None:
+        """That one waits no longer."""
+        if client is self._client:
+            self._impatient()
+        else:
+            self._tell(client)
 
     def leave(self, client: Client) -> None:
         """That one is gone, or has called its waiting off: the run goes on."""
-        timer = self._waiting.pop(client, None)
-        if timer is not None:
-            timer.cancel()
+        self._forget(client)
         if client is self._client:
             self._client = None
             self._hand_over()
             if self.wire is not None:
                 self.wire.cut()
 
+    def _forget(self, client: Client) -> None:
+        timer = self._waiting.pop(client, None)
+        if timer is not None:
+            timer.cancel()
+        self._curious.discard(client)
+
     def _started(self) -> None:
-        loop, patience = self._ground.loop, self._asked_patience
+        loop, patience = self._ground.loop, self.ask.patience
         if self._client is None:
             self._hand_over()  # it went while this stood in line
         elif patience is not None and patience <= 0:
             self._impatient()
         else:
-            self._soon = loop.after(_SOON, self._to_disk)
+            self._soon = loop.after(0.0 if self.ask.watched else _SOON, self._to_disk)
             if patience is not None:
+                if self._patience is not None:
+                    self._patience.cancel()  # it has stood in line
                 self._patience = loop.after(patience, self._impatient)
+                if isinstance(self.ask.plan.stdin, Held):
+                    self._asking.begin()
 
-    def _impatient(self) -> None:
+    def _asks(self) -> None:
+        """It waits for input: whoever wants to know that has waited long enough."""
+        if self._client is not None and self.ask.patience is not None:
+            self._impatient(asks=True)
+        for client in list(self._curious):
+            self._tell(client, asks=True)
+
+    def _impatient(self, *, asks: bool = False) -> None:
         """Its caller waits no longer."""
-        if not self.run.under_way:
+        if not self.run.under_way and not self.run.queued:
             return  # it is just ending, and that is the better answer
         running, client = self._hand_over(), self._client
+        if self.run.queued:
+            running = self.run.running()  # it will be begun, and handed over then
+        if running is not None and asks:
+            running = msgspec.structs.replace(running, asks=True)
         if self.wire is None:
             self._client = None  # else it hears how it ends
         if client is not None and running is not None:
@@ -108,13 +148,16 @@ class Hosted:
         self.handed = True
         return self.run.hand_over(job=self.job)
 
-    def _tell(self, client: Client) -> None:
-        """Of one whose patience is over."""
+    def _tell(self, client: Client, *, asks: bool = False) -> None:
+        """As it is now, to one whose patience is over."""
         if client in self._waiting:
-            del self._waiting[client]
-            client.answer(self.run.running())
+            asks = asks or (client in self._curious and self.run.question() is not None)
+            self._forget(client)
+            running = self.run.running()
+            client.answer(msgspec.structs.replace(running, asks=asks) if asks else running)
 
     def _ended(self, outcome: Outcome) -> None:
+        self._asking.stop()
         for timer in (self._patience, self._soon):
             if timer is not None:
                 timer.cancel()

@@ -11,7 +11,7 @@ from nacre.engine.run import Ground
 from nacre.events import Chunk, Finished, Listening, Started
 from nacre.outcome import Capture, NotStarted, Outcome
 from nacre.refusals import AnyRefusal, CalledOff, Unavailable
-from nacre.warden.frames import More
+from nacre.warden.frames import Enough, More
 from nacre.warden.line import Line, line_of
 
 _LAST_WORDS: Final = 1.0  # how long the listener of something cancelled is waited for
@@ -68,6 +68,10 @@ class Remote:
             self._deliver()  # only its listener is still busy, and shall not be waited for
         elif not self._line.cancel(self, number):
             self.refused(CalledOff())  # before it was begun
+
+    def enough(self) -> None:
+        """Wait no longer: have it handed back now, or as soon as it has begun."""
+        self._line.tell(self, Enough(self.number))
 
     def signal(self, number: int) -> None:
         if isinstance(self.ask, asks.Run):

@@ -20,9 +20,10 @@ from nacre.outcome import Capture, NotStarted, Outcome
 from nacre.process.ours import become_subreaper, give_back_memory
 from nacre.process.pipes import Reader
 from nacre.refusals import Refused, TooMany, Unavailable, UnknownRun
-from nacre.store import owner, reading
+from nacre.store import owner, reading, requests
 from nacre.store.late import Late
 from nacre.store.record import Files, Record
+from nacre.store.store import claimed
 from nacre.warden import door
 from nacre.warden.connection import Asker, Connection
 from nacre.warden.frames import MOST_KEPT, Adopt, Leaving
@@ -155,25 +156,39 @@ class Warden:
             client.hosted = known  # it has lost its line, and asks again
             known.wait(client, ask.patience)
             return
-        self._check_room(ask)
-        record = Record(self.files, ask.plan, ask.workspace, ask.number)
-        hosted = client.hosted = Hosted(ask, client, record, self.ground, self._over)
-        if ask.patience == 0:
-            _prepare(record)
+        if ask.request is not None and (earlier := self._earlier(ask, ask.request)) is not None:
+            client.answer(earlier)
+            return
+        try:
+            self._check_room(ask)
+            record = Record(self.files, ask.plan, ask.workspace, ask.number)
+            hosted = client.hosted = Hosted(ask, client, record, self.ground, self._over)
+            if ask.patience == 0 or ask.watched:
+                _prepare(record)
+        except Refused:
+            _give_back(ask)
+            raise
         self.hosted[hosted.name] = hosted
-        hosted.run.begin()
+        hosted.begin()
+
+    def _earlier(self, ask: asks.Run, request: asks.Request) -> asks.Earlier | None:
+        """The run that was made of the same request before. Raises Refused."""
+        number = ask.number or 0
+        run = claimed(request, ask.workspace, number, "warden")
+        return None if run == number else asks.Earlier(run=f"r{run}")
 
     def _check_room(self, ask: asks.Run) -> None:
         """Raises Refused."""
-        if ask.patience != 0 or ask.most is None:
+        if ask.most is None or (ask.job and ask.patience != 0):
             return
-        jobs = [
+        live = [
             (each.name, each.command)
             for each in self.hosted.values()
-            if each.handed and each.job and each.workspace == ask.workspace
+            if each.workspace == ask.workspace and (not ask.job or (each.handed and each.job))
         ]
-        if len(jobs) >= ask.most:
-            raise Refused(TooMany(most=ask.most, runs=tuple(jobs)))
+        if len(live) >= ask.most:
+            kind = "background jobs" if ask.job else "commands"
+            raise Refused(TooMany(most=ask.most, runs=tuple(live), kind=kind))
 
     def find(self, name: str, workspace: bytes) -> Hosted:
         """Raises Refused: a run of another workspace is not found, either."""
@@ -184,6 +199,8 @@ class Warden:
 
     def _over(self, hosted: Hosted, outcome: Outcome) -> None:
         self.hosted.pop(hosted.name, None)
+        if isinstance(outcome.ending, NotStarted):
+            _give_back(hosted.ask)
         if outcome.output.size > _FLOOD:
             give_back_memory()
         self.rest()
@@ -238,6 +255,12 @@ def complain() -> None:
         if os.fstat(2).st_size > _LONGEST_LOG:
             os.ftruncate(2, 0)
     traceback.print_exc()
+
+
+def _give_back(ask: asks.Run) -> None:
+    """Nothing was run: the same may be asked again."""
+    if ask.request is not None and ask.number is not None:
+        requests.release(ask.request, ask.workspace, ask.number)
 
 
 def _prepare(record: Record) -> None:

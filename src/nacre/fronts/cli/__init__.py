@@ -226,9 +226,9 @@ def _run(parser: argparse.ArgumentParser) -> None:
 def _explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--contract",
-        default=contracts.EXPLAINED,
+        default=contracts.DEFAULT,
         metavar="C",
-        help=f"one of {', '.join(contracts.all_names())} (default {contracts.EXPLAINED})",
+        help=f"one of {', '.join(contracts.names())} (default {contracts.DEFAULT})",
     )
     parser.add_argument("--cwd", metavar="D", help="as if called there")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

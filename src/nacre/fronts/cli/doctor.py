@@ -55,7 +55,7 @@ def _show_settings(here: bytes, *, everything: bool) -> bool:
     found = [f"{each}{'' if os.path.exists(each) else ' (not there)'}" for each in files]
     show(f"\nsettings, from {' and '.join(found)}")
     try:
-        loaded = {name: settings.load(name, here, {}) for name in contracts.all_names()}
+        loaded = {name: settings.load(name, here, {}) for name in contracts.names()}
         tables = {name: each.options for name, each in loaded.items()}
         tables["store"] = next(iter(loaded.values())).store
         rows = [

@@ -1,0 +1,97 @@
+"""`until`: what a call may wait for besides the end of a run, as an argument."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from nacre.asks import Until
+from nacre.contracts.arguments import Kind, Wrong, count, read_bytes, seconds
+from nacre.script.paths import at
+
+LONGEST_WAIT: Final = 900.0
+
+
+def _until(value: Any) -> tuple[Until, ...]:
+    """An object with one or several of them, or a list of such."""
+    if isinstance(value, list | tuple):
+        return tuple(each for one in value for each in _until(one))
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError
+    return tuple(_condition(name, each) for name, each in value.items())
+
+
+def _condition(name: str, value: Any) -> Until:
+    take = _CONDITIONS.get(name)
+    if take is None:
+        raise Wrong("", f"one of {', '.join(_CONDITIONS)}", name)
+    try:
+        return take(value)
+    except (ValueError, TypeError):
+        raise Wrong(f".{name}", _UNTIL_WORDS[name], value) from None
+
+
+def _output(value: Any) -> Until:
+    if not isinstance(value, str):
+        raise ValueError
+    try:
+        re.compile(value)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Wrong(".output", f"a regular expression ({error})", value) from None
+    return Until(output=value)
+
+
+def _http(value: str) -> Until:
+    url = urlsplit(value)
+    if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
+        raise ValueError
+    value.encode("ascii")
+    return Until(http=value)
+
+
+def _file(value: Any) -> Until:
+    if not isinstance(value, str) or not value:
+        raise ValueError
+    return Until(file=read_bytes(value, "until.file"))
+
+
+_CONDITIONS: Final[dict[str, Callable[[Any], Until]]] = {
+    "output": _output,
+    "port": lambda value: Until(port=count(1, 65535).take(value)),
+    "http": _http,
+    "file": _file,
+    "idle": lambda value: Until(idle=seconds(0.1, LONGEST_WAIT).take(value)),
+}
+_UNTIL_WORDS: Final = {
+    "output": "a regular expression",
+    "port": "a port, 1 to 65535",
+    "http": "a URL, http:// or https://",
+    "file": "a path",
+    "idle": f"a number of seconds from 0.1 to {LONGEST_WAIT:g}",
+}
+UNTIL: Final = Kind(
+    words=f"an object with one or more of {', '.join(_CONDITIONS)}",
+    schema={
+        "type": "object",
+        "properties": {
+            "output": {"type": "string", "description": "Regex; a line of the output matches"},
+            "port": {"type": "integer", "description": "The command listens on this TCP port"},
+            "http": {"type": "string", "description": "This URL answers with a status below 500"},
+            "file": {"type": "string", "description": "This path exists"},
+            "idle": {"type": "number", "description": "No output for so many seconds"},
+        },
+        "required": [],
+        "additionalProperties": False,
+    },
+    take=_until,
+)
+
+
+def placed(until: tuple[Until, ...], cwd: bytes) -> tuple[Until, ...]:
+    """With files from where the command runs."""
+    return tuple(
+        each if each.file is None else msgspec.structs.replace(each, file=at(cwd, each.file))
+        for each in until
+    )

@@ -1,0 +1,338 @@
+"""What nacre's replies say: the output, then a few lines in brackets where there is something to
+say; and the same as data, in one shape for every case.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nacre.asks import Evidence, Job, Running
+from nacre.contracts.contract import Reply
+from nacre.findings import AnyFinding, NeedsTerminal, Suggested, Unsigned
+from nacre.hindsight.hints import Facts, hints, worth_it
+from nacre.outcome import (
+    Cancelled,
+    Capture,
+    Ending,
+    Exited,
+    Killed,
+    Lost,
+    NotStarted,
+    Outcome,
+    Survivor,
+    TimedOut,
+    code_of,
+    state_of,
+)
+from nacre.refusals import (
+    AnyRefusal,
+    BadArguments,
+    CalledOff,
+    Dangerous,
+    Intercepted,
+)
+from nacre.render import Rendered, render
+from nacre.signals import signal_name
+from nacre.text import decode, plain, settled
+
+_PROMPT: Final = 2000  # characters
+_COMMAND: Final = 80
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """What only the reply needs to know of a call."""
+
+    most: int
+    cwd: bytes = b""
+    script: bytes = b""
+    path: bytes = b""
+    open_stdin: bool = False
+    clamped: float | None = None  # seconds that whoever asks for us waits at most
+
+
+def replied(answer: Outcome | Running, said: Said, findings: Sequence[AnyFinding]) -> Reply:
+    """To a call of `bash`."""
+    if isinstance(answer, Outcome) and isinstance(answer.ending, NotStarted):
+        return refused(answer.ending.why, run=answer.run, cwd=said.cwd)
+    job = _job(answer, said)
+    facts = _facts(job, said)
+    return spoken(job, said.most, hints=_hints(facts, findings), clamped=said.clamped)
+
+
+def _job(answer: Outcome | Running, said: Said) -> Job:
+    ended = answer if isinstance(answer, Outcome) else None
+    running = answer if isinstance(answer, Running) else None
+    return Job(
+        run=answer.run,
+        command=decode(said.script),
+        cwd=decode(said.cwd),
+        begun=0.0,
+        seconds=answer.seconds,
+        state=ended.ending if ended else None,
+        output=answer.output,
+        left_running=ended.left_running if ended else (),
+        ended=ended.ended if ended else (),
+        out_of_memory=ended.out_of_memory if ended else False,
+        asks=running.asks if running else False,
+        fired=running.fired if running else None,
+        lines=answer.output.lines,
+        size=answer.output.size,
+    )
+
+
+def _facts(job: Job, said: Said) -> Facts | None:
+    if job.state is None or not worth_it(job.state, said.script):
+        return None
+    return Facts(
+        script=said.script,
+        cwd=said.cwd,
+        path=said.path,
+        ending=job.state,
+        said=job.output.tail or job.output.head,
+        unterminated=job.output.unterminated,
+        open_stdin=said.open_stdin,
+        out_of_memory=job.out_of_memory,
+    )
+
+
+def _hints(facts: Facts | None, findings: Sequence[AnyFinding]) -> list[str]:
+    found = [] if facts is None else list(hints(facts))
+    for finding in findings:
+        match finding:
+            case Suggested(message=message):
+                found.append(message)
+            case NeedsTerminal(words=words, why=why, instead=instead):
+                found.append(f"{words}: {why}; {instead}")
+            case Unsigned(why=why):
+                found.append(f"a commit got no trailer: {why}")
+    return found
+
+
+def spoken(
+    job: Job,
+    most: int,
+    *,
+    hints: Sequence[str] = (),
+    clamped: float | None = None,
+    silent: bool = False,
+) -> Reply:
+    """Of one run: what is shown of its output, and where it stands. `silent`: none of it is."""
+    part = Rendered(head="") if silent else _rendered(job, most)
+    body = _body(job, part)
+    lines = [
+        *_state_lines(job, silent=silent),
+        *_kept(job),
+        *_left(job),
+        *([f"[this front waits at most {clamped:g} s]"] if clamped is not None else []),
+        *(f"[hint: {each}]" for each in hints),
+    ]
+    if lines and body and not body.endswith("\n"):
+        body += "\n"
+    text = body + "\n".join(lines) or "(no output)"
+    return Reply(
+        text=text,
+        is_error=isinstance(job.state, NotStarted | Lost),
+        details=details(job, part, hints),
+        run=job.run,
+    )
+
+
+def _rendered(job: Job, most: int) -> Rendered:
+    return render(job.output, most, first=job.line, start=job.byte)
+
+
+def _body(job: Job, part: Rendered) -> str:
+    if part.left is None:
+        return part.head
+    left, run = part.left, job.run
+    count = left.last - left.first + 1
+    what = f"{count:,} lines, " if count > 1 else ""
+    read = f'{{"action": "read", "run": "{run}", "from": {left.first}, "to": {left.last}}}'
+    if count == 1:
+        read = f'{{"action": "read", "run": "{run}", "since": {job.byte}}}'
+    head = part.head if not part.head or part.head.endswith("\n") else f"{part.head}\n"
+    return f"{head}[{what}{left.size:,} bytes left out: job {read}]\n{part.tail}"
+
+
+def _state_lines(job: Job, *, silent: bool) -> Iterator[str]:
+    """Where it stands; nothing for a plain success, which is most of them."""
+    match job.state:
+        case None:
+            yield f"[{_going(job)}]"
+        case Exited(0):
+            if silent:
+                yield f"[{job.run} had exited with code 0]"
+        case Exited(code):
+            yield f"[exit code {code}]"
+        case Killed(number):
+            yield f"[killed by {signal_name(number)}]"
+        case TimedOut(after=after):
+            yield f"[timed out after {after:g} s]"
+        case Cancelled():
+            yield "[cancelled]"
+        case Lost():
+            yield "[lost: whoever ran it was killed, and nobody saw how it ended]"
+        case NotStarted(why=why):
+            yield f"[not started: {why}]"
+
+
+def _going(job: Job) -> str:
+    if job.fired is not None:
+        return f"{job.run} is running: {_seen(job.fired)}"
+    if job.asks:
+        return f"{job.run} waits for input"
+    cursor = f"; cursor {job.size}" if job.size else ""
+    return f"{job.run} is running{cursor}"
+
+
+def _seen(evidence: Evidence) -> str:
+    until = evidence.until
+    if until.output is not None:
+        return f"line {evidence.line} matches {until.output}"
+    if until.port is not None:
+        return f"port {until.port} is open (pid {evidence.pid})"
+    if until.http is not None:
+        return f"{until.http} answers ({evidence.text})"
+    if until.file is not None:
+        return f"{decode(until.file)} exists"
+    return f"no output for {until.idle:g} s"
+
+
+def _kept(job: Job) -> Iterator[str]:
+    saved = job.output.saved
+    if saved is not None and saved.problem is not None:
+        yield f"[{saved.problem}]"
+
+
+def _left(job: Job) -> Iterator[str]:
+    for each in job.left_running:
+        yield f"[left running: {_process(each)}]"
+    if job.left_running:
+        it, its = ("it", "its") if len(job.left_running) == 1 else ("them", "their")
+        yield f"[{job.run} keeps {it} and {its} output; job signal {job.run} ends {it}]"
+    for each in job.ended:
+        yield f"[ended with it: {_process(each)}]"
+
+
+def _process(survivor: Survivor) -> str:
+    listens = "".join(f", port {port}" for port in survivor.ports)
+    return f"{survivor.pid} {short(survivor.command)}{listens}"
+
+
+def short(command: str) -> str:
+    flat = " ".join(command.split())
+    return flat if len(flat) <= _COMMAND else f"{flat[: _COMMAND - 1]}…"
+
+
+# As data.
+
+
+def details(job: Job, part: Rendered, hints: Sequence[str]) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "state": state(job),
+        "exit_code": code_of(job.state),
+        "signal": _signal(job.state),
+        "seconds": round(job.seconds, 3),
+        "run": job.run,
+        "cwd": job.cwd,
+        "output": {
+            "bytes": job.size,
+            "lines": job.lines or 0,
+            "shown": [list(each) for each in part.shown],
+            "cursor": _cursor(job),
+            "cut": part.cut,
+        },
+        "left_running": [_survivor(each) for each in job.left_running],
+        "hints": list(hints),
+    }
+    if job.asks:
+        made["prompt"] = prompt(job.output)
+    if job.fired is not None:
+        made["until"] = _evidence(job.fired)
+    if job.ended:
+        made["ended"] = [_survivor(each) for each in job.ended]
+    return made
+
+
+def state(job: Job) -> str:
+    return "waiting_input" if job.asks else state_of(job.state)
+
+
+def _cursor(job: Job) -> int:
+    return job.byte + job.output.size if job.byte or not job.over else job.size
+
+
+def _signal(ending: Ending | None) -> str | None:
+    match ending:
+        case Killed(number) | TimedOut(how=Killed(number)) | Cancelled(how=Killed(number)):
+            return signal_name(number)
+        case _:
+            return None
+
+
+def _survivor(survivor: Survivor) -> dict[str, Any]:
+    return {"pid": survivor.pid, "command": survivor.command, "ports": list(survivor.ports)}
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    until = evidence.until
+    if until.output is not None:
+        return {"output": until.output, "line": evidence.line, "text": evidence.text}
+    if until.port is not None:
+        return {"port": until.port, "pid": evidence.pid}
+    if until.http is not None:
+        return {"http": until.http, "status": int(evidence.text.rpartition(" ")[2])}
+    if until.file is not None:
+        return {"file": decode(until.file)}
+    return {"idle": until.idle}
+
+
+def prompt(output: Capture) -> str:
+    """The last line, which has no end: what it asks."""
+    data = output.tail or output.head
+    return settled(plain(decode(data[-4 * _PROMPT :]))).rpartition("\n")[2][-_PROMPT:]
+
+
+# Refusals.
+
+
+def refused(refusal: AnyRefusal, *, run: str | None = None, cwd: bytes = b"") -> Reply:
+    rule, why, instead = _reasons(refusal)
+    made: dict[str, Any] = {
+        "state": "cancelled" if isinstance(refusal, CalledOff) else "not_started",
+        "exit_code": None,
+        "signal": None,
+        "seconds": 0.0,
+        "run": run if run and run.startswith("r") else None,
+        "cwd": decode(cwd) or None,
+        "output": {"bytes": 0, "lines": 0, "shown": [], "cursor": 0, "cut": False},
+        "left_running": [],
+        "hints": [],
+        "refusal": {"id": refusal_id(refusal), "rule": rule, "why": why, "instead": instead},
+    }
+    said = str(refusal)
+    text = f"[{said}]" if said.startswith("refused") else f"[refused: {said}]"
+    return Reply(text=text, is_error=True, details=made)
+
+
+_WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def refusal_id(refusal: AnyRefusal) -> str:
+    """The same for the same kind, in every version: `bad_arguments`."""
+    return _WORDS.sub("_", type(refusal).__name__).lower()
+
+
+def _reasons(refusal: AnyRefusal) -> tuple[str | None, str, str | None]:
+    """The rule that matched, why, and what would pass."""
+    match refusal:
+        case Dangerous(rule=rule, why=why, instead=instead):
+            return rule, why, instead
+        case Intercepted(rule=rule, message=message):
+            return rule, message, None
+        case BadArguments():
+            return None, str(refusal), None
+    why, semicolon, instead = str(refusal).partition("; ")
+    return None, why, instead if semicolon else None

@@ -1,0 +1,311 @@
+"""Hints: what a person who knows the machine would add to a reply.
+
+Each looks at how a command ended and what it said last, then at the machine, and speaks only when
+both agree: words in an output alone prove nothing. A hint never changes what is said to have
+happened. Each is one function; what it cannot find out it does not say.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Final
+
+from msgspec import Struct
+
+from nacre import proc
+from nacre.outcome import Ending, Exited, Killed
+from nacre.plan import BASH
+from nacre.proc import ports
+from nacre.script.commands import Command
+from nacre.script.paths import at
+from nacre.script.read import read
+from nacre.text import decode, human_size
+
+_LOOKED_AT: Final = 16 * 1024  # bytes of the end of an output
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What hints are made of."""
+
+    script: bytes
+    cwd: bytes
+    path: bytes  # where it looked for programs
+    ending: Ending
+    said: bytes  # the end of its output
+    unterminated: bool = False
+    open_stdin: bool = False
+    out_of_memory: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.ending != Exited(0)
+
+    @property
+    def lines(self) -> list[str]:
+        return decode(self.said[-_LOOKED_AT:]).splitlines()
+
+
+Hint = Callable[[Facts], str | None]
+
+
+def hints(facts: Facts) -> tuple[str, ...]:
+    """Those that fit."""
+    asked = _WHEN_FAILED if facts.failed else _ALWAYS
+    return tuple(said for hint in asked if (said := hint(facts)) is not None)
+
+
+# Programs that cannot be run.
+
+_MISSING: Final = re.compile(
+    r"(?:" + re.escape(BASH.decode()) + r"|environment): (?:line \d+: )?(?:exec: )?"
+    r"(?P<what>[^:]+): (?P<why>command not found|not found|No such file or directory"
+    r"|cannot execute: required file not found)"
+)
+_FORBIDDEN: Final = re.compile(
+    r"(?:" + re.escape(BASH.decode()) + r"|environment): (?:line \d+: )?(?:exec: )?"
+    r"(?P<what>[^:]+): (?P<why>Permission denied|Is a directory|cannot execute.*)"
+)
+
+
+def missing_program(facts: Facts) -> str | None:
+    if facts.ending != Exited(127):
+        return None
+    what = _last_match(_MISSING, facts)
+    if what is None:
+        return None
+    if "/" in what:
+        return _missing_file(what, facts)
+    local = [
+        f"./{place}{what}"
+        for place in ("", "bin/", "node_modules/.bin/", ".venv/bin/", "scripts/")
+        if os.access(at(facts.cwd, os.fsencode(place + what)), os.X_OK)
+    ]
+    if local:
+        return f"{what} is not in PATH; there is {local[0]}"
+    near = get_close_matches(what, _programs(facts.path), 3)
+    return f"there is no command {what}; near it: {', '.join(near)}" if near else None
+
+
+def _missing_file(what: str, facts: Facts) -> str | None:
+    path = at(facts.cwd, os.fsencode(what))
+    if os.path.lexists(path):
+        return f"{what} is there, but not what its first line says that it is run by"
+    place, name = os.path.split(path)
+    try:
+        near = get_close_matches(decode(name), [decode(each) for each in os.listdir(place)], 3)
+    except OSError:
+        return f"the directory of {what} does not exist"
+    return f"there is no {what}; near it: {', '.join(near)}" if near else None
+
+
+def forbidden_program(facts: Facts) -> str | None:
+    if facts.ending != Exited(126):
+        return None
+    what = _last_match(_FORBIDDEN, facts)
+    if what is None:
+        return None
+    path = at(facts.cwd, os.fsencode(what))
+    if os.path.isdir(path):
+        return f"{what} is a directory"
+    if os.path.isfile(path) and not os.access(path, os.X_OK):
+        return f"{what} is not executable: chmod +x it, or name the program that runs it"
+    return None
+
+
+def _programs(path: bytes) -> list[str]:
+    found: dict[str, None] = {}
+    for place in path.split(b":"):
+        try:
+            found |= dict.fromkeys(decode(name) for name in os.listdir(place or b"."))
+        except OSError:
+            continue
+    return list(found)
+
+
+# What stands in its way.
+
+_IN_USE: Final = re.compile(
+    r"(?i)EADDRINUSE|address (?:is )?already in use|port \d+ is (?:already )?(?:in use|taken|used)"
+    r"|only one usage of each socket address"
+)
+_NUMBER: Final = re.compile(r"(?<![\w.])\d{2,5}(?![\w.])")
+
+
+def port_in_use(facts: Facts) -> str | None:
+    lines = facts.lines
+    at = [number for number, line in enumerate(lines) if _IN_USE.search(line)]
+    if not at:
+        return None
+    near = "\n".join(lines[max(0, at[-1] - 2) : at[-1] + 6])
+    taken = set(ports.listening().values())
+    said = [*_NUMBER.findall(near.replace(":", " ")), *_NUMBER.findall(decode(facts.script))]
+    for port in dict.fromkeys(int(each) for each in said):
+        if port in taken:
+            return f"port {port} is held by {_holder(port)}"
+    return None
+
+
+def _holder(port: int) -> str:
+    named = [f"{pid} ({_short(proc.command_line(pid))})" for pid in ports.holders(port)[:3]]
+    return "process " + ", ".join(named) if named else "a process of another user"
+
+
+_FULL: Final = re.compile(r"(?i)no space left on device|ENOSPC|disk quota exceeded|EDQUOT")
+_PATHS: Final = re.compile(r"/[\w./@+-]+")
+_NEARLY: Final = 64 * 1024  # bytes; less than this is full
+
+
+def disk_full(facts: Facts) -> str | None:
+    said = [line for line in facts.lines if _FULL.search(line)]
+    if not said:
+        return None
+    written = [os.fsencode(path) for path in _PATHS.findall(" ".join(said))]
+    for place in (*written, facts.cwd, b"/tmp", os.path.expanduser(b"~")):
+        found = _existing(place)
+        try:
+            status = os.statvfs(found)
+        except OSError:
+            continue
+        free = status.f_bavail * status.f_frsize
+        if status.f_blocks and free < _NEARLY:
+            return f"the disk of {decode(found)} is full: {human_size(free)} left (df -h shows all)"
+        if status.f_files and not status.f_favail:
+            return f"the disk of {decode(found)} has no room for another file (df -i shows all)"
+    return None
+
+
+def _existing(path: bytes) -> bytes:
+    """It, or the nearest directory above it that there is."""
+    while path not in (b"/", b"") and not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path or b"/"
+
+
+def out_of_memory(facts: Facts) -> str | None:
+    if not facts.out_of_memory:
+        return None
+    return "the kernel has killed it to have memory back; it needs less, or the machine more"
+
+
+_LOCKED: Final = re.compile(r"(?i)unable to create '(?P<path>[^']+\.lock)'.*file exists")
+
+
+def git_lock(facts: Facts) -> str | None:
+    found = [said for line in facts.lines if (said := _LOCKED.search(line))]
+    if not found:
+        return None
+    path = at(facts.cwd, os.fsencode(found[-1]["path"]))
+    try:
+        age = time.time() - os.lstat(path).st_mtime
+    except OSError:
+        return f"{decode(path)} is gone by now; try again"
+    for pid in _at_work_in(os.path.dirname(path)):
+        return f"process {pid} ({_short(proc.command_line(pid))}) holds it; wait for it to end"
+    return f"no git is at work there; {decode(path)} is {_age(age)} old: remove it, and try again"
+
+
+def _at_work_in(directory: bytes) -> list[int]:
+    """The gits whose repository this is, as far as we may look."""
+    top = os.path.dirname(os.path.realpath(directory))
+    found = []
+    for pid in proc.pids():
+        if not proc.command_line(pid).split(" ")[0].endswith("git"):
+            continue
+        try:
+            cwd = os.readlink(b"/proc/%d/cwd" % pid)
+        except OSError:
+            continue
+        if cwd == top or cwd.startswith(top + b"/"):
+            found.append(pid)
+    return found
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} seconds"
+
+
+# What was meant otherwise.
+
+
+def may_have_asked(facts: Facts) -> str | None:
+    if facts.open_stdin or not facts.unterminated or not isinstance(facts.ending, Exited):
+        return None
+    return "it may have asked for input and got none; interactive: true lets you answer"
+
+
+_LASTS: Final = {
+    b"cd": "the directory does not last: each call is a new shell; give cwd instead",
+    b"export": "variables do not last: each call is a new shell; give env instead",
+    b"source": "what was sourced does not last: each call is a new shell; use it in the same call",
+}
+_PERHAPS: Final = re.compile(rb"\b(?:cd|chdir|pushd|popd|export|source)\b|(?:^|[;&\n])\s*\.\s|<<")
+_SAME: Final = {b"pushd": b"cd", b"popd": b"cd", b".": b"source", b"chdir": b"cd"}
+
+
+def does_not_last(facts: Facts) -> str | None:
+    """The last thing that it does is something that ends with its shell."""
+    script = facts.script.rstrip(b" \t\n;")
+    last = max(read(facts.script).commands, key=lambda each: each.end, default=None)
+    if last is None or last.end < len(script) or not _is_plain(last):
+        return None
+    name = last.name or b""
+    return _LASTS.get(_SAME.get(name, name))
+
+
+def _is_plain(command: Command) -> bool:
+    """Whether it is done by the shell itself."""
+    inside = command.substitution or command.function or command.via or command.background
+    return not (inside or command.fed or command.feeds)
+
+
+_UNCLOSED: Final = re.compile(
+    r"warning: here-document at line (?P<line>\d+) delimited by end-of-file "
+    r"\(wanted `(?P<end>.*)'\)"
+)
+
+
+def open_heredoc(facts: Facts) -> str | None:
+    if b"<<" not in facts.script:
+        return None
+    for line in facts.lines:
+        said = _UNCLOSED.search(line)
+        if said and said["end"].encode() in facts.script:
+            return (
+                f"the here-document of line {said['line']} was never closed: {said['end']} must "
+                "stand alone in a line, with nothing before or behind it"
+            )
+    return None
+
+
+def _last_match(pattern: re.Pattern[str], facts: Facts) -> str | None:
+    found = [said for line in facts.lines[-20:] if (said := pattern.fullmatch(line))]
+    return found[-1]["what"] if found else None
+
+
+def _short(command: str) -> str:
+    return command if len(command) <= 60 else f"{command[:59]}…"
+
+
+_ALWAYS: Final[tuple[Hint, ...]] = (does_not_last, open_heredoc)
+_WHEN_FAILED: Final[tuple[Hint, ...]] = (
+    missing_program,
+    forbidden_program,
+    port_in_use,
+    disk_full,
+    out_of_memory,
+    git_lock,
+    open_heredoc,
+    may_have_asked,
+)
+
+
+def worth_it(ending: Ending, script: bytes) -> bool:
+    """Whether any could fit: most commands succeed, and need none."""
+    if ending == Exited(0):
+        return _PERHAPS.search(script) is not None
+    return isinstance(ending, Exited | Killed)
