@@ -27,7 +27,8 @@ def nacre_(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "code", "stdout", "stderr"),
     [
-        (["--", "echo hi; echo err >&2; exit 4"], 4, "hi\n", "err\n"),
+        (["--", "echo hi; echo err >&2; exit 4"], 4, "hi\nerr\n", ""),
+        (["--contract", "harness", "--", "echo hi; echo err >&2; exit 4"], 4, "hi\n", "err\n"),
         (["echo", "a  b", "$HOME"], 0, "a  b $HOME\n", ""),
         (["--", "echo", "--json"], 0, "--json\n", ""),
         (["--", "kill -9 $$"], 137, "", ""),
@@ -58,7 +59,8 @@ def test_run(words: list[str], code: int, stdout: str, stderr: str) -> None:
 
 
 def test_run_as_json() -> None:
-    said = json.loads(nacre_("run", "--json", "--", "printf 'a\\nb'; echo e >&2; exit 3").stdout)
+    words = ["--contract", "harness", "--json", "--", "printf 'a\\nb'; echo e >&2; exit 3"]
+    said = json.loads(nacre_("run", *words).stdout)
     assert said.pop("seconds") >= 0
     assert said == {
         "run": "r1",
@@ -184,7 +186,8 @@ def test_closed_or_full_standard_descriptors(command: str, code: int, stdout: st
 
 def test_without_a_locale_the_environment_is_still_unchanged() -> None:
     env = {"PATH": os.environ["PATH"], "NACRE_HOME": os.environ["NACRE_HOME"]}
-    said = nacre_("call", '{"command": "cat /proc/$$/environ; true"}', env=env)
+    words = ["--contract", "harness", '{"command": "cat /proc/$$/environ; true"}']
+    said = nacre_("call", *words, env=env)
     given = json.loads(said.stdout)["stdout"].rstrip("\0").split("\0")
     assert dict(each.split("=", 1) for each in given) == env
 
@@ -211,7 +214,7 @@ def test_progress_on_a_terminal_while_the_command_is_silent() -> None:
     ("words", "stdin", "code", "stdout"),
     [
         (
-            ["--contract", "harness", '{"command": "echo a; echo b >&2; exit 3"}'],
+            ['{"command": "echo a; echo b >&2; exit 3"}'],
             None,
             0,
             {"stdout": "a\n", "stderr": "b\n", "exitCode": 3},
@@ -239,7 +242,7 @@ def test_progress_on_a_terminal_while_the_command_is_silent() -> None:
     ],
 )
 def test_call(words: list[str], stdin: str | None, code: int, stdout: object) -> None:
-    said = nacre_("call", *words, input=stdin)
+    said = nacre_("call", "--contract", "harness", *words, input=stdin)
     assert (said.returncode, json.loads(said.stdout), said.stderr) == (code, stdout, "")
 
 
@@ -250,7 +253,8 @@ def test_call(words: list[str], stdin: str | None, code: int, stdout: object) ->
         (["nonsense"], "ARGUMENTS is not JSON"),
         (["[" * 100_000], "ARGUMENTS is not JSON"),
         (["--contract", "harnes", "{}"], "did you mean 'harness'?"),
-        (["--tool", "job", "{}"], "there is no tool 'job'; there is bash"),
+        (["--contract", "pi", "--tool", "job", "{}"], "there is no tool 'job'; there is bash"),
+        (["--tool", "jobs", "{}"], "there is no tool 'jobs'; there is bash, job"),
         (["--set", "timeuot=1", "{}"], "there is no option 'timeuot'; did you mean 'timeout'?"),
         (["--set", "timeout", "{}"], "--set timeout has no value; write --set timeout=VALUE"),
         (["--set", "timeout=soon", "{}"], "bad option: timeout must be a number, not a string"),
@@ -272,16 +276,17 @@ def test_a_call_that_is_terminated_answers_with_what_there_was(tmp_path: Path) -
         process.send_signal(signal.SIGTERM)
         assert process.stdout is not None
         said = json.loads(process.stdout.read())
-    assert said["error"] == "command cancelled"
-    assert said["stdout"] == "on\n"
+    assert said["content"] == "on\n[cancelled]"
+    assert said["details"]["state"] == "cancelled"
     assert named(SECONDS) == []
 
 
 @pytest.mark.parametrize("format", ["anthropic", "openai", "mcp"])
 def test_schema(format: str) -> None:
     said = nacre_("schema", "--format", format)
-    (tool,) = json.loads(said.stdout)
-    assert "bash" in (tool.get("name"), tool.get("function", {}).get("name"))
+    tools = json.loads(said.stdout)
+    names = [tool.get("name") or tool["function"]["name"] for tool in tools]
+    assert names == ["bash", "job"]
 
 
 def test_schema_of_an_unknown_contract() -> None:

@@ -210,11 +210,3 @@ def test_wrong_options_are_named(
     said = capfd.readouterr()
     assert says in said.err
     assert said.out == ""
-
-
-def test_contracts_that_cannot_be_called_yet_say_so() -> None:
-    for contract in ("nacre",):
-        words = [str(NACRE), "call", "--contract", contract, '{"command": "true"}']
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"nacre explain --contract {contract} shows" in done.stderr

@@ -103,7 +103,8 @@ def test_follow_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
 
 
 def test_what_stands_on_stderr_is_not_hidden(tmp_path: Path) -> None:
-    assert wardens.nacre("run", "--", "nosuchcmd", cwd=tmp_path).returncode == 127
+    words = ("run", "--contract", "harness", "--", "nosuchcmd")
+    assert wardens.nacre(*words, cwd=tmp_path).returncode == 127
     read = wardens.nacre("read", "1", cwd=tmp_path)
     assert read.stdout == ""
     assert "on stderr: nacre read r1 --errors" in read.stderr

@@ -23,7 +23,6 @@ from nacre.outcome import (
     Outcome,
     Survivor,
     TimedOut,
-    code_of,
     state_of,
 )
 from nacre.refusals import (
@@ -232,7 +231,7 @@ def short(command: str) -> str:
 def details(job: Job, part: Rendered, hints: Sequence[str]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "state": state(job),
-        "exit_code": code_of(job.state),
+        "exit_code": _code(job.state),
         "signal": _signal(job.state),
         "seconds": round(job.seconds, 3),
         "run": job.run,
@@ -262,6 +261,15 @@ def state(job: Job) -> str:
 
 def _cursor(job: Job) -> int:
     return job.byte + job.output.size if job.byte or not job.over else job.size
+
+
+def _code(ending: Ending | None) -> int | None:
+    """What it has exited with, if it has; a signal is none."""
+    match ending:
+        case Exited(code) | TimedOut(how=Exited(code)) | Cancelled(how=Exited(code)):
+            return code
+        case _:
+            return None
 
 
 def _signal(ending: Ending | None) -> str | None:

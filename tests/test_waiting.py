@@ -1,0 +1,80 @@
+"""Who waits for input: known from the kernel, of real programs."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests import programs, wardens
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_there_are_enough_programs_on_both_sides() -> None:
+    """Without those that this machine may not have."""
+    everywhere = [
+        each for each in programs.PROGRAMS if each.needs in ("bash", "cat", "sleep", "dd")
+    ]
+    assert sum(each.asks for each in everywhere) >= 15
+    assert len(programs.chosen()) >= 60
+    missing = {each.needs for each in programs.PROGRAMS if not each.there}
+    if missing:
+        print(f"not tried, since they are not here: {', '.join(sorted(missing))}")
+
+
+def test_each_is_taken_for_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    wrong = [each for each in programs.tried(programs.chosen(), 20) if not each.right]
+    assert [(each.program.command, each.state) for each in wrong] == []
+
+
+_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
+
+
+def test_another_user_sees_the_same(tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("THIS DID NOT RUN: it needs root, to be somebody else; the test above was not")
+    if shutil.which("setpriv") is None:
+        pytest.skip("THIS DID NOT RUN: there is no setpriv here (util-linux)")
+    place = tmp_path / "other"
+    place.mkdir()
+    os.chown(place, 65534, 65534)
+    for above in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        above.chmod(0o755)
+    packages = Path(msgspec.__file__).parent.parent
+    env = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src", packages))),
+        "NACRE_HOME": str(place / "state"),
+        "HOME": str(place),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    python = next((each for each in _PYTHONS if _can_be_run(each, env)), None)
+    if python is None:
+        pytest.skip("THIS DID NOT RUN: another user may not run this Python, or read this checkout")
+    said = subprocess.run(
+        [*_NOBODY, python, "-m", "tests.programs", "3", "16"],
+        cwd=place,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    wardens.end(tmp_path)
+    assert "recall 1.00" in said.stdout, said
+    assert "precision 1.00" in said.stdout, said
+
+
+_PYTHONS = (sys.executable, "/usr/bin/python3.11", "/usr/bin/python3")
+
+
+def _can_be_run(python: str, env: dict[str, str]) -> bool:
+    """By somebody else, also from a process that has never been root."""
+    words = [*_NOBODY, "/bin/sh", "-c", 'exec "$0" -c "import nacre.tool, tests.programs"', python]
+    return subprocess.run(words, env=env, cwd="/", capture_output=True).returncode == 0
