@@ -29,7 +29,7 @@ from nacre.engine.run import Run as OwnRun
 from nacre.engine.supervise import Supervised
 from nacre.engine.survivors import survivors
 from nacre.events import Stream
-from nacre.loop import Timer
+from nacre.loop import Call, Timer
 from nacre.outcome import Capture, Outcome, Survivor, TimedOut
 from nacre.plan import KIB, MIB, Keep
 from nacre.process.tag import read as read_tag
@@ -207,6 +207,7 @@ def _left(run: Run) -> tuple[Survivor, ...]:
 
 class _Looking(_Supervised):
     _search: OwnRun | None = None
+    _unwanted = False
     _questions: _Questions | None = None
 
     def __init__(self, ask: asks.Look, reach: Reach, ground: Ground, answer: Answer) -> None:
@@ -242,9 +243,12 @@ class _Looking(_Supervised):
                 part.work()
 
     def cancel(self, number: int = 15) -> None:
-        super().cancel(number)
         if self._search is not None:
+            self._unwanted = True
             self._search.cancel()
+            self._search.cancel()
+            return
+        super().cancel(number)
         if self._questions is not None:
             self._questions.stop()
 
@@ -276,7 +280,8 @@ class _Looking(_Supervised):
 
     def _searched(self, run: Run, outcome: Outcome) -> None:
         self._search = None
-        if self._over:
+        if self._unwanted:
+            super().cancel()
             return
         *found, end = [msgspec.json.decode(line) for line in outcome.output.head.splitlines()] or [
             None
@@ -364,6 +369,7 @@ def _capture(head: bytes, tail: bytes, size: int, newlines: int) -> Capture:
 class _Attending(_Supervised):
     _deadline: Timer | None = None
     _since = 0
+    _stopped = False
 
     def __init__(
         self,
@@ -413,26 +419,24 @@ class _Attending(_Supervised):
             watch.work()
 
     def cancel(self, number: int = 15) -> None:
-        self._stop()
-        super().cancel(number)
+        self._stop(lambda: super(_Attending, self).cancel(number))
 
     def _begin(self, part: Supervised) -> None:
-        if not self._over:
+        if not self._stopped:
             self._parts.append(part)
             part.begin()
 
     def _done(self, answer: Reached) -> None:
         """It was written, or the signal was sent; or why not."""
         if isinstance(answer, No):
-            self._stop()
-            self._refuse(answer.refusal)
+            self._stop(lambda: self._refuse(answer.refusal))
         else:
             run = self._found(self._ask.runs[0])
             if run is not None:
                 self._wait([run])
 
     def _wait(self, runs: list[Run]) -> None:
-        if self._over:
+        if self._stopped:
             return
         if self._ask.patience == 0 and not any(map(_may_ask, runs)):
             self._finish()
@@ -450,7 +454,7 @@ class _Attending(_Supervised):
                 asked=lambda name=run.name: self._asks(name),  # type: ignore[misc]
             )
             self._begin(part)
-            if self._ask.until and not self._over:
+            if self._ask.until and not self._stopped:
                 watch = Watch(
                     self._ask.until,
                     run.number,
@@ -470,18 +474,32 @@ class _Attending(_Supervised):
         self._fired[name] = evidence
         self._finish()
 
-    def _stop(self) -> None:
+    def _stop(self, then: Call) -> None:
+        """Wait for nothing any more; `then` is called when nothing of that is left."""
+        if self._stopped:
+            return
+        self._stopped = True
         if self._deadline is not None:
             self._deadline.cancel()
-        for watch in self._watches:
-            watch.stop()
         for part in self._parts:
             part.cancel()
+        left = len(self._watches)
+
+        def rest() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                then()
+
+        for watch in self._watches:
+            watch.stop(rest)
+        if not self._watches:
+            then()
 
     def _finish(self) -> None:
-        if self._over:
-            return
-        self._stop()
+        self._stop(self._tell)
+
+    def _tell(self) -> None:
         jobs = []
         for name in self._ask.runs:
             run = self._found(name)

@@ -11,7 +11,7 @@ from nacre.asks import Earlier, Evidence, No, Reached, Running
 from nacre.engine.engine import Engine
 from nacre.engine.run import Ground
 from nacre.engine.supervise import Supervised
-from nacre.loop import Timer, now
+from nacre.loop import Call, Timer, now
 from nacre.outcome import Outcome
 from nacre.reach import Reach
 from nacre.refusals import Unavailable
@@ -36,6 +36,7 @@ class Pursuing:
     _part: Supervised | None = None
     _evidence: Evidence | None = None
     _watch: Watch | None = None
+    _stopping: Watch | None = None
     _timer: Timer | None = None
     _over = False
 
@@ -71,7 +72,7 @@ class Pursuing:
             self._part.signal(number)
 
     def work(self) -> None:
-        for each in (self._part, self._watch):
+        for each in (self._part, self._watch, self._stopping):
             if each is not None:
                 each.work()
 
@@ -88,8 +89,7 @@ class Pursuing:
 
     def _answered(self, answer: Reached) -> None:
         if isinstance(answer, Earlier):
-            self._stop()
-            self._find(answer.run, now() + _BEGINNING)
+            self._stop(lambda: self._find(answer.run, now() + _BEGINNING))
         elif isinstance(answer, Running) and self._evidence is not None:
             self._settle(msgspec.structs.replace(answer, fired=self._evidence))
         else:
@@ -147,14 +147,17 @@ class Pursuing:
             fired=self._evidence,
         )
 
-    def _stop(self) -> None:
-        if self._watch is not None:
-            self._watch.stop()
+    def _stop(self, then: Call) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        watch, self._watch = self._watch, None
+        if watch is None:
+            then()
+        else:
+            self._stopping = watch
+            watch.stop(then)
 
     def _settle(self, answer: Reached) -> None:
         if not self._over:
             self._over = True
-            self._stop()
-            self._answer(answer)
+            self._stop(lambda: self._answer(answer))

@@ -50,6 +50,9 @@ def grep(
             yield from _matching(block, pattern)
             continue
         hits = {found.line for found in _matching(block, pattern)}
+        if not hits and not after:
+            before.extend(_last_lines(block, context))
+            continue
         for number, text in _lines(block):
             if number in hits:
                 yield from before
@@ -81,6 +84,14 @@ def _matching(block: _Block, pattern: re.Pattern[str]) -> Iterator[Found]:
         if start < len(text):
             yield Found(number, text[start : min(end, start + LONGEST)], True)
         at, number = end + 1, number + 1
+
+
+def _last_lines(block: _Block, count: int) -> Iterator[Found]:
+    text = block.text.removesuffix("\n")
+    last = block.first + text.count("\n")
+    lines = text.rsplit("\n", count)[-count:]
+    for number, line in enumerate(lines, last - len(lines) + 1):
+        yield Found(number, line[:LONGEST], False)
 
 
 def _lines(block: _Block) -> Iterator[tuple[int, str]]:

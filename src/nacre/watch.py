@@ -15,7 +15,7 @@ import msgspec
 import nacre
 from nacre.asks import Evidence, Until
 from nacre.engine.run import Ground, Run
-from nacre.loop import Timer, now
+from nacre.loop import Call, Timer, now
 from nacre.outcome import Outcome
 from nacre.plan import MIB, Command, Keep, Limits, Plan
 from nacre.proc import ports
@@ -57,9 +57,11 @@ def searching(request: bytes, seconds: float | None) -> Plan:
 
 
 class Watch:
-    """`fired` is called once, if at all; until then, or until we are stopped, it goes on."""
+    """`fired` is called once, if at all; it goes on until it is stopped."""
 
     _over = False
+    _has_fired = False
+    _then: Call | None = None
     _timer: Timer | None = None
     _tag: int | None = None
 
@@ -94,23 +96,30 @@ class Watch:
         if looked_at:
             self._look(looked_at)
 
-    def stop(self) -> None:
-        self._over = True
+    def stop(self, then: Call) -> None:
+        """`then` is called once nothing of it is left; it must be driven until that."""
+        self._over, self._then = True, then
         if self._timer is not None:
             self._timer.cancel()
-        for search in self._searches:
-            search.cancel()
-            search.cancel()
         for probe in self._probes:
             probe.stop()
+        for search in list(self._searches):
+            search.cancel()
+            search.cancel()  # at once
+        self._rest()
+
+    def _rest(self) -> None:
+        if self._over and not self._searches and self._then is not None:
+            then, self._then = self._then, None
+            then()
 
     def work(self) -> None:
         for search in self._searches:
             search.work()
 
     def _fire(self, evidence: Evidence) -> None:
-        if not self._over:
-            self.stop()
+        if not self._over and not self._has_fired:
+            self._has_fired = True
             self._fired(evidence)
 
     # What is looked at.
@@ -170,15 +179,17 @@ class Watch:
     def _search(self, until: Until) -> None:
         asked = {"watch": True, "path": self._log, "pattern": until.output, "since": self._since}
         plan = searching(msgspec.json.encode(asked) + b"\n", None)
-        search = Run("u0", plan, self._ground, answer=lambda said: self._found(until, said))
+        search = Run("u0", plan, self._ground, answer=lambda said: self._found(search, until, said))
         self._searches.append(search)
         search.begin()
 
-    def _found(self, until: Until, said: Outcome) -> None:
+    def _found(self, search: Run, until: Until, said: Outcome) -> None:
+        self._searches.remove(search)
         lines = said.output.head.splitlines()
         if not self._over and lines:
             line, text, _ = msgspec.json.decode(lines[0])
             self._fire(Evidence(until=until, line=line, text=text))
+        self._rest()
 
     def _probe(self, until: Until) -> None:
         def answered(status: int) -> None:

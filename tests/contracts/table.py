@@ -18,7 +18,7 @@ and what comes back:
     text        all of it; `$TMP`, `$CWD` and `$STATE` stand for directories
     matches     or a regular expression for all of it
     is_error    (false)
-    details     all of it, without what differs from run to run, see `settled`
+    details     all of it, without what differs from run to run, see `settled`; "NULL" is null
     reply       of harness: its object
     made        files that must be there then: path = content
     eventually  files that must have this content before long: path = content

@@ -117,6 +117,7 @@ class Place:
         if isinstance(value, str):
             for name, path in (("$TMP", self.root), ("$CWD", self.cwd), ("$STATE", self.state)):
                 value = value.replace(name, str(path))
+            value = None if value == "NULL" else value
         elif isinstance(value, dict):
             value = {key: self._filled(each) for key, each in value.items()}
         return value

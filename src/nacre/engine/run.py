@@ -234,7 +234,10 @@ class Run:
     def write(self, data: bytes, *, eof: bool, waits: bool, then: Then) -> None:
         """`then` is told when it is taken, or why it is not."""
         if self._feeding is None:
-            problem = "it was started without an open stdin, so nothing can be written to it"
+            problem = (
+                "it was started without an open stdin, so nothing can be written to it; start it "
+                "again, as interactive"
+            )
             then(Unavailable(problem=problem))
         else:
             self._feeding.write(data, eof=eof, waits=waits, then=then)

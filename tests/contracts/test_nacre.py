@@ -1,0 +1,453 @@
+"""The nacre contract where one call and its reply are not enough to show it."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nacre
+from nacre import attend, lines
+from nacre.asks import Request
+from nacre.store import requests
+from nacre.store.workspace import workspace
+from tests import wardens
+from tests.helpers import alive, eventually, named, resident
+
+PYTHON = sys.executable
+SERVER = f"""{PYTHON} -c '
+import http.server, sys, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    began = time.monotonic()
+    def do_GET(self):
+        self.send_response(503 if time.monotonic() - self.began < 0.5 else 404)
+        self.end_headers()
+    def log_message(self, *words): pass
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+print("listening on", server.server_port, flush=True)
+server.serve_forever()
+' """
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Iterator[nacre.Tool]:
+    place = tmp_path / "place"
+    place.mkdir()
+    with nacre.Tool(cwd=place) as made:
+        yield made
+        for job in listed(made):
+            if job["state"] in ("running", "waiting_input") or job["left_running"]:
+                act(made, "signal", run=job["run"], signal="KILL")
+
+
+def act(tool: nacre.Tool, action: str, **more: Any) -> nacre.Reply:
+    return tool.call({"action": action, **more}, tool="job")
+
+
+def listed(tool: nacre.Tool) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = act(tool, "list").details["runs"]
+    return runs
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# Requests.
+
+
+def test_the_same_request_ten_times_at_once_runs_once(tool: nacre.Tool, tmp_path: Path) -> None:
+    arguments = {"command": "echo ran >> count; sleep 0.5; echo $$", "request_id": "one"}
+    tools = [tool, *(nacre.Tool(cwd=tmp_path / "place") for _ in range(2))]
+    with ThreadPoolExecutor(10) as pool:
+        replies = list(pool.map(lambda n: tools[n % 3].call(arguments), range(10)))
+    for each in tools[1:]:
+        each.close()
+    assert (tmp_path / "place" / "count").read_text() == "ran\n"
+    assert len({reply.text for reply in replies}) == 1
+    assert len({reply.details["run"] for reply in replies}) == 1
+
+
+def test_a_retry_gets_the_run_of_the_first_one_for_as_long_as_it_is_known(
+    tool: nacre.Tool, home: Path
+) -> None:
+    arguments = {"command": "echo once; exit 3", "request_id": "x"}
+    first = tool.call(arguments)
+    wardens.end(home)
+    with nacre.Tool(cwd=home.parent / "place") as another:
+        again = another.call({**arguments, "wait": 1, "max_output": 100})
+    assert (again.text, again.details) == (first.text, first.details)
+    assert again.text == "once\n[exit code 3]"
+
+
+def test_a_retry_of_what_still_runs_waits_for_it(tool: nacre.Tool) -> None:
+    arguments = {"command": "echo on; sleep 1; echo over", "request_id": "x"}
+    assert tool.call({**arguments, "wait": 0}).details["state"] == "running"
+    soon = tool.call({**arguments, "wait": 0.1})
+    assert (soon.text, soon.details["state"]) == ("on\n[r1 is running; cursor 3]", "running")
+    until = tool.call({**arguments, "until": {"output": "on"}})
+    assert until.details["until"] == {"output": "on", "line": 1, "text": "on"}
+    assert tool.call(arguments).text == "on\nover\n"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"command": "echo 2"}, {"timeout": 5}, {"env": {"A": "b"}}, {"cwd": "/"}, {"stdin": ""}],
+)
+def test_the_same_id_for_something_else_is_refused(tool: nacre.Tool, other: dict[str, Any]) -> None:
+    arguments = {"command": "echo 1", "request_id": "x"}
+    tool.call(arguments)
+    reply = tool.call({**arguments, **other})
+    assert reply.is_error
+    assert reply.details["refusal"]["id"] == "other_request"
+    assert "given to another command before (r1)" in reply.text
+
+
+def test_an_id_belongs_to_its_workspace(tool: nacre.Tool, tmp_path: Path) -> None:
+    arguments = {"command": "pwd", "request_id": "x"}
+    other = tmp_path / "other"
+    other.mkdir()
+    with nacre.Tool(cwd=other) as elsewhere:
+        assert elsewhere.call(arguments).text == f"{other}\n"
+    assert tool.call(arguments).text == f"{tmp_path / 'place'}\n"
+
+
+def test_what_was_refused_may_be_asked_again(tool: nacre.Tool, tmp_path: Path) -> None:
+    arguments = {"command": "pwd", "cwd": "later", "request_id": "x"}
+    assert tool.call(arguments).is_error
+    (tmp_path / "place" / "later").mkdir()
+    assert tool.call(arguments).text == f"{tmp_path / 'place' / 'later'}\n"
+
+
+def test_a_claim_of_one_who_died_before_he_began_is_taken_over(
+    tool: nacre.Tool, tmp_path: Path
+) -> None:
+    place = workspace(os.fsencode(tmp_path / "place"))
+    code = (
+        "import os, sys; from nacre.asks import Request; from nacre.store import requests;"
+        f"requests.claim(Request(id='x', digest='d'), {place!r}, 7, 'warden')"
+    )
+    subprocess.run([PYTHON, "-c", code], check=True)
+    assert tool.call({"command": "echo mine", "request_id": "x"}).text == "mine\n"
+    held = requests.claim(Request(id="x", digest="other"), place, 99, "host")
+    assert held.run != 99
+
+
+def test_requests_also_count_where_nothing_outlives_its_call(tmp_path: Path) -> None:
+    arguments = {"command": "echo ran >> count; sleep 0.3; echo $$", "request_id": "one"}
+    with nacre.Tool(cwd=tmp_path, place="here") as tool, ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(lambda _: tool.call(arguments), range(4)))
+        assert tool.call({**arguments, "until": {"idle": 1}}).is_error
+    assert (tmp_path / "count").read_text() == "ran\n"
+    assert len({reply.text for reply in replies}) == 1
+
+
+# Until.
+
+
+def test_a_port_counts_when_this_run_listens_there(tool: nacre.Tool) -> None:
+    port = free_port()
+    reply = tool.call({"command": f"{SERVER} {port}", "until": {"port": port}})
+    assert reply.details["state"] == "running"
+    assert reply.details["until"] == {"port": port, "pid": reply.details["until"]["pid"]}
+    assert (
+        f"[r1 is running: port {port} is open (pid {reply.details['until']['pid']})]" in reply.text
+    )
+    # Somebody else's listener is not what this one waits for.
+    other = tool.call({"command": "sleep 66.1", "until": {"port": port}, "wait": 0.6})
+    assert "until" not in other.details
+    assert other.details["state"] == "running"
+
+
+def test_a_url_counts_once_it_answers_with_less_than_500(tool: nacre.Tool) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/health"
+    reply = tool.call({"command": f"{SERVER} {port}", "until": {"http": url}})
+    assert reply.details["until"] == {"http": url, "status": 404}
+    assert reply.details["seconds"] >= 0.5
+
+
+def test_until_is_seen_through_colours_and_before_the_line_ends(tool: nacre.Tool) -> None:
+    command = "printf 'Local: \\033[36mhttp://localhost:\\033[1m5173\\033[0m/ '; sleep 66.2"
+    reply = tool.call({"command": command, "until": {"output": "localhost:5173/"}})
+    assert reply.details["until"]["text"] == "Local: http://localhost:5173/ "
+
+
+def test_a_pattern_that_never_ends_only_costs_the_wait(tool: nacre.Tool) -> None:
+    command = f"echo {'a' * 60}b; sleep 66.3"
+    began = time.monotonic()
+    reply = tool.call({"command": command, "until": {"output": "(a+)+$"}, "wait": 1})
+    assert reply.details["state"] == "running"
+    assert time.monotonic() - began < 5
+
+
+def test_a_search_that_never_ends_is_given_up(
+    tool: nacre.Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attend, "_SEARCH", 1.0)
+    tool.call({"command": f"echo found aab; echo {'a' * 60}b"})
+    reply = act(tool, "read", run="r1", grep="^(a+)+$|found")
+    assert reply.text == '1:found aab\n[there may be more: "from": 2]'
+    assert reply.details["output"]["cut"]
+
+
+# Waiting, reading, answering, ending.
+
+
+def test_a_question_is_answered_and_the_answer_to_that_is_seen(tool: nacre.Tool) -> None:
+    ask = "printf 'Proceed? [y/N] '; read x; echo you said $x; printf 'Name? '; read n; echo hi $n"
+    first = tool.call({"command": ask, "interactive": True})
+    assert (first.details["state"], first.details["prompt"]) == ("waiting_input", "Proceed? [y/N] ")
+    assert [job["state"] for job in listed(tool)] == ["waiting_input"]
+    assert act(tool, "read", run="r1").details["state"] == "waiting_input"
+    second = act(tool, "write", run="r1", text="y\n")
+    assert second.text == "you said y\nName? \n[r1 waits for input]"
+    assert second.details["prompt"] == "Name? "
+    last = act(tool, "write", run="r1", text="Ann\n")
+    assert (last.text, last.details["state"]) == ("hi Ann\n", "exited")
+
+
+def test_text_without_a_newline_is_remarked_upon(tool: nacre.Tool) -> None:
+    tool.call({"command": "read x; echo $x", "interactive": True})
+    reply = act(tool, "write", run="r1", text="y")
+    assert reply.details["state"] == "waiting_input"
+    assert reply.details["hints"] == ["text had no \\n at its end; the program may wait for that"]
+    assert act(tool, "write", run="r1", text="es\n").text == "yes\n"
+
+
+def test_the_end_of_input_can_be_written(tool: nacre.Tool) -> None:
+    tool.call({"command": "sort; echo over", "interactive": True})
+    assert act(tool, "write", run="r1", text="b\na\n", eof=True).text == "a\nb\nover\n"
+    assert "has ended" in act(tool, "write", run="r1", text="x").text
+
+
+def test_who_has_no_open_stdin_says_so(tool: nacre.Tool) -> None:
+    tool.call({"command": "sleep 66.4", "wait": 0})
+    reply = act(tool, "write", run="r1", text="x\n")
+    assert reply.is_error
+    assert "started without an open stdin" in reply.text
+    assert "interactive" in reply.text
+
+
+def test_the_first_of_several_is_waited_for(tool: nacre.Tool) -> None:
+    tool.call({"command": "sleep 66.5", "wait": 0})
+    tool.call({"command": "sleep 0.4; echo quick", "wait": 0})
+    reply = act(tool, "wait", runs=["r1", "r2"])
+    assert [each["state"] for each in reply.details["runs"]] == ["running", "exited"]
+    assert reply.text == "r1 (sleep 66.5):\n[r1 is running]\nr2 (sleep 0.4; echo quick):\nquick"
+
+
+def test_with_a_cursor_only_what_is_new_is_shown_and_matched(tool: nacre.Tool) -> None:
+    command = "echo ready; sleep 0.6; echo ready again; sleep 66.6"
+    reply = tool.call({"command": command, "until": {"output": "ready"}})
+    cursor = reply.details["output"]["cursor"]
+    reply = act(tool, "wait", run="r1", since=cursor, until={"output": "ready"})
+    assert reply.text == "ready again\n[r1 is running: line 2 matches ready]"
+    assert reply.details["output"]["shown"] == [[2, 2]]
+    # Without one, what has come true before counts: nobody waits for what is there.
+    again = act(tool, "wait", run="r1", until={"output": "^ready$"})
+    assert again.details["until"]["line"] == 1
+
+
+def test_a_run_that_ends_between_two_calls_is_still_told(tool: nacre.Tool) -> None:
+    assert tool.call({"command": "sleep 0.3; echo end; exit 5", "wait": 0.1}).details["run"] == "r1"
+    eventually(lambda: listed(tool)[0]["state"] == "exited")
+    for reply in (act(tool, "wait", run="r1"), act(tool, "read", run="r1")):
+        assert reply.text == "end\n[exit code 5]"
+        assert reply.details["exit_code"] == 5
+
+
+def test_a_signal_ends_all_of_a_run_and_leads_to_killed(tool: nacre.Tool) -> None:
+    tool.call({"command": "setsid sleep 66.7 & trap '' TERM; sleep 66.7", "wait": 0.3})
+    reply = act(tool, "signal", run="r1", grace=0.3)
+    assert reply.details["state"] == "killed"
+    assert reply.text.startswith("[killed by SIG")
+    assert named("sleep 66.7") == []
+
+
+def test_other_signals_are_only_sent(tool: nacre.Tool) -> None:
+    tool.call({"command": "trap 'echo got it' USR1; while :; do sleep 0.1; done", "wait": 0.3})
+    reply = act(tool, "signal", run="r1", signal="SIGUSR1")
+    assert reply.details["state"] == "running"
+    eventually(lambda: "got it" in act(tool, "read", run="r1").text)
+
+
+def test_what_was_left_running_can_be_ended_and_is_listed_with_its_ports(tool: nacre.Tool) -> None:
+    port = free_port()
+    probe = f"until (: < /dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.05; done"
+    reply = tool.call({"command": f"{SERVER} {port} & {probe}", "timeout": 20})
+    (left,) = reply.details["left_running"]
+    assert left["ports"] == [port]
+    assert f", port {port}]" in reply.text
+    assert listed(tool)[0]["left_running"] == [left]
+    assert f"(left running: 1 :{port})" in act(tool, "list").text
+    act(tool, "signal", run="r1")
+    assert not alive(left["pid"])
+    assert listed(tool)[0]["left_running"] == []
+
+
+def test_a_foreign_id_is_not_found(tool: nacre.Tool, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with nacre.Tool(cwd=other) as elsewhere:
+        elsewhere.call({"command": "sleep 66.8", "wait": 0})
+        for action, more in (
+            ("read", {}),
+            ("wait", {}),
+            ("write", {"text": "x"}),
+            ("signal", {}),
+        ):
+            reply = act(tool, action, run="r1", **more)
+            assert reply.is_error
+            assert reply.details["refusal"]["id"] == "not_found"
+        assert listed(tool) == []
+        assert act(elsewhere, "signal", run="r1").details["state"] == "killed"
+
+
+def test_a_cap_refuses_and_lists_what_lives(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, options={"max_runs": 2}) as tool:
+        tool.call({"command": "sleep 66.9", "wait": 0})
+        tool.call({"command": "sleep 66.91", "wait": 0})
+        reply = tool.call({"command": "touch made"})
+        assert reply.is_error
+        assert reply.details["refusal"]["id"] == "too_many"
+        assert "2 commands run, and 2 may" in reply.text
+        assert "r1  sleep 66.9" in reply.text
+        assert [job["state"] for job in listed(tool)] == ["running", "running"]
+        for run in ("r1", "r2"):
+            act(tool, "signal", run=run)
+        assert tool.call({"command": "echo room"}).text == "room\n"
+    assert not (tmp_path / "made").exists()
+
+
+# Callers that go.
+
+
+def test_a_client_that_vanishes_leaves_its_run_behind(tool: nacre.Tool, tmp_path: Path) -> None:
+    arguments = json.dumps({"command": "echo begun; sleep 1; echo done; exit 4"})
+    program = str(Path(PYTHON).parent / "nacre")
+    client = subprocess.Popen(
+        [program, "call", arguments], cwd=tmp_path / "place", stdout=subprocess.DEVNULL
+    )
+    eventually(lambda: any(job["state"] == "running" for job in listed(tool)))
+    client.send_signal(signal.SIGKILL)
+    client.wait()
+    reply = act(tool, "wait", run="r1")
+    assert reply.text == "begun\ndone\n[exit code 4]"
+
+
+def test_a_cancelled_call_ends_its_command(tool: nacre.Tool) -> None:
+    async def cancelled() -> None:
+        call = asyncio.create_task(
+            tool.acall({"command": "sleep 67.1", "until": {"output": "never"}})
+        )
+        while not named("sleep 67.1"):
+            await asyncio.sleep(0.02)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    asyncio.run(cancelled())
+    assert named("sleep 67.1") == []
+    assert [job["state"] for job in listed(tool)] == ["cancelled"]
+
+
+def test_cancelling_a_wait_leaves_the_run(tool: nacre.Tool) -> None:
+    tool.call({"command": "sleep 67.2", "wait": 0})
+    token = nacre.CancelToken()
+
+    async def waited() -> nacre.Reply:
+        asyncio.get_running_loop().call_later(0.3, token.cancel)
+        ask = {"action": "wait", "run": "r1", "until": {"output": "never"}}
+        return await tool.acall(ask, tool="job", cancel=token)
+
+    assert asyncio.run(waited()).is_error
+    assert [job["state"] for job in listed(tool)] == ["running"]
+
+
+def test_fifty_calls_at_once_each_have_their_own_reply(tool: nacre.Tool) -> None:
+    async def all_of_them() -> list[nacre.Reply]:
+        calls = [tool.acall({"command": f"sleep 0.1; echo {n}"}) for n in range(50)]
+        return await asyncio.gather(*calls)
+
+    assert [reply.text for reply in asyncio.run(all_of_them())] == [f"{n}\n" for n in range(50)]
+
+
+# Long logs.
+
+
+def test_a_line_of_a_long_log_is_found_in_bounded_memory_and_time(
+    tool: nacre.Tool, home: Path
+) -> None:
+    count = 20_000_000
+    reply = tool.call({"command": f"seq {count}", "wait": 60, "max_output": 200})
+    assert reply.details["output"]["lines"] == count
+    assert (home / "runs" / "r1" / "output.lines").stat().st_size >= 16 * 30
+    before, began = resident(), time.monotonic()
+    middle = act(tool, "read", run="r1", **{"from": 12_345_678, "to": 12_345_680})
+    assert middle.text == "12345678\n12345679\n12345680\n"
+    assert act(tool, "read", run="r1", lines=2).text == f"{count - 1}\n{count}\n"
+    far = reply.details["output"]["bytes"] - 9
+    assert act(tool, "read", run="r1", since=far).text == f"{count}\n"
+    wide = act(tool, "read", run="r1", **{"from": 5, "max_output": 200})
+    assert wide.text.startswith("5\n6\n7\n")
+    assert wide.text.endswith(f"{count}\n")
+    assert time.monotonic() - began < 2
+    assert resident() - before < 32 * 1024 * 1024
+    found = act(tool, "read", run="r1", grep="^19999998$", context=1)
+    assert found.text == "19999997-19999997\n19999998:19999998\n19999999-19999999\n"
+
+
+def test_the_index_is_written_as_the_log_is(tool: nacre.Tool, home: Path) -> None:
+    tool.call({"command": "seq 3000000; sleep 67.3", "wait": 0, "timeout": 60})
+    eventually(lambda: listed(tool)[0]["output"]["lines"] == 3_000_000)
+    known = lines.Lines(os.fsencode(home / "runs" / "r1" / "output"))
+    assert known.before_line(3_000_000).newlines > 2_000_000
+    middle = act(tool, "read", run="r1", **{"from": 2_999_999})
+    assert middle.text.startswith("2999999\n3000000\n[r1 is running")
+
+
+# What a model is told.
+
+
+def test_descriptions_tell_the_limits_in_force() -> None:
+    with nacre.Tool(options={"wait": 7, "timeout": 90, "max_output": 5000}) as tool:
+        bash, job = tool.specs()
+    said = json.dumps(bash)
+    assert "(7 by default)" in bash["description"]
+    assert "5,000 bytes" in bash["description"]
+    assert "NOT a timeout" in bash["description"]
+    assert "NOT a kill timeout" in bash["input_schema"]["properties"]["wait"]["description"]
+    assert "Default 90, 0: none" in said
+    assert "default 5000" in said
+    assert "at most `wait` seconds (7)" in job["description"]
+    assert len(bash["description"]) < 1100
+    assert len(job["description"]) < 1100
+
+
+def test_a_front_that_waits_less_says_so_in_its_descriptions() -> None:
+    with nacre.Tool(options={"max_wait": 10}) as tool:
+        assert "default 10" in tool.specs()[0]["input_schema"]["properties"]["wait"]["description"]
+
+
+@pytest.mark.parametrize("format", ["anthropic", "openai", "mcp"])
+def test_every_field_is_declared(format: Any) -> None:
+    with nacre.Tool() as tool:
+        bash = json.dumps(tool.specs(format=format)[0])
+    fields = "command wait timeout cwd env stdin interactive pty session until max_output leave"
+    for field in [*fields.split(), "request_id", "output", "port", "http", "file", "idle"]:
+        assert re.search(rf'"{field}": {{', bash), field
