@@ -66,10 +66,17 @@ def told(contract: str) -> str:
     for spec in specs:
         lines += ["```text", spec["description"], "```", ""]
         lines += ["| argument | type | what a model is told |", "|---|---|---|"]
-        for name, each in spec["input_schema"]["properties"].items():
+        for name, each in _arguments(spec["input_schema"]):
             kind = " \\| ".join(f"`{c}`" for c in each["enum"]) if "enum" in each else each["type"]
             lines.append(f"| `{name}` | {kind} | {each['description']} |")
-    return "\n".join([*lines, ""])
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _arguments(schema: dict[str, Any], above: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, each in schema.get("properties", {}).items():
+        yield f"{above}{name}", each
+        yield from _arguments(each, f"{above}{name}.")
 
 
 def options(contract: str) -> str:

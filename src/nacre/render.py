@@ -21,6 +21,7 @@ LINE: Final = 2000  # characters of a line
 _HEAD: Final = 4  # one part in so many is for the beginning
 _CONTROLS: Final = b"\x1b\r\b"
 _REPEATS: Final = 256  # identical lines that are passed over at once
+_WORTHWHILE: Final = 8  # bytes of a line
 _MARK: Final = "..."  # where a line is cut to fill the room there is
 
 
@@ -38,6 +39,7 @@ class Rendered(Struct, frozen=True, kw_only=True):
     tail: str = ""
     left: Left | None = None
     shown: tuple[tuple[int, int], ...] = ()  # lines, whole ones
+    spare: int = 0  # bytes of the room that were too few for a part of a line
 
     @property
     def cut(self) -> bool:
@@ -268,6 +270,7 @@ def _made(
         return Rendered(head=_joined([*before, *after]), shown=_range([*before, *after]))
     opening = _fragment(middle[0].text, head_room, front=True) if middle and head_room else ""
     closing = _fragment(middle[-1].text, room - taken, front=False) if middle else ""
+    spare = head_room + room - taken - len((opening + closing).encode()) if middle else 0
     shown = sum(each.end - each.start for each in (*before, *after))
     left_first = before[-1].last + 1 if before else first
     left_last = after[0].first - 1 if after else first + capture.lines - 1
@@ -277,18 +280,18 @@ def _made(
         tail=closing + _joined(after),
         left=Left(first=left_first, last=max(left_first, left_last), size=max(size, 0)),
         shown=(*_range(before), *_range(after)),
+        spare=max(0, spare),
     )
 
 
 def _fragment(text: str, room: int, *, front: bool) -> str:
-    """A part of a line, and a newline: so many bytes, but for the last character."""
-    if room <= 0:
-        return ""
+    """A part of a line, and a newline: so many bytes, but for the last character. Nothing, where
+    that would be next to nothing."""
     raw, kept = text.encode(), room - 1 - len(_MARK)
+    if kept < _WORTHWHILE:
+        return ""
     if len(raw) < room:
         return f"{text}\n"
-    if kept <= 0:
-        return f"{_MARK[: room - 1]}\n"
     if front:
         return f"{raw[:kept].decode('utf-8', 'ignore')}{_MARK}\n"
     return f"{_MARK}{raw[len(raw) - kept :].decode('utf-8', 'ignore')}\n"

@@ -345,7 +345,9 @@ class Tool:
         assert call.caller is not None
         command = call.arguments.get("command") if isinstance(call.arguments, Mapping) else None
         if call.tool == "job" and isinstance(call.arguments, Mapping):
-            command = f"job {dict(call.arguments)}"[:200]
+            # What is written to a run may be a password.
+            said = {k: v for k, v in call.arguments.items() if k not in ("text", "keys")}
+            command = f"job {said}"[:200]
         return self._audit.begin(
             {
                 "contract": self.contract.name,

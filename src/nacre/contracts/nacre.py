@@ -14,7 +14,6 @@ from msgspec import Meta, Struct
 
 from nacre.asks import Answer, Listing, Request, Run, Until
 from nacre.caller import Caller
-from nacre.contracts import nacre_job, nacre_words
 from nacre.contracts.arguments import (
     Kind,
     Wrong,
@@ -27,8 +26,8 @@ from nacre.contracts.arguments import (
     seconds,
 )
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
+from nacre.contracts.nacre_said import Said
 from nacre.contracts.nacre_until import LONGEST_WAIT, UNTIL, placed
-from nacre.contracts.nacre_words import Said
 from nacre.contracts.options import LESS, Seconds, read_options
 from nacre.contracts.shared import Safety, Shared, checked, signed
 from nacre.contracts.words import SPILL
@@ -150,11 +149,15 @@ class Nacre:
             "request_id": "The same id never runs twice: a retry gets the first one's run",
         }
         description = _DESCRIPTION.format(wait=wait, most=options.max_output)
+        from nacre.contracts import nacre_job
+
         bash = ToolSpec(name="bash", description=description, schema=object_schema(Bash, told))
         return (bash, nacre_job.spec(wait, options.max_output))
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
         if tool == "job":
+            from nacre.contracts import nacre_job  # a program that only runs needs no words
+
             options = self.options
             return nacre_job.admitted(
                 arguments, caller, self._wait, options.max_output, options.grace
@@ -222,10 +225,16 @@ class Nacre:
 
     def reply(self, answer: Answer, said: Any, findings: Sequence[AnyFinding]) -> Reply:
         if isinstance(answer, Listing):
+            from nacre.contracts import nacre_job
+
             return nacre_job.replied(answer, said)
+        from nacre.contracts import nacre_words
+
         return nacre_words.replied(answer, said, findings)
 
     def refused(self, refusal: AnyRefusal) -> Reply:
+        from nacre.contracts import nacre_words
+
         return nacre_words.refused(refusal)
 
 

@@ -27,8 +27,7 @@ from nacre.caller import Caller
 from nacre.contracts.arguments import Kind, bad, count, object_schema, read_arguments, seconds
 from nacre.contracts.contract import Admitted, Reply, ToolSpec
 from nacre.contracts.nacre_until import LONGEST_WAIT, UNTIL, placed
-from nacre.contracts.nacre_words import details, short, spoken, state
-from nacre.hindsight.hints import Facts, hints, worth_it
+from nacre.contracts.nacre_words import details, hints_of, short, spoken, state
 from nacre.outcome import code_of
 from nacre.refusals import Refused, Unavailable
 from nacre.render import LINE, Rendered
@@ -309,19 +308,7 @@ def _one(job: Job, said: Said) -> Reply:
 
 def _hints(job: Job, said: Said) -> list[str]:
     script = job.command.encode("utf-8", "surrogateescape")
-    if job.state is None or not worth_it(job.state, script):
-        return []
-    facts = Facts(
-        script=script,
-        cwd=job.cwd.encode("utf-8", "surrogateescape"),
-        path=said.path,
-        ending=job.state,
-        said=job.output.tail or job.output.head,
-        unterminated=job.output.unterminated,
-        open_stdin=job.open_stdin,
-        out_of_memory=job.out_of_memory,
-    )
-    return list(hints(facts))
+    return hints_of(job, script, job.cwd.encode("utf-8", "surrogateescape"), said.path)
 
 
 def _page(job: Job, said: Said) -> Reply:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -44,6 +43,8 @@ def _output(value: Any) -> Until:
 
 
 def _http(value: str) -> Until:
+    from urllib.parse import urlsplit  # few need it
+
     url = urlsplit(value)
     if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
         raise ValueError

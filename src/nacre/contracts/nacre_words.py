@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
-
 from nacre.asks import Evidence, Job, Running
 from nacre.contracts.contract import Reply
+from nacre.contracts.nacre_said import Said
 from nacre.findings import AnyFinding, NeedsTerminal, Suggested, Unsigned
-from nacre.hindsight.hints import Facts, hints, worth_it
 from nacre.outcome import (
     Cancelled,
     Capture,
@@ -38,17 +36,8 @@ from nacre.text import decode, plain, settled
 
 _PROMPT: Final = 2000  # characters
 _COMMAND: Final = 80
-
-
-class Said(Struct, frozen=True, kw_only=True):
-    """What only the reply needs to know of a call."""
-
-    most: int
-    cwd: bytes = b""
-    script: bytes = b""
-    path: bytes = b""
-    open_stdin: bool = False
-    clamped: float | None = None  # seconds that whoever asks for us waits at most
+# A success is worth a remark only when it may have been meant to last, or had a here-document.
+_PERHAPS: Final = re.compile(rb"\b(?:cd|chdir|pushd|popd|export|source)\b|(?:^|[;&\n])\s*\.\s|<<")
 
 
 def replied(answer: Outcome | Running, said: Said, findings: Sequence[AnyFinding]) -> Reply:
@@ -56,8 +45,7 @@ def replied(answer: Outcome | Running, said: Said, findings: Sequence[AnyFinding
     if isinstance(answer, Outcome) and isinstance(answer.ending, NotStarted):
         return refused(answer.ending.why, run=answer.run, cwd=said.cwd)
     job = _job(answer, said)
-    facts = _facts(job, said)
-    return spoken(job, said.most, hints=_hints(facts, findings), clamped=said.clamped)
+    return spoken(job, said.most, hints=_hints(job, said, findings), clamped=said.clamped)
 
 
 def _job(answer: Outcome | Running, said: Said) -> Job:
@@ -74,6 +62,7 @@ def _job(answer: Outcome | Running, said: Said) -> Job:
         left_running=ended.left_running if ended else (),
         ended=ended.ended if ended else (),
         out_of_memory=ended.out_of_memory if ended else False,
+        open_stdin=said.open_stdin,
         asks=running.asks if running else False,
         fired=running.fired if running else None,
         lines=answer.output.lines,
@@ -81,23 +70,8 @@ def _job(answer: Outcome | Running, said: Said) -> Job:
     )
 
 
-def _facts(job: Job, said: Said) -> Facts | None:
-    if job.state is None or not worth_it(job.state, said.script):
-        return None
-    return Facts(
-        script=said.script,
-        cwd=said.cwd,
-        path=said.path,
-        ending=job.state,
-        said=job.output.tail or job.output.head,
-        unterminated=job.output.unterminated,
-        open_stdin=said.open_stdin,
-        out_of_memory=job.out_of_memory,
-    )
-
-
-def _hints(facts: Facts | None, findings: Sequence[AnyFinding]) -> list[str]:
-    found = [] if facts is None else list(hints(facts))
+def _hints(job: Job, said: Said, findings: Sequence[AnyFinding]) -> list[str]:
+    found = hints_of(job, said.script, said.cwd, said.path)
     for finding in findings:
         match finding:
             case Suggested(message=message):
@@ -107,6 +81,25 @@ def _hints(facts: Facts | None, findings: Sequence[AnyFinding]) -> list[str]:
             case Unsigned(why=why):
                 found.append(f"a commit got no trailer: {why}")
     return found
+
+
+def hints_of(job: Job, script: bytes, cwd: bytes, path: bytes) -> list[str]:
+    """What there is to add about one that has ended."""
+    if job.state is None or (job.state == Exited(0) and not _PERHAPS.search(script)):
+        return []
+    from nacre.hindsight.hints import Facts, hints  # most replies have none
+
+    facts = Facts(
+        script=script,
+        cwd=cwd,
+        path=path,
+        ending=job.state,
+        said=job.output.tail or job.output.head,
+        unterminated=job.output.unterminated,
+        open_stdin=job.open_stdin,
+        out_of_memory=job.out_of_memory,
+    )
+    return list(hints(facts))
 
 
 def spoken(
@@ -152,7 +145,9 @@ def _body(job: Job, part: Rendered) -> str:
     if count == 1:
         read = f'{{"action": "read", "run": "{run}", "since": {job.byte}}}'
     head = part.head if not part.head or part.head.endswith("\n") else f"{part.head}\n"
-    return f"{head}[{what}{left.size:,} bytes left out: job {read}]\n{part.tail}"
+    # A reply never shrinks because the output grew, be it by a few bytes.
+    spare = " " * part.spare
+    return f"{head}[{what}{left.size:,} bytes left out: job {read}]{spare}\n{part.tail}"
 
 
 def _state_lines(job: Job, *, silent: bool) -> Iterator[str]:

@@ -9,13 +9,12 @@ import os
 import re
 import time
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Final
 
 from msgspec import Struct
 
 from nacre import proc
-from nacre.outcome import Ending, Exited, Killed
+from nacre.outcome import Ending, Exited
 from nacre.plan import BASH
 from nacre.proc import ports
 from nacre.script.commands import Command
@@ -84,7 +83,7 @@ def missing_program(facts: Facts) -> str | None:
     ]
     if local:
         return f"{what} is not in PATH; there is {local[0]}"
-    near = get_close_matches(what, _programs(facts.path), 3)
+    near = _near(what, _programs(facts.path))
     return f"there is no command {what}; near it: {', '.join(near)}" if near else None
 
 
@@ -94,7 +93,7 @@ def _missing_file(what: str, facts: Facts) -> str | None:
         return f"{what} is there, but not what its first line says that it is run by"
     place, name = os.path.split(path)
     try:
-        near = get_close_matches(decode(name), [decode(each) for each in os.listdir(place)], 3)
+        near = _near(decode(name), [decode(each) for each in os.listdir(place)])
     except OSError:
         return f"the directory of {what} does not exist"
     return f"there is no {what}; near it: {', '.join(near)}" if near else None
@@ -112,6 +111,12 @@ def forbidden_program(facts: Facts) -> str | None:
     if os.path.isfile(path) and not os.access(path, os.X_OK):
         return f"{what} is not executable: chmod +x it, or name the program that runs it"
     return None
+
+
+def _near(name: str, names: list[str]) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(name, names, 3)
 
 
 def _programs(path: bytes) -> list[str]:
@@ -243,7 +248,6 @@ _LASTS: Final = {
     b"export": "variables do not last: each call is a new shell; give env instead",
     b"source": "what was sourced does not last: each call is a new shell; use it in the same call",
 }
-_PERHAPS: Final = re.compile(rb"\b(?:cd|chdir|pushd|popd|export|source)\b|(?:^|[;&\n])\s*\.\s|<<")
 _SAME: Final = {b"pushd": b"cd", b"popd": b"cd", b".": b"source", b"chdir": b"cd"}
 
 
@@ -302,10 +306,3 @@ _WHEN_FAILED: Final[tuple[Hint, ...]] = (
     open_heredoc,
     may_have_asked,
 )
-
-
-def worth_it(ending: Ending, script: bytes) -> bool:
-    """Whether any could fit: most commands succeed, and need none."""
-    if ending == Exited(0):
-        return _PERHAPS.search(script) is not None
-    return isinstance(ending, Exited | Killed)

@@ -4,16 +4,40 @@ tree-sitter sees a skeleton (see `lex`), so its nodes are only about structure; 
 few small types of ours. What it cannot make sense of comes out as a sequence of what it could.
 """
 
+import os
 from collections.abc import Iterable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from typing import Any, Final
 
 import tree_sitter
-import tree_sitter_bash
 from msgspec import Struct
 
 _PIECE: Final = 1024
 _LOOSE: Final = {"word", "variable_name", "special_variable_name"}
-_PARSER: Final = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def _grammar() -> object:
+    """That of bash. Its package loads a dozen modules (pathlib, urllib, tempfile) to find queries
+    that nobody here asks for, which takes as long as the rest of what reads a script; so the
+    grammar alone is loaded where it can be found."""
+    package = find_spec("tree_sitter_bash")
+    for place in (package and package.submodule_search_locations) or ():
+        for suffix in EXTENSION_SUFFIXES:
+            path = f"{place}/_binding{suffix}"
+            if os.path.isfile(path):
+                loader = ExtensionFileLoader("tree_sitter_bash._binding", path)
+                found = spec_from_file_location("tree_sitter_bash._binding", path, loader=loader)
+                if found is not None:
+                    module = module_from_spec(found)
+                    loader.exec_module(module)
+                    return module.language()
+    import tree_sitter_bash
+
+    return tree_sitter_bash.language()
+
+
+_PARSER: Final = tree_sitter.Parser(tree_sitter.Language(_grammar()))
 
 
 class Simple(Struct, gc=False):

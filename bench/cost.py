@@ -1,0 +1,202 @@
+"""What a model pays: the characters of the replies to everyday commands, under each contract.
+
+    python -m bench.cost            prints the table that stands in docs/cost.md
+    python -m bench.cost --write    and puts it there
+
+Each row names the line that matters; whether a reply has it is checked. Where one contract needs
+several calls to come to the same, all of their replies are counted.
+"""
+
+import contextlib
+import os
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import nacre
+from nacre import contracts
+
+CONTRACTS = ("nacre", "phoenix", "harness", "pi")
+PAGE = Path(__file__).parent.parent / "docs" / "cost.md"
+BEGIN, END = "<!-- printed by bench/cost.py -->\n", "<!-- end of what is printed -->\n"
+NEAR = 20  # characters more than the smallest, at most
+FAR = 0.5  # where output is large: of the next smallest, at most
+
+PYTHON = sys.executable
+_SUITE = """cat > test_suite.py <<'EOF'
+import unittest
+class Suite(unittest.TestCase):
+    pass
+def test(n):
+    return lambda self: self.assertEqual(n * n, n * n if n != 23 else 0)
+for number in range(40):
+    setattr(Suite, f"test_{number}", test(number))
+EOF
+PYTHON -m unittest -v test_suite"""
+_INSTALL = r"""PYTHON -c '
+for n in range(120):
+    for p in range(0, 101, 4):
+        bar = "#" * (p // 4)
+        print(f"\r\033[2K\033[36mfetch\033[0m package-{n:03} [{bar:25}] {p}%", end="")
+    if n % 10 == 0:
+        print("\r\033[2K\033[33mwarn\033[0m deprecated glob@7.2.3: no longer supported")
+print("\r\033[2Kadded 120 packages, and audited 121 packages in 12s")
+'"""
+_BAR = r"""PYTHON -c '
+for n in range(2001):
+    bar = "#" * (n // 50)
+    print(f"\r{n / 20:5.1f}% |{bar:40}| {n}/2000", end="")
+print()
+'"""
+_EQUAL = """PYTHON -c '
+for n in range(100_000):
+    print("ERROR: quota exceeded for user build" if n == 61_803 else "waiting for database ...")
+'"""
+_DIFFERENT = """PYTHON -c '
+for n in range(100_000):
+    print(f"2026-11-16 10:{n // 60 % 60:02}:{n % 60:02} INFO request {n} served in {n * 7 % 93} ms")
+print("ERROR: out of connections")
+'"""
+
+
+class Row(NamedTuple):
+    name: str
+    command: str
+    matters: str  # what must be in the reply; a regular expression
+    large: bool = False  # the output is, and a person would not read all of it
+    calls: Mapping[str, list[dict[str, Any]]] = MappingProxyType({})  # if not just the command
+
+
+def rows(port: int) -> list[Row]:
+    serve = f"PYTHON -u -m http.server --bind 127.0.0.1 {port}"
+    ready = f"until (: < /dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.1; done"
+    ask = "printf 'Overwrite config? [y/N] '; read -r x || exit 1; echo $x"
+    slow = "echo working; sleep 60"
+    return [
+        Row("short success", "echo hello", "hello"),
+        Row("empty success", "true", ""),
+        Row("failing test run", _SUITE, "AssertionError: 529 != 0"),
+        Row("noisy install", _INSTALL, "added 120 packages", large=True),
+        Row("progress bar", _BAR, "2000/2000", large=True),
+        Row("100,000 lines, nearly all equal", _EQUAL, "ERROR: quota exceeded", large=True),
+        Row("100,000 different lines", _DIFFERENT, "ERROR: out of connections"),
+        Row("binary", "head -c 300000 /dev/urandom", "", large=True),
+        Row(
+            "timeout",
+            slow,
+            "working",
+            calls={name: [{"command": slow, "timeout": 1}] for name in ("nacre", "pi")},
+        ),
+        Row(
+            "background server until ready",
+            serve,
+            "",
+            calls={
+                "nacre": [{"command": serve, "until": {"port": port}}],
+                "phoenix": [{"command": serve, "mode": "background"}, {"command": ready}],
+                "harness": [{"command": f"{serve} & {ready}; echo $!"}],
+                "pi": [{"command": serve, "async": True}, {"command": ready}],
+            },
+        ),
+        Row(
+            "interactive prompt",
+            ask,
+            re.escape("Overwrite config? [y/N] "),
+            calls={"nacre": [{"command": ask, "interactive": True}]},
+        ),
+    ]
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "nacre": {},
+    "phoenix": {"timeout": 5},
+    "harness": {"timeout": 5},
+    "pi": {"async": True},
+}
+
+
+class Cost(NamedTuple):
+    row: Row
+    characters: dict[str, int]
+    calls: dict[str, int]
+    kept: dict[str, bool]  # whether the line that matters is there
+
+    @property
+    def near(self) -> bool:
+        return self.characters["nacre"] <= min(self.characters.values()) + NEAR
+
+    @property
+    def far(self) -> bool:
+        others = [self.characters[name] for name in CONTRACTS if name != "nacre"]
+        return self.characters["nacre"] <= FAR * min(others)
+
+
+def measured() -> Iterator[Cost]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for row in rows(port):
+        found = {name: _paid(name, row) for name in CONTRACTS}
+        yield Cost(
+            row,
+            {name: len(text) for name, (text, _) in found.items()},
+            {name: count for name, (_, count) in found.items()},
+            {name: bool(re.search(row.matters, text)) for name, (text, _) in found.items()},
+        )
+
+
+def _paid(name: str, row: Row) -> tuple[str, int]:
+    calls = row.calls.get(name, [{"command": row.command}])
+    limited = row.name == "timeout" and name in ("phoenix", "harness")
+    options = {**OPTIONS[name], **({"timeout": 1} if limited else {})}
+    texts = []
+    with (
+        tempfile.TemporaryDirectory(prefix="nacre-cost-") as place,
+        nacre.Tool(name, cwd=place, options=options) as tool,
+    ):
+        for call in calls:
+            command = call["command"].replace("PYTHON", PYTHON)
+            texts.append(tool.call({**call, "command": command}).text)
+        for run in tool.runs():
+            with contextlib.suppress(nacre.Refused):
+                run.end("KILL")
+    return "\n".join(texts), len(calls)
+
+
+def table(costs: list[Cost]) -> str:
+    lines = [
+        f"| | {' | '.join(CONTRACTS)} | the line that matters |",
+        f"|---|{'---:|' * len(CONTRACTS)}---|",
+    ]
+    for cost in costs:
+        cells = []
+        for name in CONTRACTS:
+            calls = f" in {cost.calls[name]} calls" if cost.calls[name] > 1 else ""
+            lost = "" if cost.kept[name] else " (lost)"
+            cells.append(f"{cost.characters[name]:,}{calls}{lost}")
+        matters = cost.row.matters.replace("\\", "")
+        matters = f"`{matters}`" if matters else "-"
+        lines.append(f"| {cost.row.name} | {' | '.join(cells)} | {matters} |")
+    return "\n".join([*lines, ""])
+
+
+def main() -> int:
+    assert set(CONTRACTS) == set(contracts.names())
+    with tempfile.TemporaryDirectory(prefix="nacre-cost-") as state:
+        os.environ["NACRE_HOME"] = state
+        costs = list(measured())
+    made = table(costs)
+    print(made, end="")
+    if "--write" in sys.argv[1:]:
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}{made}{END}{rest.partition(END)[2]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
