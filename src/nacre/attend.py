@@ -24,7 +24,7 @@ from nacre.asks import (
     Since,
 )
 from nacre.engine.engine import Engine
-from nacre.engine.run import Ground
+from nacre.engine.ground import Ground
 from nacre.engine.run import Run as OwnRun
 from nacre.engine.supervise import Supervised
 from nacre.engine.survivors import survivors

@@ -6,7 +6,7 @@ from typing import Final
 from nacre import asks
 from nacre.asks import Job, Listing
 from nacre.engine.engine import Engine
-from nacre.engine.run import Ground
+from nacre.engine.ground import Ground
 from nacre.engine.supervise import Supervised
 from nacre.loop import Timer
 from nacre.outcome import Outcome

@@ -16,8 +16,8 @@ from nacre.asks import Listing, No, Reached, Wishes
 from nacre.cancel import CancelToken
 from nacre.engine import leftovers
 from nacre.engine.engine import Engine, Ticket
+from nacre.engine.ground import Ground
 from nacre.engine.leftovers import Leftover
-from nacre.engine.run import Ground
 from nacre.engine.supervise import Supervised
 from nacre.events import Listening
 from nacre.outcome import Outcome

@@ -9,7 +9,7 @@ import msgspec
 from nacre import asks
 from nacre.asks import Earlier, Evidence, No, Reached, Running
 from nacre.engine.engine import Engine
-from nacre.engine.run import Ground
+from nacre.engine.ground import Ground
 from nacre.engine.supervise import Supervised
 from nacre.loop import Call, Timer, now
 from nacre.outcome import Outcome

@@ -13,7 +13,7 @@ from nacre import asks
 from nacre.asks import Done, No, Reached, Running
 from nacre.cancel import CancelToken
 from nacre.engine.engine import Engine, Ticket
-from nacre.engine.run import Ground
+from nacre.engine.ground import Ground
 from nacre.engine.supervise import Supervised
 from nacre.loop import Call, Timer, now
 from nacre.outcome import Lost, Outcome, state_of

@@ -14,7 +14,8 @@ import msgspec
 
 import nacre
 from nacre.asks import Evidence, Until
-from nacre.engine.run import Ground, Run
+from nacre.engine.ground import Ground
+from nacre.engine.run import Run
 from nacre.loop import Call, Timer, now
 from nacre.outcome import Outcome
 from nacre.plan import MIB, Command, Keep, Limits, Plan

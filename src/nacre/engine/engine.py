@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 from nacre.asks import Done, Signal
 from nacre.cancel import CancelToken
 from nacre.engine import leftovers
+from nacre.engine.ground import Ground, Leave
 from nacre.engine.relay import ListenerThread
-from nacre.engine.run import Ground, Leave, Run
+from nacre.engine.run import Run
 from nacre.engine.slots import Slots
 from nacre.engine.supervise import Supervised, Supervisor
 from nacre.events import Listener, Listening

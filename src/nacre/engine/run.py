@@ -10,23 +10,23 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from nacre import proc
 from nacre.asks import Running
-from nacre.engine import leftovers
 from nacre.engine.epitaph import filled
 from nacre.engine.feeding import Feeding, Then
+from nacre.engine.ground import Ground
 from nacre.engine.leftovers import Leftover
 from nacre.engine.lifecycle import Action, Happening, State, next_step
 from nacre.engine.output import Output
 from nacre.engine.relay import Hearing, Relay, relayed
-from nacre.engine.slots import Slots, Where
+from nacre.engine.slots import Where
 from nacre.engine.survivors import survivors
 from nacre.events import Finished, Listening, Started
-from nacre.loop import Call, Loop, Timer, now
+from nacre.loop import Call, Timer, now
 from nacre.outcome import (
     Cancelled,
     Capture,
@@ -43,9 +43,7 @@ from nacre.plan import AtExit, Held, Plan, Streams, When
 from nacre.proc import blocked
 from nacre.process import child as children
 from nacre.process.birth import Birth
-from nacre.process.census import Census
-from nacre.process.child import Child, Spawner
-from nacre.process.pipes import Growth
+from nacre.process.child import Child
 from nacre.process.tag import Tag
 from nacre.process.tree import Tree, collect_strays
 from nacre.refusals import (
@@ -68,78 +66,6 @@ _LAST_WORDS: Final = 1.0
 # How soon we look again whether a tree has ended, and how slow that becomes.
 _FIRST_LOOK: Final = 0.001
 _SLOWEST_LOOK: Final = 0.05
-
-
-class Line(Protocol):
-    """A connection to somebody else who runs things, and reports to our loop."""
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is to be heard from it."""
-        ...
-
-    def stop_listening(self) -> None: ...
-
-    def forked(self) -> None:
-        """Let go of it, and change nothing for the parent."""
-        ...
-
-    def close(self) -> None: ...
-
-
-Leave = Callable[[Leftover], None]  # what becomes of the pipes of an ended command
-
-
-class Ground:
-    """What the runs of one loop stand on."""
-
-    line: Line | None = None
-
-    def __init__(self, slots: Slots, *, ours: bool, leave: Leave = leftovers.shelve) -> None:
-        self.leave = leave
-        self.spawner = Spawner(ours=ours)
-        self.loop = Loop()
-        self.census = Census()
-        self.growth = Growth()
-        self.slots = slots
-        self.ours = ours  # this process is nacre's own, the subreaper, and has one loop
-        self.shells: set[int] = set()  # not yet collected
-
-    def intact(self) -> bool:
-        """Whether our descriptors are still ours. A host may have closed whatever was open; then
-        the numbers are somebody else's, and we are never touched again."""
-        if self.loop.intact() and self.spawner.intact():
-            return True
-        self.spawner.disown()
-        _strangers.append(self)
-        return False
-
-    @property
-    def listens(self) -> bool:
-        """Whether somebody far away has something to tell us, though nobody waits for it."""
-        return self.line is not None and not self.line.idle
-
-    def stop_listening(self) -> None:
-        if self.line is not None:
-            self.line.stop_listening()
-
-    def forked(self) -> None:
-        """We are in a fork of our host: what is watched is watched by the parent, too."""
-        self.loop.forked()
-        if self.line is not None:
-            self.line.forked()
-            self.line = None
-
-    def close(self) -> None:
-        if self.line is not None:
-            self.line.close()
-            self.line = None
-        self.loop.close()
-        self.spawner.close()
-        self.census.close()
-
-
-_strangers: Final[list[Ground]] = []  # kept, since forgetting them would close their numbers
 
 
 class Run:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from nacre.engine import leftovers
-from nacre.engine.run import Ground
+from nacre.engine.ground import Ground
 from nacre.loop import Call, now
 from nacre.refusals import Closed, Refused
 

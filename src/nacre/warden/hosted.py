@@ -8,7 +8,8 @@ import msgspec
 from nacre import asks
 from nacre.asks import Reached, Running
 from nacre.engine.asking import Asking
-from nacre.engine.run import Ground, Run
+from nacre.engine.ground import Ground
+from nacre.engine.run import Run
 from nacre.events import Chunk, Started
 from nacre.loop import Timer
 from nacre.outcome import Outcome

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import nacre
 from nacre.asks import Ask, Reached
-from nacre.engine.run import Ground
+from nacre.engine.ground import Ground
 from nacre.events import Chunk, Started
 from nacre.loop import Loop, Timer, now
 from nacre.refusals import AnyRefusal, Unavailable

@@ -15,7 +15,7 @@ from typing import Final
 
 from nacre import proc
 from nacre.engine.epitaph import filled
-from nacre.engine.run import Ground
+from nacre.engine.ground import Ground
 from nacre.events import Stream
 from nacre.outcome import Ending, Lost, Survivor
 from nacre.plan import MIB

@@ -6,8 +6,8 @@ from typing import Final
 
 from nacre import asks
 from nacre.asks import Ask, No, Reached, Running
+from nacre.engine.ground import Ground
 from nacre.engine.relay import Relay, relayed
-from nacre.engine.run import Ground
 from nacre.events import Chunk, Finished, Listening, Started
 from nacre.outcome import Capture, NotStarted, Outcome
 from nacre.refusals import AnyRefusal, CalledOff, Unavailable

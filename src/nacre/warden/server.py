@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Final
 
 from nacre import asks
+from nacre.engine.ground import Ground
 from nacre.engine.leftovers import Leftover, watch
-from nacre.engine.run import Ground
 from nacre.engine.slots import Slots
 from nacre.loop import Timer
 from nacre.outcome import Capture, NotStarted, Outcome

@@ -1,0 +1,84 @@
+"""What the runs of one loop stand on: the loop, the spawner, and what they share."""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from nacre.engine import leftovers
+from nacre.engine.leftovers import Leftover
+from nacre.engine.slots import Slots
+from nacre.loop import Loop
+from nacre.process.census import Census
+from nacre.process.child import Spawner
+from nacre.process.pipes import Growth
+
+
+class Line(Protocol):
+    """A connection to somebody else who runs things, and reports to our loop."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be heard from it."""
+        ...
+
+    def stop_listening(self) -> None: ...
+
+    def forked(self) -> None:
+        """Let go of it, and change nothing for the parent."""
+        ...
+
+    def close(self) -> None: ...
+
+
+Leave = Callable[[Leftover], None]  # what becomes of the pipes of an ended command
+
+
+class Ground:
+    """What the runs of one loop stand on."""
+
+    line: Line | None = None
+
+    def __init__(self, slots: Slots, *, ours: bool, leave: Leave = leftovers.shelve) -> None:
+        self.leave = leave
+        self.spawner = Spawner(ours=ours)
+        self.loop = Loop()
+        self.census = Census()
+        self.growth = Growth()
+        self.slots = slots
+        self.ours = ours  # this process is nacre's own, the subreaper, and has one loop
+        self.shells: set[int] = set()  # not yet collected
+
+    def intact(self) -> bool:
+        """Whether our descriptors are still ours. A host may have closed whatever was open; then
+        the numbers are somebody else's, and we are never touched again."""
+        if self.loop.intact() and self.spawner.intact():
+            return True
+        self.spawner.disown()
+        _strangers.append(self)
+        return False
+
+    @property
+    def listens(self) -> bool:
+        """Whether somebody far away has something to tell us, though nobody waits for it."""
+        return self.line is not None and not self.line.idle
+
+    def stop_listening(self) -> None:
+        if self.line is not None:
+            self.line.stop_listening()
+
+    def forked(self) -> None:
+        """We are in a fork of our host: what is watched is watched by the parent, too."""
+        self.loop.forked()
+        if self.line is not None:
+            self.line.forked()
+            self.line = None
+
+    def close(self) -> None:
+        if self.line is not None:
+            self.line.close()
+            self.line = None
+        self.loop.close()
+        self.spawner.close()
+        self.census.close()
+
+
+_strangers: Final[list[Ground]] = []  # kept, since forgetting them would close their numbers
