@@ -72,7 +72,11 @@ PROGRAMS = [
     Program(True, "bc", "bc"),
     Program(True, "sqlite3", "sqlite3"),
     Program(True, "openssl passwd -stdin", "openssl"),
-    Program(True, "ssh-keygen -qt ed25519 -f key -N ''; ssh-keygen -t ed25519 -f key -N ''", "ssh-keygen"),
+    Program(
+        True,
+        "ssh-keygen -qt ed25519 -f key -N ''; ssh-keygen -t ed25519 -f key -N ''",
+        "ssh-keygen",
+    ),
     Program(True, f"{PYTHON} -i -q"),
     Program(True, f"echo pass > x.py; {PYTHON} -m pdb x.py"),
     Program(True, python('input("name: ")')),

@@ -1,6 +1,7 @@
 """Output as a model gets to see it."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -58,15 +59,22 @@ def test_binary_far_from_the_beginning_is_described_where_it_stands() -> None:
 
 
 def test_a_long_line_keeps_its_two_ends_and_says_what_is_missing() -> None:
-    text = rendered(b"before\n" + b"x" * 5000 + b"END\n").head
-    line = text.split("\n")[1]
+    data = b"before\n" + b"x" * 4000 + b"y" * 1000 + b"END\n"
+    made = rendered(data)
+    line = made.head.split("\n")[1]
     assert len(line) == LINE
-    said = re.search(r"\.\.\.\[([\d,]+) characters left out; since (\d+)\]\.\.\.", line)
+    said = re.search(r"\.\.\.\[([\d,]+) characters left out: since (\d+)\]\.\.\. *", line)
     assert said is not None
-    assert int(said[1].replace(",", "")) + LINE - len(said[0]) == 5003
-    assert said[2] == "7"
-    assert line.startswith("xxx")
-    assert line.endswith("xEND")
+    front, back = line[: said.start()], line[said.end() :]
+    missing, since = int(said[1].replace(",", "")), int(said[2])
+    assert front.encode() + data[since : since + missing] + back.encode() == data[7:-1]
+    assert made.cut
+    assert made.left is None
+
+
+def test_a_page_has_its_long_lines_whole() -> None:
+    made = render(captured(b"x" * 5000), 20_000, longest=20_000)
+    assert (made.head, made.cut) == ("x" * 5000, False)
 
 
 def test_what_is_left_out_is_said_by_lines_and_bytes() -> None:
@@ -76,10 +84,25 @@ def test_what_is_left_out_is_said_by_lines_and_bytes() -> None:
     (one, last), (first, end) = made.shown
     assert (one, end) == (1, 10_000)
     assert (made.left.first, made.left.last) == (last + 1, first - 1)
-    assert len((made.head + made.tail).encode()) + made.spare == 1000
-    assert made.left.size == len(data) - 1000 + made.spare
+    _check_bytes(made, data)
     assert made.head.startswith("line 1\nline 2\n")
     assert made.tail.endswith("line 9999\nline 10000\n")
+
+
+def _check_bytes(made: Rendered, data: bytes) -> None:
+    """What is shown and what is left out are all of it, each byte once."""
+    assert made.left is not None
+    head, tail = made.head.encode(), made.tail.encode()
+    if head.endswith(b"...\n"):
+        head = head[:-4]
+    if tail.startswith(b"..."):
+        tail = tail[3:]
+        part, newline, rest = tail.partition(b"\n")
+        tail = tail if part + newline + rest == data[len(data) - len(tail) :] else part + rest
+    assert made.left.byte == len(head)
+    assert data.startswith(head)
+    assert data.endswith(tail)
+    assert made.left.size == len(data) - len(head) - len(tail)
 
 
 lines = st.lists(
@@ -87,14 +110,13 @@ lines = st.lists(
 )
 
 
-@given(lines, st.integers(0, 300), st.sampled_from([16, 200, 4000]))
+@given(lines, st.integers(0, 300), st.sampled_from([0, 150, 4000]))
 def test_a_reply_never_shrinks_because_the_output_grew(
-    said: list[str], most: int, whole: int
+    said: list[str], most: int, more: int
 ) -> None:
-    """But for what folds: so neighbours differ here."""
-    keep = Keep(whole=whole, head=whole // 4, tail=whole - whole // 4)
-    if whole < 2 * most + 2 * 40:
-        keep = Keep(whole=4000, head=1000, tail=3000)
+    """But for what folds: so neighbours differ here. The window is `more` than what it must be."""
+    tail = most + 2 * 41 + more
+    keep = Keep(whole=tail + most, head=most // 4 + 82, tail=tail)
     everything = [f"{number % 7}{line}" for number, line in enumerate(said)]
     sizes = []
     for count in range(len(everything) + 1):
@@ -104,10 +126,40 @@ def test_a_reply_never_shrinks_because_the_output_grew(
         assert shown <= most
         if made.cut:
             assert shown == most
+            assert made.spare <= 16
+            assert made.left is not None
+            assert 0 < made.left.size <= len(data)
         else:
             assert made.head == data.decode()
         sizes.append((made.cut, shown))
     assert sizes == sorted(sizes)
+
+
+def test_what_stands_behind_a_gap_is_never_shown_before_it() -> None:
+    bar = b"".join(b"\r%d%% %s" % (n % 101, b"#" * 60) for n in range(60_000))
+    data = b"begin\n" + bar + b"\n" + b"".join(b"line %d\n" % n for n in range(50_000))
+    made = rendered(data)
+    assert made.head == "begin\n"
+    assert made.tail.endswith("line 49998\nline 49999\n")
+    assert made.spare <= 16
+    assert made.left is not None
+    assert made.left.first == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "most"),
+    [
+        (b"ab\n" * 10 + b"".join(b"%d\n" % (n % 1000) for n in range(600_000)), 200_000),
+        (b"".join(b"%d\n" % (n % 1000) for n in range(400_000)) + b"x" * 60_000, 20_000),
+        (b"x" * 2_000_000, 20_000),
+        (b"\x1b[1mx\x1b[0m\r" * 150_000, 20_000),
+        (b"\x1b[" + b"9" * 5000 + b"Gx\n", 20_000),
+    ],
+)
+def test_rendering_takes_no_time(data: bytes, most: int) -> None:
+    began = time.process_time()
+    rendered(data, most)
+    assert time.process_time() - began < 1.5
 
 
 mess = st.lists(
@@ -153,6 +205,26 @@ def test_a_progress_bar_of_megabytes_is_its_last_state() -> None:
     text = made.head + made.tail
     assert "all done" in text
     assert len(text) < 300
+
+
+def test_what_folds_takes_no_more_room_because_there_is_much_of_it() -> None:
+    made = rendered(b"waiting for it\n" * 120_000 + b"ERROR\n" + b"waiting for it\n" * 60_000)
+    assert len(made.head + made.tail) + made.spare < 200
+    assert "ERROR\n" in made.tail
+
+
+def test_a_line_of_megabytes_is_shown_like_any_other_long_one() -> None:
+    made = rendered(b"start\n" + b"m" * 2_200_000 + b"END\nend\n")
+    start, line, end, nothing = made.head.split("\n")
+    assert (start, end, nothing) == ("start", "end", "")
+    assert len(line) == LINE
+    assert line.endswith("mEND")
+    assert (made.shown, made.cut, made.left) == (((1, 3),), True, None)
+
+
+def test_a_stray_nul_hides_nothing() -> None:
+    made = rendered(b"building\na\0b\n" + b"".join(b"%d\n" % n for n in range(100)))
+    assert made.head.startswith("building\na\ufffdb\n0\n1\n")
 
 
 def test_many_equal_lines_are_one_however_many() -> None:

@@ -3,8 +3,6 @@
 import io
 import os
 import re
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -36,7 +34,8 @@ def test_what_is_found_is_what_each_line_for_itself_would_say(
     wanted = [Found(line=i + 1, text=seen[i], matches=i in hits) for i in sorted(near)]
     usual, search.BLOCK = search.BLOCK, block  # type: ignore[misc]
     try:
-        found = list(search.grep(io.BytesIO(text.encode()), re.compile(pattern), context))
+        each = search.grep(io.BytesIO(text.encode()), re.compile(pattern), context)
+        found = [one for one in each if isinstance(one, Found)]
     finally:
         search.BLOCK = usual  # type: ignore[misc]
     assert found == wanted
@@ -45,20 +44,59 @@ def test_what_is_found_is_what_each_line_for_itself_would_say(
 def test_a_line_is_waited_for_also_when_it_has_no_end_yet(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"one\ntwo\n")
+    with path.open("rb", buffering=0) as source, path.open("ab", buffering=0) as writer:
+        ready = search.Growing(source, re.compile("ready>"))
+        assert ready.look() is None
+        writer.write(b"three\nrea")
+        assert ready.look() is None
+        writer.write(b"dy> ")
+        assert ready.look() == Found(4, "ready> ", True)
+        assert search.Growing(source, re.compile("t")).look() == Found(2, "two", True)
+        assert search.Growing(source, re.compile("t"), 3, 8).look() == Found(3, "three", True)
 
-    def write() -> None:
-        with path.open("ab", buffering=0) as file:
-            for piece in (b"three\nrea", b"dy> "):
-                time.sleep(0.05)
-                file.write(piece)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    with path.open("rb", buffering=0) as source:
-        assert search.wait_for(source, re.compile("ready>"), 0) == Found(4, "ready> ", True)
-        assert search.wait_for(source, re.compile("t"), 0) == Found(2, "two", True)
-        assert search.wait_for(source, re.compile("t"), 8) == Found(3, "three", True)
-    writer.join()
+def found_in(data: bytes, pattern: str, **more: int) -> list[tuple[int, str]]:
+    found = search.grep(io.BytesIO(data), search.compiled(pattern), **more)
+    return [(each.line, each.text) for each in found if isinstance(each, Found)]
+
+
+@pytest.mark.parametrize(
+    ("data", "pattern", "lines"),
+    [
+        (b"a1\nb\n", "[[:digit:]]", [(1, "a1")]),
+        (b"a\nb\n", "a[\t-~]b", []),
+        (b"a b\n", "a[[:space:]]b", [(1, "a b")]),
+        # Never something that was not printed: a line's end is not glued to its beginning.
+        (b"x" * ((1 << 20) - 2) + b"ER" + b"y" * (1 << 20) + b"ROR!\nok\n", "ERROR", []),
+        (b"x" * (1 << 21) + b"\nneedle\n", "needle", [(2, "needle")]),
+        (
+            b"".join(b"\rstep %d" % n for n in range(300_000)) + b"\nz\n",
+            "step",
+            [(1, "step 299999")],
+        ),
+    ],
+)
+def test_lines_that_are_odd(data: bytes, pattern: str, lines: list[tuple[int, str]]) -> None:
+    assert found_in(data, pattern) == lines
+
+
+def test_of_a_long_line_what_stands_around_the_match_is_shown() -> None:
+    ((_, text),) = found_in(b"a" * 3000 + b"needle" + b"b" * 3000, "needle")
+    assert len(text) == search.SHOWN
+    assert "aneedleb" in text
+    assert text.startswith("...")
+    assert text.endswith("...")
+
+
+def test_what_is_behind_the_last_line_is_not_looked_at() -> None:
+    data = b"".join(b"%d\n" % n for n in range(1, 101))
+    assert found_in(data, "^1", last=10) == [(1, "1"), (10, "10")]
+    assert found_in(data, "^11$", last=10, context=2) == []
+
+
+def test_what_a_process_says_is_read_as_far_as_it_makes_sense() -> None:
+    said = b'warning\n[3, "x", true]\n{"at": 9, "over": false}\n[4, "cut'
+    assert search.told(said, 1) == search.Told((Found(3, "x", True),), 9, False)
 
 
 @given(

@@ -336,7 +336,7 @@ def test_one_endless_line_is_read_in_bounded_memory(tmp_path: Path) -> None:
         with open({str(path)!r}, "rb", buffering=0) as source:
             for data in reading.lines(source): size += len(data)
         with open({str(path)!r}, "rb", buffering=0) as source:
-            found = list(search.grep(source, re.compile("x")))
+            found = [f for f in search.grep(source, re.compile("x")) if not isinstance(f, int)]
         (most,) = re.findall(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())
         print(size, found, int(most) < 60_000)
     """

@@ -40,8 +40,10 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     until: Until
     line: int | None = None  # of the output, that matched
-    text: str = ""  # that line; or the status that was answered
+    text: str = ""  # that line
     pid: int | None = None  # who listens
+    status: int = 0  # that was answered
+    stranger: int | None = None  # by whom, if that is no process of this run
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -170,7 +172,6 @@ class Attend(Struct, frozen=True, kw_only=True, tag=True):
     eof: bool = False
     signal: SignalNumber | None = None
     grace: float | None = None  # after the signal, before all of it is killed; None: it is not
-    most: int = 0
 
 
 JobAsk = Look | List | Attend
@@ -206,13 +207,15 @@ class Job(Struct, frozen=True, kw_only=True, tag=True):
     run: str
     command: str
     cwd: str
-    begun: float  # by the clock on the wall
+    begun: float = 0.0  # by the clock on the wall
     seconds: float
     state: Ending | None  # None: it runs
     output: Capture
     left_running: tuple[Survivor, ...] = ()
-    ended: tuple[Survivor, ...] = ()
+    put_down: tuple[Survivor, ...] = ()  # what it would have left, or had, and was ended
     out_of_memory: bool = False
+    past: bool = False  # it had ended before a signal could be sent
+    ports: tuple[int, ...] = ()  # on which it listens
     stored: bool = True
     open_stdin: bool = False  # it can be written to
     asks: bool = False  # it waits for input
@@ -223,7 +226,7 @@ class Job(Struct, frozen=True, kw_only=True, tag=True):
     lines: int | None = None  # how many there are of it in all
     size: int = 0
     found: "tuple[Found, ...] | None" = None  # what was looked for
-    over: bool = True  # all of it was looked at
+    over: bool = True  # all of it was looked at; else up to `line`, or to the end of what is here
 
 
 class Found(Struct, frozen=True, kw_only=True):

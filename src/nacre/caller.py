@@ -41,6 +41,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     session: str = ""  # calls of one session may have to wait for each other
     tools: tuple[str, ...] = ()  # what else the caller could use instead of a shell
     resolvers: Mapping[str, Resolver] = _NONE  # of internal URLs, by scheme
+    run_of: Callable[[int], str | None] = lambda _: None  # which run of his a process belongs to
 
     @property
     def home(self) -> bytes | None:

@@ -130,7 +130,7 @@ class Outcome(Struct, frozen=True, kw_only=True, tag=True):
     errors: Capture | None = None  # stderr, when separate
     seconds: float = 0.0
     left_running: tuple[Survivor, ...] = ()
-    ended: tuple[Survivor, ...] = ()  # what it would have left running, but for the plan
+    put_down: tuple[Survivor, ...] = ()  # what it would have left running, but for the plan
     out_of_memory: bool = False  # the kernel has killed something here while it ran
     stored: bool = False  # all of its output can be read later, by its number
 

@@ -6,6 +6,7 @@ that everything runs there (`warden`), or nothing does (`here`).
 """
 
 import os
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
@@ -18,15 +19,18 @@ from nacre.engine import leftovers
 from nacre.engine.engine import Engine, Ticket
 from nacre.engine.ground import Ground
 from nacre.engine.leftovers import Leftover
+from nacre.engine.run import Run
 from nacre.engine.supervise import Supervised
 from nacre.events import Listening
-from nacre.outcome import Outcome
+from nacre.loop import now
+from nacre.outcome import NotStarted, Outcome
 from nacre.plan import Held, Keep, Plan
 from nacre.process import terms
-from nacre.refusals import NoBackground, Refused
-from nacre.store import reading
+from nacre.refusals import NoBackground, Refused, TooMany
+from nacre.store import reading, requests
 from nacre.store.reading import NoSuchRun
-from nacre.store.store import Store
+from nacre.store.store import Store, claimed
+from nacre.text import decode
 
 if TYPE_CHECKING:
     from nacre.warden.remote import Remote
@@ -41,6 +45,8 @@ class Place:
         self._engine = engine
         self._store = store
         self.where = where
+        self._lock = threading.Lock()
+        self._live: dict[int, str] = {}  # that are counted, and their commands
         if where != "here":
             engine.leave = _leave
 
@@ -48,32 +54,58 @@ class Place:
         self, ask: asks.Run, listening: Listening | None, cancel: CancelToken | None
     ) -> Ticket[Outcome] | Ticket[Reached]:
         """Start it, here or there. Raises Refused when nothing can be started at all."""
-        here = self.where == "here"
-        if here and (ask.patience == 0 or ask.until or isinstance(ask.plan.stdin, Held)):
-            raise Refused(NoBackground())
-        if here and ask.request is not None:
-            return self._requested(ask, ask.request, listening, cancel)
-        if here or (self.where == "auto" and ask.patience is None):
+        held = isinstance(ask.plan.stdin, Held)
+        if self.where == "here":
+            if ask.patience == 0 or ask.until or held:
+                raise Refused(NoBackground())
+            if ask.request is not None or ask.most is not None:
+                return self._counted(ask, listening, cancel)
+        waits_to_the_end = ask.patience is None and not (ask.until or ask.request or held)
+        if self.where == "here" or (self.where == "auto" and waits_to_the_end):
             record = self._store.record(ask.plan, ask.workspace)
             return self._engine.begin(ask.plan, listen=listening, cancel=cancel, record=record)
         return self._there(ask, listening, cancel)
 
-    def _requested(
-        self,
-        ask: asks.Run,
-        request: asks.Request,
-        listening: Listening | None,
-        cancel: CancelToken | None,
+    def _counted(
+        self, ask: asks.Run, listening: Listening | None, cancel: CancelToken | None
     ) -> Ticket[Outcome] | Ticket[Reached]:
+        """Here, one of so many at most, and perhaps under a name by which it runs only once."""
         number = self._store.number()
-        claimed = self._store.claim(request, ask.workspace, number)
-        if claimed == number:
+        with self._lock:
+            if ask.most is not None and len(self._live) >= ask.most:
+                live = tuple((f"r{each}", command) for each, command in self._live.items())
+                raise Refused(TooMany(most=ask.most, runs=live, kind="commands"))
+            self._live[number] = decode(ask.plan.command.given)
+        try:
+            if ask.request is not None:
+                run = claimed(ask.request, ask.workspace, number, "host")
+                if run != number:
+                    self._live.pop(number)
+                    return self._earlier(ask, run, cancel)
             record = self._store.record(ask.plan, ask.workspace, number)
-            return self._engine.begin(ask.plan, listen=listening, cancel=cancel, record=record)
+            record.early = ask.request is not None
+
+            def make(ground: Ground, answer: Callable[[Outcome], None]) -> Supervised:
+                def ended(outcome: Outcome) -> None:
+                    self._live.pop(number, None)
+                    if isinstance(outcome.ending, NotStarted):
+                        _give_back(ask, number)
+                    answer(outcome)
+
+                return Run("", ask.plan, ground, listening=listening, record=record, answer=ended)
+
+            return self._engine.attend(make, cancel)
+        except BaseException:
+            self._live.pop(number, None)
+            _give_back(ask, number)
+            raise
+
+    def _earlier(self, ask: asks.Run, run: int, cancel: CancelToken | None) -> Ticket[Reached]:
+        """What an earlier call has begun, here or elsewhere."""
         from nacre.pursue import Pursuing
         from nacre.reach import Known
 
-        earlier = asks.Earlier(run=f"r{claimed}")
+        earlier = asks.Earlier(run=f"r{run}")
 
         def follow(ground: Ground, answer: Callable[[Reached], None]) -> Supervised:
             return Pursuing(ask, self._engine, ground, answer, lambda told: Known(earlier, told))
@@ -92,6 +124,7 @@ class Place:
             ask, plan=_travelling(ask.plan), number=number, wishes=_wishes(listening)
         )
         name, keep, workspace = f"r{number}", ask.plan.keep, ask.workspace
+        began = now()
 
         def make(ground: Ground, answer: Callable[[Reached], None]) -> "Remote":
             return remote(
@@ -99,7 +132,7 @@ class Place:
                 ground,
                 answer,
                 name=name,
-                lose=lambda: _lost(ask, number),
+                lose=lambda: _lost(ask, number, began),
                 fill=lambda outcome: _filled(outcome, workspace, keep),
                 listening=listening,
             )
@@ -179,17 +212,24 @@ def _for_the_warden(ask: asks.Run) -> asks.Run:
     return msgspec.structs.replace(ask, until=(), watched=True)
 
 
-def _lost(ask: asks.Run, number: int) -> Outcome | asks.Wait | None:
+def _give_back(ask: asks.Run, number: int) -> None:
+    """Nothing was run: the same may be asked again."""
+    if ask.request is not None:
+        requests.release(ask.request, ask.workspace, number)
+
+
+def _lost(ask: asks.Run, number: int, began: float) -> Outcome | asks.Wait | None:
     """What is known of a run whose warden has hung up. None: it was not begun."""
     try:
         run = reading.find(number, ask.workspace)
     except (NoSuchRun, OSError):
         return None
-    # The warden lives: only the line was lost.
+    # The warden lives: only the line was lost. What was waited for already counts.
+    patience = None if ask.patience is None else max(0.0, ask.patience - (now() - began))
     wait = asks.Wait(
         run=run.name,
         workspace=ask.workspace,
-        patience=ask.patience,
+        patience=patience,
         input=isinstance(ask.plan.stdin, Held) and ask.patience is not None,
     )
     return reading.outcome(run, ask.plan.keep) or wait

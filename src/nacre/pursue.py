@@ -14,7 +14,7 @@ from nacre.engine.supervise import Supervised
 from nacre.loop import Call, Timer, now
 from nacre.outcome import Outcome
 from nacre.reach import Reach
-from nacre.refusals import Unavailable
+from nacre.refusals import CalledOff, Unavailable
 from nacre.store import reading
 from nacre.store.reading import NoSuchRun, Run
 from nacre.watch import Watch
@@ -66,6 +66,8 @@ class Pursuing:
     def cancel(self, number: int = 15) -> None:
         if self._part is not None:
             self._part.cancel(number)
+        else:  # it has not begun, or we wait for another to begin it
+            self._settle(No(refusal=CalledOff()))
 
     def signal(self, number: int) -> None:
         if self._part is not None:
@@ -89,6 +91,7 @@ class Pursuing:
 
     def _answered(self, answer: Reached) -> None:
         if isinstance(answer, Earlier):
+            self._part = None
             self._stop(lambda: self._find(answer.run, now() + _BEGINNING))
         elif isinstance(answer, Running) and self._evidence is not None:
             self._settle(msgspec.structs.replace(answer, fired=self._evidence))
@@ -97,6 +100,8 @@ class Pursuing:
 
     def _find(self, name: str, deadline: float) -> None:
         """What an earlier call has begun, or is about to."""
+        if self._over:
+            return
         try:
             run = reading.find(reading.number(name), self._ask.workspace)
         except (NoSuchRun, OSError):

@@ -18,6 +18,7 @@ from nacre.engine.supervise import Supervised
 from nacre.loop import Call, Timer, now
 from nacre.outcome import Lost, Outcome, state_of
 from nacre.plan import KIB, MIB, Keep
+from nacre.process.tag import Tag
 from nacre.process.tag import read as read_tag
 from nacre.process.tree import Remains
 from nacre.refusals import Refused, Unavailable, UnknownRun
@@ -82,7 +83,13 @@ class Reach:
         return self._asked(run, ground, answer, ask)
 
     def writing(
-        self, run: Run, ground: Ground, answer: Callable[[Reached], None], data: bytes, eof: bool
+        self,
+        run: Run,
+        ground: Ground,
+        answer: Callable[[Reached], None],
+        data: bytes,
+        *,
+        eof: bool,
     ) -> Supervised:
         """To be begun on this ground."""
         ask = asks.Write(run=run.name, workspace=self.workspace, data=data, eof=eof)
@@ -172,13 +179,16 @@ def _is_recovered(run: Run) -> bool:
     return watched and current is not None and current != owned and current.lives
 
 
+def tag_of(run: Run) -> Tag | None:
+    """By which all that it has started is known; None: that was before the machine was started."""
+    owned = run.owner
+    return None if owned is None or owned.boot != owner.boot() else read_tag(run.begun.tag)
+
+
 def _remains(run: Run) -> Remains | None:
     """What can still be found of it; None: nothing, ever."""
-    mark = read_tag(run.begun.tag)
-    owned = run.owner
-    if mark is None or owned is None or owned.boot != owner.boot():
-        return None
-    return Remains(mark)
+    mark = tag_of(run)
+    return None if mark is None else Remains(mark)
 
 
 def _no(run: Run) -> No:
@@ -273,7 +283,7 @@ class _Watching:
             timer.cancel()
         remote, self._remote = self._remote, None
         if remote is not None:
-            remote.cancel()
+            remote.give_up()
         self._answer(outcome)
 
 

@@ -174,6 +174,13 @@ class UnknownRun(Refusal, frozen=True, kw_only=True):
         return f"there is no live run {self.run} in this workspace; nacre ps lists those there are"
 
 
+class NotWaited(Refusal, frozen=True, kw_only=True):
+    """Whoever waited for a run waits no longer."""
+
+    def __str__(self) -> str:
+        return "the call was cancelled; the run goes on"
+
+
 class NotFound(Refusal, frozen=True, kw_only=True):
     """There is no such run in this workspace, nor was there."""
 
@@ -244,6 +251,7 @@ AnyRefusal = (
     | Unavailable
     | UnknownRun
     | NotFound
+    | NotWaited
     | TooMany
     | OtherRequest
     | NoBackground

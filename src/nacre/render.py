@@ -8,8 +8,8 @@ may be, so that more output never makes for a shorter reply; what is left out is
 Of megabytes, only what may be shown is looked at.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -27,10 +27,11 @@ _MARK: Final = "..."  # where a line is cut to fill the room there is
 
 class Left(Struct, frozen=True, kw_only=True):
     """What is not shown: lines, from 1 and inclusive, of which the first and the last may be
-    shown in part; and bytes."""
+    shown in part; and how many bytes, from which on."""
 
     first: int
     last: int
+    byte: int
     size: int
 
 
@@ -38,12 +39,13 @@ class Rendered(Struct, frozen=True, kw_only=True):
     head: str  # all of it, when nothing was left out
     tail: str = ""
     left: Left | None = None
-    shown: tuple[tuple[int, int], ...] = ()  # lines, whole ones
+    shown: tuple[tuple[int, int], ...] = ()  # lines
+    shortened: bool = False  # one of them has lost its middle
     spare: int = 0  # bytes of the room that were too few for a part of a line
 
     @property
     def cut(self) -> bool:
-        return self.left is not None
+        return self.left is not None or self.shortened
 
 
 class _Entry(NamedTuple):
@@ -54,76 +56,90 @@ class _Entry(NamedTuple):
     start: int  # where the first of them begins, and the last one ends, its newline included
     end: int
     text: str
-    close: str = "\n"  # or nothing, at the end of output that has none
+    close: str  # a newline; or nothing, at the end of output that has none
+    short: bool  # it was too long
 
     @property
     def room(self) -> int:
         """In bytes, with its newline."""
-        return len(self.text.encode()) + len(self.close)
+        size = len(self.text) if self.text.isascii() else len(self.text.encode())
+        return size + len(self.close)
 
 
-def render(capture: Capture, most: int, *, first: int = 1, start: int = 0) -> Rendered:
-    """At most so many bytes of it. The capture begins with this line, at this byte."""
-    if (described := _described(capture)) is not None:
-        return Rendered(head=described, shown=_all(capture, first))
-    if capture.omitted:
-        return _of_window(capture, most, first, start)
-    data = capture.head + capture.tail
-    if len(data) <= most and _is_plain(data):  # most output is like that
-        text = decode(data)
-        if not _has_twins(text):
-            return Rendered(head=text, shown=_all(capture, first))
-    entries = _Entries(data, first, start)
-    if entries.fit(most):
-        return Rendered(head=_joined(entries.found), shown=_range(entries.found))
-    return _cut(entries, data, capture, most, first, start)
+class _Lines(NamedTuple):
+    """Some bytes of an output, and where they stand in it."""
+
+    data: bytes
+    first: int  # line
+    start: int  # byte
+    longest: int  # characters of a line
 
 
-def _all(capture: Capture, first: int) -> tuple[tuple[int, int], ...]:
-    return ((first, first + capture.lines - 1),) if capture.lines else ()
-
-
-def _described(capture: Capture) -> str | None:
+def render(
+    capture: Capture, most: int, *, first: int = 1, start: int = 0, longest: int = LINE
+) -> Rendered:
+    """At most so many bytes of it, and characters of a line. The capture begins with this line, at
+    this byte."""
+    whole = ((first, first + capture.lines - 1),) if capture.lines else ()
     what = binary(capture.head or capture.tail, capture.size)
-    return None if what is None else f"[{what}]\n"
+    if what is not None:
+        return Rendered(head=f"[{what}]\n", shown=whole)
+    data = capture.head if capture.omitted else capture.head + capture.tail
+    lines = _Lines(data, first, start, longest)
+    if capture.omitted:
+        return _of_window(capture, most, lines)
+    if len(lines.data) <= most and _is_plain(lines):  # most output is like that
+        text = decode(lines.data)
+        if not _has_twins(text):
+            return Rendered(head=text, shown=whole)
+    found, over = _fitting(_entries(lines), most)
+    if over is None:
+        shortened = any(entry.short for entry in found)
+        return Rendered(head=_joined(found), shown=_range(found), shortened=shortened)
+    before, after = _fitting(found, most // _HEAD)
+    behind = (before[-1].end if before else start) - start
+    rest = lines._replace(data=lines.data[behind:], start=start + behind)
+    return _cut(before, after, rest, capture, most, first)
 
 
-def _is_plain(data: bytes) -> bool:
+def page(capture: Capture, first: int) -> Rendered:
+    """All of some bytes, nothing folded or shortened: whoever goes through an output page by page
+    shall see each once."""
+    shown = ((first, first + capture.lines - 1),) if capture.lines else ()
+    data = capture.head + capture.tail
+    what = binary(data)
+    return Rendered(head=settled(decode(data)) if what is None else f"[{what}]\n", shown=shown)
+
+
+def _is_plain(lines: _Lines) -> bool:
     """Whether it is its own rendering, but for neighbours that are the same."""
+    data = lines.data
     if any(control in data for control in _CONTROLS) or b"\0" in data:
         return False
-    return max(map(len, data.split(b"\n"))) <= LINE
+    return max(map(len, data.split(b"\n"))) <= lines.longest
 
 
 def _has_twins(text: str) -> bool:
-    lines = text.split("\n")
-    return any(one == two for one, two in pairwise(lines))
+    return any(one == two for one, two in pairwise(text.split("\n")))
 
 
-class _Entries:
-    """The lines of some bytes, made as they are asked for."""
-
-    def __init__(self, data: bytes, first: int, start: int) -> None:
-        self._made = _entries(data, first, start)
-        self.found: list[_Entry] = []
-        self.room = 0
-
-    def fit(self, most: int) -> bool:
-        """Whether all of them do; made are those that do, and one more."""
-        while self.room <= most:
-            entry = next(self._made, None)
-            if entry is None:
-                return True
-            self.found.append(entry)
-            self.room += entry.room
-        return False
-
-    def all(self) -> list[_Entry]:
-        self.found += self._made
-        return self.found
+def _fitting(entries: Iterable[_Entry], room: int) -> tuple[list[_Entry], _Entry | None]:
+    """The first ones, as many as there is room for; and the one that there is none for."""
+    found: list[_Entry] = []
+    for entry in entries:
+        room -= entry.room
+        if room < 0:
+            return found, entry
+        found.append(entry)
+    return found, None
 
 
-def _entries(data: bytes, number: int, offset: int) -> Iterator[_Entry]:
+# Lines.
+
+
+def _entries(lines: _Lines) -> Iterator[_Entry]:
+    """Made as they are asked for."""
+    data, number, offset = lines.data, lines.first, lines.start
     at, end = 0, len(data)
     held: list[_Entry] = []  # identical ones
     while at < end:
@@ -132,14 +148,14 @@ def _entries(data: bytes, number: int, offset: int) -> Iterator[_Entry]:
         raw, after = data[at:stop], stop + 1 if newline >= 0 else end
         count = 1 + _repeated(data, raw + b"\n", after) if newline >= 0 else 1
         after += (count - 1) * (len(raw) + 1)
-        text = _line(raw, offset + at)
+        text, short = _line(raw, offset + at, lines.longest)
         close = "" if newline < 0 else "\n"
-        entry = _Entry(number, number + count - 1, offset + at, offset + after, text, close)
+        last = number + count - 1
         if held and held[-1].text != text:
             yield from _folded(held)
             held = []
-        held.append(entry)
-        number, at = number + count, after
+        held.append(_Entry(number, last, offset + at, offset + after, text, close, short))
+        number, at = last + 1, after
     if held:
         yield from _folded(held)
 
@@ -167,23 +183,37 @@ def _folded(held: list[_Entry]) -> Iterator[_Entry]:
         size = (entry.end - entry.start) // (entry.last - entry.first + 1)
         for each in range(entry.last - entry.first + 1):
             at, number = entry.start + each * size, entry.first + each
-            yield _Entry(number, number, at, at + size, text, entry.close)
+            yield entry._replace(first=number, last=number, start=at, end=at + size)
 
 
-def _line(raw: bytes, offset: int) -> str:
+def _line(raw: bytes, offset: int, longest: int) -> tuple[str, bool]:
+    """As it is shown, and whether it was too long for that."""
     text = decode(raw)
     if ("\0" in text or "\ufffd" in text) and looks_binary(raw[:8192]):
-        return f"[{len(raw):,} bytes of binary data]"
+        return f"[{len(raw):,} bytes of binary data]", False
     if any(control in raw for control in _CONTROLS):
         text = settled(text)
-    if len(text) <= LINE:
-        return text
-    left = len(text) - LINE
-    mark = f"...[{left:,} characters left out; since {offset}]..."
-    # What the mark takes is left out, too.
-    mark = f"...[{left + len(mark):,} characters left out; since {offset}]..."
-    room = LINE - len(mark)
-    return text[: room - room // _HEAD] + mark + text[len(text) - room // _HEAD :]
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    if len(text) <= longest:
+        return text, False
+    return _without_middle(text, raw, offset, longest), True
+
+
+def _without_middle(text: str, raw: bytes, offset: int, longest: int) -> str:
+    """Its two ends, and between them how much is missing, and from which byte on."""
+    is_raw = len(text.encode()) == len(raw)
+    mark = _missing(len(text), offset + len(raw))  # as long as it can be
+    room = longest - len(mark)
+    back = room // _HEAD
+    front = text[: room - back]
+    at = offset + (len(front.encode()) if is_raw else 0)
+    mark = _missing(len(text) - room, at).ljust(len(mark))
+    return front + mark + text[len(text) - back :]
+
+
+def _missing(count: int, byte: int) -> str:
+    return f"...[{count:,} characters left out: since {byte}]..."
 
 
 def _joined(entries: Sequence[_Entry]) -> str:
@@ -197,101 +227,140 @@ def _range(entries: Sequence[_Entry]) -> tuple[tuple[int, int], ...]:
 # Cutting.
 
 
-def _cut(
-    entries: _Entries, data: bytes, capture: Capture, most: int, first: int, start: int
-) -> Rendered:
-    head = most // _HEAD
-    if len(data) <= 16 * (most + LINE):
-        made = entries.all()
-        count, _ = _fitting(made, head)
-        return _made(made[:count], made[count:], capture, most, first)
-    count, _ = _fitting(entries.found, head)
-    before = entries.found[: count + 1]
-    behind = before[-1].end - start
-    after = _last(data[behind:], most - head, first + capture.newlines, start + behind)
-    return _made(before[:count], [*before[count:], *after], capture, most, first)
-
-
-def _of_window(capture: Capture, most: int, first: int, start: int) -> Rendered:
+def _of_window(capture: Capture, most: int, lines: _Lines) -> Rendered:
     """Something in the middle is not even here."""
-    whole = capture.head[: capture.head.rfind(b"\n") + 1]
-    entries = _Entries(whole, first, start)
-    fits = entries.fit(most)
-    room = most - entries.room if fits else most - most // _HEAD
-    behind = start + capture.size - len(capture.tail)
-    tail, partial = capture.tail, capture.tail.find(b"\n") + 1
-    redrawn = capture.tail.rfind(b"\r", 0, max(partial - 2, 0) if partial else len(tail)) + 1
-    skipped = redrawn or partial  # a line that redraws itself is known by its last state
-    after = _last(tail[skipped:], room, first + capture.newlines, behind + skipped)
-    count = len(entries.found) if fits else _fitting(entries.found, most // _HEAD)[0]
-    return _made(entries.found[:count], [*entries.found[count:], *after], capture, most, first)
+    whole = lines._replace(data=capture.head[: capture.head.rfind(b"\n") + 1])
+    before, after = _fitting(_entries(whole), most // _HEAD)
+    tail, line_end = capture.tail, capture.tail.find(b"\n")
+    # A line that redraws itself is known by its last state; of another, the rest is no line.
+    redrawn = tail.rfind(b"\r", 0, max(line_end - 1, 0) if line_end >= 0 else len(tail)) + 1
+    skipped = redrawn or line_end + 1
+    behind = lines.start + capture.size - len(tail) + skipped
+    rest = lines._replace(data=tail[skipped:], start=behind)
+    here = capture.head.count(b"\n") + tail.count(b"\n")
+    if here == capture.newlines and not redrawn and after is None:
+        made = _around_one_line(before, lines, capture, most)
+        if made is not None:
+            return made
+    return _cut(before, after, rest, capture, most, lines.first)
 
 
-def _last(data: bytes, most: int, last: int, start: int) -> list[_Entry]:
+def _around_one_line(
+    before: list[_Entry], lines: _Lines, capture: Capture, most: int
+) -> Rendered | None:
+    """When all that is not here belongs to one line: that is shown like any other that is too long,
+    if there is room for it and what follows. None: there is not."""
+    front = capture.head[capture.head.rfind(b"\n") + 1 :]
+    back, newline, after = capture.tail.partition(b"\n")
+    number = before[-1].last + 1 if before else lines.first
+    start = lines.start + len(capture.head) - len(front)
+    if any(control in back for control in _CONTROLS):
+        text = settled(decode(back))[-LINE:]
+    else:
+        size = len(front) + capture.omitted + len(back)
+        text = _two_ends(decode(front[: 4 * LINE]), decode(back[-4 * LINE :]), size, start)
+    end = start + len(front) + capture.omitted + len(back) + len(newline)
+    whole = _Entry(number, number, start, end, text, newline.decode(), True)
+    rest = _Lines(after, number + 1, end, lines.longest)
+    found, over = _fitting(chain(before, (whole,), _entries(rest)), most)
+    if over is not None:
+        return None
+    return Rendered(head=_joined(found), shown=_range(found), shortened=True)
+
+
+def _two_ends(front: str, back: str, size: int, start: int) -> str:
+    """Of a line of so many bytes, which begins at this one."""
+    mark = _missing(size, start + size)
+    room = LINE - len(mark)
+    front, back = front[: room - room // _HEAD], back[-(room // _HEAD) :]
+    shown = len(front.encode())
+    missing = _missing(size - shown - len(back.encode()), start + shown)
+    return front + missing.ljust(len(mark)) + back
+
+
+def _cut(
+    before: list[_Entry],
+    next_one: _Entry | None,
+    rest: _Lines,
+    capture: Capture,
+    most: int,
+    first: int,
+) -> Rendered:
+    """Those before, whole, and as many from the end of the rest as there is room for; what room
+    is left on either side has a part of the next line."""
+    used = sum(entry.room for entry in before)
+    opening = _front(next_one, most // _HEAD - used) if next_one is not None else _NOTHING
+    room = most - used - len(opening.text.encode())
+    last = _last(rest, room, first + capture.newlines)
+    after, middle = _fitting(reversed(last), room)
+    after.reverse()
+    room -= sum(entry.room for entry in after)
+    closing = _back(middle, room) if middle is not None else _NOTHING
+    spare = 0 if middle is None else room - len(closing.text.encode())
+    left_first = before[-1].last + 1 if before else first
+    left_last = after[0].first - 1 if after else first + capture.lines - 1
+    shown = sum(each.end - each.start for each in (*before, *after)) + opening.raw + closing.raw
+    left = Left(
+        first=left_first,
+        last=left_last,
+        byte=(before[-1].end if before else _start_of(capture, rest)) + opening.raw,
+        size=max(0, capture.size - shown),
+    )
+    return Rendered(
+        head=_joined(before) + opening.text,
+        tail=closing.text + _joined(after),
+        left=left if left_last >= left_first else None,  # else but states of one line are missing
+        shown=(*_range(before), *_range(after)),
+        shortened=any(entry.short for entry in (*before, *after)),
+        spare=spare if left_last >= left_first else 0,
+    )
+
+
+def _start_of(capture: Capture, rest: _Lines) -> int:
+    """Where the capture begins: its end is that of the rest."""
+    return rest.start + len(rest.data) - capture.size
+
+
+def _last(rest: _Lines, most: int, last: int) -> list[_Entry]:
     """The last lines, as many as have so many bytes, and one more. `last` is the number of the
-    line that the end of the data belongs to."""
-    size = 2 * most + LINE
+    line that the end belongs to."""
+    data, size = rest.data, 2 * most + LINE
     while True:
-        at = data.find(b"\n", len(data) - size - 1) + 1 if size < len(data) else 0
-        if not at and size < len(data) and b"\n" in data[len(data) - size - 1 :]:
-            at = len(data) - size
+        at = data.rfind(b"\n", 0, max(0, len(data) - size)) + 1
         part = data[at:]
-        made = list(_entries(part, last - part.count(b"\n"), start + at))
+        first = last - part.count(b"\n")
+        made = list(_entries(rest._replace(data=part, first=first, start=rest.start + at)))
         if not at or sum(entry.room for entry in made[1:]) >= most:
             return made
         size *= 4
 
 
-def _fitting(entries: Sequence[_Entry], room: int) -> tuple[int, int]:
-    """How many of the first ones have room, and how much they take."""
-    sums = list(accumulate((entry.room for entry in entries), initial=0))
-    count = sum(1 for each in sums[1:] if each <= room)
-    return count, sums[count]
+class _Fragment(NamedTuple):
+    """A part of a line, with a newline, and how many bytes of the output it is."""
+
+    text: str
+    raw: int
 
 
-def _made(
-    before: list[_Entry],
-    rest: list[_Entry],
-    capture: Capture,
-    most: int,
-    first: int,
-) -> Rendered:
-    """Those before, whole, and as many of the last as there is room for. The room that is left on
-    either side has parts of lines."""
-    used = sum(entry.room for entry in before)
-    head_room = most // _HEAD - used
-    if head_room < 0 or not rest:
-        head_room = 0
-    room = most - used - head_room
-    count, taken = _fitting(rest[::-1], room)
-    after = rest[len(rest) - count :]
-    middle = rest[: len(rest) - count]
-    if not middle and not capture.omitted:
-        return Rendered(head=_joined([*before, *after]), shown=_range([*before, *after]))
-    opening = _fragment(middle[0].text, head_room, front=True) if middle and head_room else ""
-    closing = _fragment(middle[-1].text, room - taken, front=False) if middle else ""
-    spare = head_room + room - taken - len((opening + closing).encode()) if middle else 0
-    shown = sum(each.end - each.start for each in (*before, *after))
-    left_first = before[-1].last + 1 if before else first
-    left_last = after[0].first - 1 if after else first + capture.lines - 1
-    size = capture.size - shown - len(opening.encode()) - len(closing.encode())
-    return Rendered(
-        head=_joined(before) + opening,
-        tail=closing + _joined(after),
-        left=Left(first=left_first, last=max(left_first, left_last), size=max(size, 0)),
-        shown=(*_range(before), *_range(after)),
-        spare=max(0, spare),
-    )
+_NOTHING: Final = _Fragment("", 0)
 
 
-def _fragment(text: str, room: int, *, front: bool) -> str:
-    """A part of a line, and a newline: so many bytes, but for the last character. Nothing, where
-    that would be next to nothing."""
-    raw, kept = text.encode(), room - 1 - len(_MARK)
+def _front(entry: _Entry, room: int) -> _Fragment:
+    return _fragment(entry, room, lambda raw, kept: (raw[:kept], "", _MARK))
+
+
+def _back(entry: _Entry, room: int) -> _Fragment:
+    return _fragment(entry, room, lambda raw, kept: (raw[len(raw) - kept :], _MARK, ""))
+
+
+def _fragment(
+    entry: _Entry, room: int, taken: Callable[[bytes, int], tuple[bytes, str, str]]
+) -> _Fragment:
+    """So many bytes, but for the last character. Nothing, where that would be next to nothing."""
+    raw, kept = entry.text.encode(), room - 1 - len(_MARK)
     if kept < _WORTHWHILE:
-        return ""
-    if len(raw) < room:
-        return f"{text}\n"
-    if front:
-        return f"{raw[:kept].decode('utf-8', 'ignore')}{_MARK}\n"
-    return f"{_MARK}{raw[len(raw) - kept :].decode('utf-8', 'ignore')}\n"
+        return _NOTHING
+    part, before, behind = taken(raw, kept)
+    text = part.decode("utf-8", "ignore")
+    is_raw = len(raw) + len(entry.close) == entry.end - entry.start
+    return _Fragment(f"{before}{text}{behind}\n", len(text.encode()) if is_raw else 0)

@@ -2,34 +2,62 @@
 
 A pattern that a model has written may take for ever, on the thread of whoever tries it. So it is
 tried in a process of its own, which can be killed; `python -c` with `main()` is that process. It
-loads next to nothing: it is started for every search.
+loads next to nothing: it is started for every search. It ends with whoever started it, and has so
+many seconds of a processor.
 
 Patterns are tried on lines without colour codes, and on the last state of those that redraw
-themselves. Lines are counted from 1.
+themselves. Lines are counted from 1; of a very long one the beginning is looked at.
 """
 
 import os
 import re
 import sys
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator
-from typing import BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from nacre.text import decode, settled
 
 BLOCK: Final = 1024 * 1024
-LONGEST: Final = 64 * 1024  # so many characters of a line are looked at
+LONGEST: Final = 64 * 1024  # so much of a line is looked at
+SHOWN: Final = 2000  # characters of a line
 _CONTROLS: Final = re.compile(rb"[\x1b\r\b]")
-# What makes the lines of a block depend on each other, or look at more than a line.
-_CROSSES: Final = re.compile(r"\\[AZsWDB0-9]|\(\?|\[\^|\n|\\n|\\[xuU]|\\r")
+# What may look at more than one line of a block: then each line is tried for itself.
+_CROSSES: Final = re.compile(r"\\[AZsWDB0-9]|\(\?|\[|\n|\\n|\\[xuU]|\\r")
 # How soon a file that grows is looked at again, at first and in the end.
 _PAUSES: Final = (0.01, 0.05)
+_NEWS: Final = 1.0  # seconds after which it says how far it is
+_POSIX: Final = {
+    "alpha": "a-zA-Z",
+    "digit": "0-9",
+    "alnum": "a-zA-Z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "space": r"\s",
+    "blank": r" \t",
+    "punct": r"!-/:-@\[-`{-~",
+    "xdigit": "0-9A-Fa-f",
+    "word": r"\w",
+}
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """With the classes that grep knows. Raises re.error."""
+    for name, members in _POSIX.items():
+        pattern = pattern.replace(f"[:{name}:]", members)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return re.compile(pattern)
+        except (OverflowError, RecursionError) as error:
+            raise re.error(str(error)) from None
 
 
 class Found(NamedTuple):
     line: int
-    text: str  # at most the beginning of a very long one
+    text: str  # of a long one, what stands around the match
     matches: bool  # else it stands near one that does
 
 
@@ -39,41 +67,50 @@ class _Block(NamedTuple):
 
 
 def grep(
-    source: BinaryIO, pattern: re.Pattern[str], context: int = 0, first: int = 1
-) -> Iterator[Found]:
-    """The lines that match, with so many around each. `first` is the number of the line where the
-    source stands."""
+    source: BinaryIO,
+    pattern: re.Pattern[str],
+    context: int = 0,
+    first: int = 1,
+    last: int | None = None,
+) -> Iterator[Found | int]:
+    """The lines that match, with so many around each; and after each block how far that is. `first`
+    is the number of the line where the source stands, `last` that of the last line to look at."""
     before: deque[Found] = deque(maxlen=context)
     after = 0
-    for block in _blocks(source, first):
+    for block in _blocks(source, first, last):
+        # Without context each is told when it is found: the next line may take for ever.
+        hits = {} if not context else {each.line: each for each in _matching(block, pattern)}
         if not context:
             yield from _matching(block, pattern)
-            continue
-        hits = {found.line for found in _matching(block, pattern)}
-        if not hits and not after:
+        elif not hits and not after:
             before.extend(_last_lines(block, context))
-            continue
-        for number, text in _lines(block):
-            if number in hits:
-                yield from before
-                before.clear()
-                yield Found(number, text, True)
-                after = context
-            elif after:
-                after -= 1
-                yield Found(number, text, False)
-            else:
-                before.append(Found(number, text, False))
+        else:
+            for number, text in _lines(block):
+                if number in hits:
+                    yield from before
+                    before.clear()
+                    yield hits[number]
+                    after = context
+                elif after:
+                    after -= 1
+                    yield Found(number, text[:SHOWN], False)
+                else:
+                    before.append(Found(number, text[:SHOWN], False))
+        yield block.first + block.text.count("\n")
 
 
 def _matching(block: _Block, pattern: re.Pattern[str]) -> Iterator[Found]:
-    if _CROSSES.search(pattern.pattern) or pattern.flags & re.DOTALL:
-        for number, text in _lines(block):
-            if pattern.search(text):
-                yield Found(number, text, True)
-        return
-    # No match can reach over a line: the whole block is searched at once, which passes over what
-    # does not match as fast as the expression can.
+    lines = _lines(block)
+    if not _CROSSES.search(pattern.pattern) and not pattern.flags & re.DOTALL:
+        lines = _candidates(block, pattern)
+    for number, text in lines:
+        if hit := pattern.search(text):
+            yield Found(number, _around(text, hit.start()), True)
+
+
+def _candidates(block: _Block, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """The lines that may match: no match can reach over a line, so the whole block is searched at
+    once, which passes over what does not match as fast as the expression can."""
     at, number, text = 0, block.first, block.text
     whole = re.compile(pattern.pattern, pattern.flags | re.MULTILINE)
     while at < len(text) and (hit := whole.search(text, at)):
@@ -82,8 +119,18 @@ def _matching(block: _Block, pattern: re.Pattern[str]) -> Iterator[Found]:
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
         if start < len(text):
-            yield Found(number, text[start : min(end, start + LONGEST)], True)
+            yield number, text[start : min(end, start + LONGEST)]
         at, number = end + 1, number + 1
+
+
+def _around(text: str, at: int) -> str:
+    """Not too much of a long line."""
+    if len(text) <= SHOWN:
+        return text
+    room = SHOWN - 6
+    start = max(0, min(at - room // 4, len(text) - room))
+    end = start + room
+    return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
 
 
 def _last_lines(block: _Block, count: int) -> Iterator[Found]:
@@ -91,7 +138,7 @@ def _last_lines(block: _Block, count: int) -> Iterator[Found]:
     last = block.first + text.count("\n")
     lines = text.rsplit("\n", count)[-count:]
     for number, line in enumerate(lines, last - len(lines) + 1):
-        yield Found(number, line[:LONGEST], False)
+        yield Found(number, line[:SHOWN], False)
 
 
 def _lines(block: _Block) -> Iterator[tuple[int, str]]:
@@ -102,100 +149,181 @@ def _lines(block: _Block) -> Iterator[tuple[int, str]]:
         yield number, line[:LONGEST]
 
 
-def _blocks(source: BinaryIO, first: int) -> Iterator[_Block]:
-    """Whole lines, some at a time. Of one that is longer than a block only the beginning."""
-    number, rest, cut = first, b"", False
-    while data := source.read(BLOCK):
+def _blocks(source: BinaryIO, first: int, last: int | None = None) -> Iterator[_Block]:
+    """Whole lines, some at a time. Of one that is longer than a block only the beginning; or, when
+    it redraws itself, its last state."""
+    number, rest, long = first, b"", False
+    while (last is None or number <= last) and (data := source.read(BLOCK)):
         end = data.rfind(b"\n") + 1
         if not end:
-            rest += data[: max(0, LONGEST - len(rest))] if cut or len(rest) > LONGEST else data
-            cut = True
+            rest, long = _joined(rest, data), True
             continue
-        whole, cut = rest + data[:end], False
-        yield _block(number, whole)
-        number, rest = number + whole.count(b"\n"), data[end:]
-    if rest:
-        yield _block(number, rest)
+        if long:
+            line_end = data.index(b"\n")
+            rest, data = _joined(rest, data[:line_end]) + b"\n", data[line_end + 1 :]
+            end, long = end - line_end - 1, False
+        yield _block(number, rest + data[:end], last)
+        number, rest = number + rest.count(b"\n") + data.count(b"\n", 0, end), data[end:]
+    if rest and (last is None or number <= last):
+        yield _block(number, rest, last)
 
 
-def _block(first: int, data: bytes) -> _Block:
+def _joined(rest: bytes, data: bytes) -> bytes:
+    """A line that is longer than a block, as it goes on."""
+    whole = rest + data
+    if len(whole) <= LONGEST:
+        return whole
+    return whole[whole.rfind(b"\r") + 1 :][:LONGEST]
+
+
+def _block(first: int, data: bytes, last: int | None = None) -> _Block:
     text = decode(data)
-    return _Block(first, settled(text) if _CONTROLS.search(data) else text)
+    text = settled(text) if _CONTROLS.search(data) else text
+    if last is not None and first + text.count("\n") > last:
+        text = "".join(f"{line}\n" for line in text.split("\n")[: last - first + 1])
+    return _Block(first, text)
 
 
-def wait_for(source: BinaryIO, pattern: re.Pattern[str], since: int) -> Found:
-    """The first line that matches, of output that grows, from this byte on; an unterminated last
-    line counts as it stands. Returns when there is one."""
-    source.seek(0)
-    number, at = 1, 0
-    while at < since and (data := source.read(min(BLOCK, since - at))):
-        number, at = number + data.count(b"\n"), at + len(data)
-    rest, tried, pause = b"", b"", _PAUSES[0]
-    while True:
-        data = source.read(BLOCK)
-        if not data:
-            if rest != tried:
-                tried = rest
-                if pattern.search(settled(decode(rest))[:LONGEST]):
-                    return Found(number, settled(decode(rest))[:LONGEST], True)
-            time.sleep(pause)
-            pause = min(2 * pause, _PAUSES[1])
-            continue
-        pause = _PAUSES[0]
-        end = data.rfind(b"\n") + 1
-        if end:
-            block = _block(number, rest + data[:end])
-            for found in _matching(block, pattern):
+class Growing:
+    """Output that grows, from a byte on that belongs to this line. An unterminated last line counts
+    as it stands, each time that it has grown."""
+
+    def __init__(
+        self, source: BinaryIO, pattern: re.Pattern[str], line: int = 1, since: int = 0
+    ) -> None:
+        source.seek(since)
+        self._source = source
+        self._pattern = pattern
+        self._line = line
+        self._rest = self._tried = b""
+
+    def look(self) -> Found | None:
+        """The first line that matches, of what is new; None: there is none so far."""
+        while data := self._source.read(BLOCK):
+            end = data.rfind(b"\n") + 1
+            whole, self._rest = (
+                (self._rest + data[:end], data[end:]) if end else (b"", self._rest + data)
+            )
+            self._rest = self._rest[-LONGEST:]
+            for found in _matching(_block(self._line, whole), self._pattern):
                 return found
-            number += (rest + data[:end]).count(b"\n")
-            rest = b""
-        rest = (rest + data[end:])[-LONGEST:]
+            self._line += whole.count(b"\n")
+        if self._rest == self._tried:
+            return None
+        self._tried = self._rest
+        return next(_matching(_block(self._line, self._rest), self._pattern), None)
 
 
 # The process of its own. It reads one line of JSON, and perhaps the output itself behind it; and
-# says one line of JSON for each that it has found.
+# says one line of JSON for each that it has found, and how far it is.
+
+
+class Search(NamedTuple):
+    """What is looked for, and where."""
+
+    pattern: str
+    path: str | None  # None: it comes along
+    offset: int = 0  # where to begin, and the line that is there
+    first: int = 1
+    last: int | None = None
+    context: int = 0
+    most: int = 0  # bytes of what is found
+    seconds: float = 0.0
+    marks: tuple[tuple[int, int], ...] = ()  # what of the file is no output
+    watch: bool = False  # wait for the first one
+
+
+class Told(NamedTuple):
+    """What the process has said."""
+
+    found: tuple[Found, ...]
+    line: int  # up to here, not inclusive, everything was looked at
+    over: bool  # that is all of it
+
+
+def asked(search: Search) -> bytes:
+    import json
+
+    return json.dumps([os.getpid(), *search]).encode() + b"\n"
+
+
+def told(said: bytes, first: int) -> Told:
+    """What is no whole line of ours is passed over: the process may have been killed while it
+    spoke."""
+    import json
+
+    found: list[Found] = []
+    line, over = first, False
+    for each in said.split(b"\n")[:-1]:
+        try:
+            match json.loads(each):
+                case [int(number), str(text), bool(hit)]:
+                    found.append(Found(number, text, hit))
+                case {"at": int(number), "over": bool(over)}:
+                    line = number
+        except ValueError:
+            continue
+    return Told(tuple(found), line, over)
 
 
 def main() -> None:
     import json
 
     given = sys.stdin.buffer
-    asked = json.loads(given.readline())
-    pattern = re.compile(asked["pattern"])
-    if asked["watch"]:
-        found = wait_for(_opened(asked["path"]), pattern, asked["since"])
-        _say(json.dumps(found))
+    parent, *fields = json.loads(given.readline())
+    search = Search(*fields)
+    pattern = compiled(search.pattern)
+    if search.watch:
+        _watch(search, pattern, parent)
         return
-    source = given if asked["path"] is None else _unmarked(asked)
-    left = asked["most"]
-    for found in grep(source, pattern, asked["context"], asked["first"]):
-        if asked["last"] is not None and found.line > asked["last"]:
-            break
-        line = json.dumps(found)
-        left -= len(line)
-        _say(line)
-        if left < 0:
-            _say(json.dumps("more"))
+    room, due, said = search.most, time.monotonic() + search.seconds, time.monotonic()
+    source = given if search.path is None else _opened(search)
+    at = search.first
+    for each in grep(source, pattern, search.context, search.first, search.last):
+        if isinstance(each, Found):
+            room -= len(each.text.encode()) + 8
+            _say(list(each))
+            at = each.line + 1
+            if room < 0:
+                _say({"at": at, "over": False})
+                return
+            continue
+        at, moment = each, time.monotonic()
+        if os.getppid() != parent:
             return
-    _say(json.dumps("over"))
+        if moment > due or moment > said + _NEWS:
+            said = moment
+            _say({"at": at, "over": False})
+        if moment > due:
+            return
+    _say({"at": at, "over": True})
 
 
-def _unmarked(asked: "dict[str, object]") -> BinaryIO:
+def _watch(search: Search, pattern: re.Pattern[str], parent: int) -> None:
+    path, pause = search.path or "", _PAUSES[0]
+    while not os.path.exists(path) and os.getppid() == parent:
+        time.sleep(pause)
+    with open(path, "rb", buffering=0) as source:
+        growing = Growing(source, pattern, search.first, search.offset)
+        while os.getppid() == parent:
+            if (found := growing.look()) is not None:
+                _say(list(found))
+                return
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSES[1])
+
+
+def _opened(search: Search) -> BinaryIO:
     from nacre.unmarked import Unmarked
 
-    marks = tuple((start, end) for start, end in asked["marks"])  # type: ignore[attr-defined]
-    source: BinaryIO = Unmarked(open(str(asked["path"]), "rb", buffering=0), marks)  # noqa: SIM115
-    source.seek(int(str(asked["offset"])))
+    file = open(search.path or "", "rb", buffering=0)  # noqa: SIM115 - for as long as we live
+    source: BinaryIO = Unmarked(file, tuple((start, end) for start, end in search.marks))
+    source.seek(search.offset)
     return source
 
 
-def _opened(path: str) -> BinaryIO:
-    """It may not be there yet."""
-    while not os.path.exists(path):
-        time.sleep(_PAUSES[0])
-    return open(path, "rb", buffering=0)
+def _say(what: Any) -> None:
+    import json
 
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(json.dumps(what) + "\n")
     sys.stdout.flush()

@@ -94,11 +94,11 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 def _settled_line(line: str) -> str:
     if "\x1b" in line:
         line = _COLOURS.sub("", line)
-        for fresh in _FRESH.finditer(line):
-            start = fresh.end()
-        line = line[start:] if _FRESH.search(line) else line
+        line = line[max((fresh.end() for fresh in _FRESH.finditer(line)), default=0) :]
     if not ("\b" in line or "\x1b" in line):
         return _overlaid(line) if "\r" in line else line
+    if line.count("\x1b") + line.count("\b") > _MOST_MOVES:  # nobody has drawn that to be read
+        return _overlaid(plain(line).replace("\b", ""))
     cells: list[str] = []
     column = 0
     position = 0
@@ -108,6 +108,9 @@ def _settled_line(line: str) -> str:
         position = move.end()
     _write(cells, column, line[position:])
     return "".join(cells)
+
+
+_MOST_MOVES: Final = 20_000
 
 
 def _overlaid(line: str) -> str:
@@ -145,12 +148,13 @@ _WIDEST: Final = 4096
 
 def _csi(cells: list[str], column: int, sequence: str) -> int:
     digits = sequence[2:-1]
-    count = int(digits) if digits.isascii() and digits.isdigit() else 0
+    # Of a number longer than any screen the beginning will do.
+    count = int(digits[:9]) if digits.isascii() and digits.isdigit() else 0
     match sequence[-1]:
         case "K" if count == 0:
             del cells[column:]
         case "K" if count == 1:
-            _write(cells, 0, " " * min(column + 1, len(cells)))
+            _write(cells, 0, " " * min(column + 1, len(cells), _WIDEST))
         case "K" if count == 2:
             cells.clear()
         case "G":
@@ -164,20 +168,20 @@ def _csi(cells: list[str], column: int, sequence: str) -> int:
 
 def binary(data: bytes, size: int | None = None) -> str | None:
     """A description of data that is not text (`binary data, 1.2MB, a PNG image`), else None.
-    `size` is that of all of it, of which this may be the beginning."""
+    `size` is that of all of it, of which this may be the beginning. A stray NUL in what is text
+    otherwise does not make it binary."""
     sample = data[:8192]
-    if not sample or not looks_binary(sample):
-        return None
     kind = next((f", {name}" for magic, name in _MAGIC if sample.startswith(magic)), "")
+    if not sample or not (looks_binary(sample) or (kind and b"\0" in sample)):
+        return None
     return f"binary data, {human_size(len(data) if size is None else size)}{kind}"
 
 
 def looks_binary(sample: bytes) -> bool:
-    if b"\0" in sample:
-        return True
+    nuls = sample.count(0)
     text = without_cut_end(sample).decode("utf-8", "replace")
     odd = sum(1 for c in text if c == "\ufffd" or (c < " " and ord(c) not in _PLAIN_CONTROLS))
-    return odd * 10 > len(text) * 3
+    return nuls * 10 > len(sample) or odd * 10 > len(text) * 3
 
 
 def human_size(size: int) -> str:

@@ -9,6 +9,7 @@ ending, so it also writes the audit line.
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -310,6 +311,7 @@ class Tool:
                 session=self._session,
                 tools=self._tools,
                 resolvers=resolvers(place),
+                run_of=partial(_run_of, place),
             )
         return known
 
@@ -346,8 +348,8 @@ class Tool:
         command = call.arguments.get("command") if isinstance(call.arguments, Mapping) else None
         if call.tool == "job" and isinstance(call.arguments, Mapping):
             # What is written to a run may be a password.
-            said = {k: v for k, v in call.arguments.items() if k not in ("text", "keys")}
-            command = f"job {said}"[:200]
+            said = (call.arguments.get(name) for name in ("action", "run", "list", "poll"))
+            command = " ".join(["job", *(each[:60] for each in said if isinstance(each, str))])
         return self._audit.begin(
             {
                 "contract": self.contract.name,
@@ -370,6 +372,12 @@ class Tool:
 
 
 _sessions = itertools.count(1)
+
+
+def _run_of(place: bytes, pid: int) -> str | None:
+    from nacre.store.listing import run_of  # only hints ask
+
+    return run_of(pid, place)
 
 
 def _answer(reached: Reached | Listing) -> Answer:
@@ -415,7 +423,9 @@ def _logged(answer: Answer) -> dict[str, object]:
 
 def _why(refusal: AnyRefusal) -> str:
     """For the log, which has no values."""
-    return refusal.problem if isinstance(refusal, BadArguments) else str(refusal)
+    if isinstance(refusal, BadArguments):
+        return refusal.problem.replace("{}", "…", 1)
+    return str(refusal)
 
 
 def _here() -> bytes:

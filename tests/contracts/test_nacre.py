@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import nacre
-from nacre import attend, lines
+from nacre import lines, look, proc
 from nacre.asks import Request
 from nacre.store import requests
 from nacre.store.workspace import workspace
@@ -165,7 +165,7 @@ def test_a_port_counts_when_this_run_listens_there(tool: nacre.Tool) -> None:
     assert reply.details["state"] == "running"
     assert reply.details["until"] == {"port": port, "pid": reply.details["until"]["pid"]}
     assert (
-        f"[r1 is running: port {port} is open (pid {reply.details['until']['pid']})]" in reply.text
+        f"[r1 is running: port {port} is open (pid {reply.details['until']['pid']}); cursor " in reply.text
     )
     # Somebody else's listener is not what this one waits for.
     other = tool.call({"command": "sleep 66.1", "until": {"port": port}, "wait": 0.6})
@@ -198,10 +198,11 @@ def test_a_pattern_that_never_ends_only_costs_the_wait(tool: nacre.Tool) -> None
 def test_a_search_that_never_ends_is_given_up(
     tool: nacre.Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attend, "_SEARCH", 1.0)
+    monkeypatch.setattr(look, "_SEARCH", 1.0)
+    monkeypatch.setattr(look, "_GRACE", 0.1)
     tool.call({"command": f"echo found aab; echo {'a' * 60}b"})
     reply = act(tool, "read", run="r1", grep="^(a+)+$|found")
-    assert reply.text == '1:found aab\n[there may be more: "from": 2]'
+    assert reply.text.startswith("1:found aab\n[not all was searched: job ")
     assert reply.details["output"]["cut"]
 
 
@@ -256,7 +257,7 @@ def test_with_a_cursor_only_what_is_new_is_shown_and_matched(tool: nacre.Tool) -
     reply = tool.call({"command": command, "until": {"output": "ready"}})
     cursor = reply.details["output"]["cursor"]
     reply = act(tool, "wait", run="r1", since=cursor, until={"output": "ready"})
-    assert reply.text == "ready again\n[r1 is running: line 2 matches ready]"
+    assert reply.text == "ready again\n[r1 is running: line 2 matches ready; cursor 18]"
     assert reply.details["output"]["shown"] == [[2, 2]]
     # Without one, what has come true before counts: nobody waits for what is there.
     again = act(tool, "wait", run="r1", until={"output": "^ready$"})
@@ -294,8 +295,8 @@ def test_what_was_left_running_can_be_ended_and_is_listed_with_its_ports(tool: n
     assert left["ports"] == [port]
     assert f", port {port}]" in reply.text
     assert listed(tool)[0]["left_running"] == [left]
-    assert f"(left running: 1 :{port})" in act(tool, "list").text
-    act(tool, "signal", run="r1")
+    assert f", port {port})" in act(tool, "list").text
+    assert act(tool, "signal", run="r1").text.startswith(f"[ended: {left['pid']} ")
     assert not alive(left["pid"])
     assert listed(tool)[0]["left_running"] == []
 
@@ -375,7 +376,12 @@ def test_cancelling_a_wait_leaves_the_run(tool: nacre.Tool) -> None:
         ask = {"action": "wait", "run": "r1", "until": {"output": "never"}}
         return await tool.acall(ask, tool="job", cancel=token)
 
-    assert asyncio.run(waited()).is_error
+    reply = asyncio.run(waited())
+    assert (reply.text, reply.is_error) == (
+        "[refused: the call was cancelled; the run goes on]",
+        True,
+    )
+    assert reply.details["state"] == "cancelled"
     assert [job["state"] for job in listed(tool)] == ["running"]
 
 
@@ -385,6 +391,180 @@ def test_fifty_calls_at_once_each_have_their_own_reply(tool: nacre.Tool) -> None
         return await asyncio.gather(*calls)
 
     assert [reply.text for reply in asyncio.run(all_of_them())] == [f"{n}\n" for n in range(50)]
+
+
+def test_a_call_that_was_called_off_before_it_began_says_so(tmp_path: Path) -> None:
+    token = nacre.CancelToken()
+    token.cancel()
+    places: list[tuple[Any, dict[str, Any]]] = [
+        ("auto", {"until": {"output": "x"}}),
+        ("auto", {"request_id": "there"}),
+        ("here", {"request_id": "here"}),
+    ]
+    for place, more in places:
+        with nacre.Tool(cwd=tmp_path, place=place) as tool:
+            reply = tool.call({"command": "touch made", **more}, cancel=token)
+            assert reply.details["state"] == "cancelled", (place, more)
+            assert not (tmp_path / "made").exists()
+            if "request_id" in more:  # nothing ran, so it may run now
+                tool.call({"command": "touch made", **more})
+                (tmp_path / "made").unlink()
+
+
+def test_a_search_does_not_outlive_a_killed_harness(tmp_path: Path) -> None:
+    code = f"""if True:
+        import nacre
+        with nacre.Tool(cwd={str(tmp_path)!r}) as tool:
+            tool.call({{"command": "echo a; sleep 3", "until": {{"output": "never-67.4"}}}})
+    """
+    harness = subprocess.Popen([PYTHON, "-c", code])
+    with nacre.Tool(cwd=tmp_path) as tool:
+        eventually(lambda: any(job["state"] == "running" for job in listed(tool)))
+
+    def searching() -> list[int]:
+        return [
+            each.pid
+            for each in proc.everyone().values()
+            if each.parent == harness.pid and "nacre.search" in proc.command_line(each.pid)
+        ]
+
+    eventually(searching)
+    (search,) = searching()
+    harness.kill()
+    harness.wait()
+    eventually(lambda: not alive(search))
+    with nacre.Tool(cwd=tmp_path) as tool:
+        assert act(tool, "wait", run="r1").text == "a\n"
+
+
+def test_a_warden_that_is_stopped_keeps_nobody_waiting(tool: nacre.Tool, home: Path) -> None:
+    tool.call({"command": "cat", "interactive": True})
+    (warden,) = wardens.find(home)
+    os.kill(warden.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        assert [job["run"] for job in listed(tool)] == ["r1"]
+        assert act(tool, "read", run="r1").details["state"] == "running"
+        assert time.monotonic() - began < 8
+    finally:
+        os.kill(warden.pid, signal.SIGCONT)
+
+
+def test_threads_that_have_gone_leave_no_descriptors(tool: nacre.Tool) -> None:
+    tool.call({"command": "sleep 67.5", "wait": 0})
+    waited = {"action": "wait", "run": "r1", "wait": 0.1}
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with ThreadPoolExecutor(20) as pool:
+            list(pool.map(lambda _: tool.call(waited, tool="job"), range(20)))
+    assert len(os.listdir("/proc/self/fd")) <= before + 8
+
+
+def test_a_server_that_answers_for_ever_holds_nobody(tool: nacre.Tool) -> None:
+    import socket
+    import threading
+
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        over = threading.Event()
+
+        def drip() -> None:
+            made, _ = server.accept()
+            with made:
+                made.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                while not over.wait(0.2):
+                    try:
+                        made.sendall(b"x")
+                    except OSError:
+                        return
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        began = time.monotonic()
+        reply = tool.call({"command": "sleep 67.6", "until": {"http": url}, "wait": 0.6})
+        assert "until" not in reply.details
+        assert time.monotonic() - began < 5
+        over.set()
+        thread.join()
+
+
+def test_an_answer_of_somebody_else_is_told_as_that(tool: nacre.Tool) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/"
+    assert (
+        "stranger"
+        not in tool.call({"command": f"{SERVER} {port}", "until": {"http": url}}).details["until"]
+    )
+    reply = tool.call({"command": "sleep 67.7", "until": {"http": url}})
+    assert reply.details["until"]["stranger"]
+    assert "not of this run" in reply.text
+
+
+def test_what_was_left_running_is_listed_however_long_ago(tool: nacre.Tool) -> None:
+    tool.call({"command": "sleep 67.8 & echo"})
+    for _ in range(40):
+        tool.call({"command": "true"})
+    assert listed(tool)[0]["run"] == "r1"
+    assert act(tool, "signal", runs=["r1"]).details["state"] == "exited"
+    assert named("sleep 67.8") == []
+
+
+def test_files_are_waited_for_where_the_command_runs(tool: nacre.Tool, tmp_path: Path) -> None:
+    (tmp_path / "place" / "sub").mkdir()
+    command = {"command": "touch there; sleep 67.9", "cwd": "sub", "wait": 0}
+    tool.call(command)
+    reply = act(tool, "wait", run="r1", until={"file": "there"}, wait=5)
+    assert reply.details["until"] == {"file": str(tmp_path / "place" / "sub" / "there")}
+
+
+def test_a_long_line_can_be_read_by_what_the_reply_names(tool: nacre.Tool) -> None:
+    line = "a" * 9000 + "NEEDLE" + "b" * 9000
+    reply = tool.call({"command": f"seq 5; echo {line}; seq 5", "max_output": 1000})
+    said = re.search(r"job (\{.*?\})", reply.text)
+    assert said is not None
+    assert "NEEDLE" in tool.call(json.loads(said[1]), tool="job").text
+    whole = tool.call({"command": f"echo {line}"})
+    assert whole.details["output"]["cut"]
+    mark = re.search(r"since (\d+)", whole.text)
+    assert mark is not None
+    run = whole.details["run"]
+    assert "NEEDLE" in act(tool, "read", run=run, since=int(mark[1])).text
+
+
+def test_pages_are_the_whole_output_each_byte_once(tool: nacre.Tool) -> None:
+    text = "".join(f"{n} é€😀 {'x' * (n % 70)}\n" for n in range(300)) + "no end"
+    tool.call({"command": "cat", "stdin": text})
+    seen, cursor = "", 0
+    while True:
+        reply = act(tool, "read", run="r1", since=cursor, max_output=701)
+        body = re.sub(r"\[[\d,]+ bytes follow: since \d+\]$", "", reply.text)
+        cursor = reply.details["output"]["cursor"]
+        ended = seen + body
+        seen = ended if text.startswith(ended) else ended[:-1]
+        assert text.startswith(seen)
+        if cursor == len(text.encode()):
+            break
+    assert seen == text
+
+
+def test_many_take_over_a_stale_claim_and_one_wins(tmp_path: Path) -> None:
+    place = workspace(os.fsencode(tmp_path))
+    code = (
+        "import os; from nacre.asks import Request; from nacre.store import requests;"
+        f"requests.claim(Request(id='x', digest='d'), {place!r}, 7, 'host')"
+    )
+    request = Request(id="x", digest="d")
+    for turn in range(20):
+        requests.release(request, place, 7)
+        for number in range(8):
+            requests.release(request, place, 100 * turn - 100 + number)
+        subprocess.run([PYTHON, "-c", code], check=True)
+        with ThreadPoolExecutor(8) as pool:
+            numbers = range(100 * turn, 100 * turn + 8)
+            won = list(pool.map(lambda n: requests.claim(request, place, n, "host").run, numbers))
+        assert len(set(won)) == 1
 
 
 # Long logs.
@@ -408,8 +588,13 @@ def test_a_line_of_a_long_log_is_found_in_bounded_memory_and_time(
     assert wide.text.endswith(f"{count}\n")
     assert time.monotonic() - began < 2
     assert resident() - before < 32 * 1024 * 1024
+    began = time.monotonic()
     found = act(tool, "read", run="r1", grep="^19999998$", context=1)
     assert found.text == "19999997-19999997\n19999998:19999998\n19999999-19999999\n"
+    assert time.monotonic() - began < 15
+    began = time.monotonic()
+    assert act(tool, "read", run="r1", grep="x", to=10).text == f"(no line matches, of {count:,})"
+    assert time.monotonic() - began < 2
 
 
 def test_the_index_is_written_as_the_log_is(tool: nacre.Tool, home: Path) -> None:

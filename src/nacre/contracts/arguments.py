@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -18,6 +18,14 @@ from msgspec import Struct
 from nacre.refusals import BadArguments, Refused
 
 T = TypeVar("T", bound=Struct)
+
+# What nacre calls otherwise.
+_MEANT: Final = {
+    **dict.fromkeys(
+        ("background", "run_in_background", "detach"), "; wait: 0 starts it and is back"
+    ),
+    **dict.fromkeys(("timeout_ms", "timeoutMs"), "; timeout is in seconds"),
+}
 
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)", re.ASCII)
 _LONGEST: Final = 80  # characters of a value in a message
@@ -50,7 +58,9 @@ def read_arguments(arguments: object, shape: type[T], *, without: tuple[str, ...
         field = known.get(name)
         if field is None or name in without:
             takes = ", ".join(each for each in known if each not in without)
-            raise bad(f"there is no argument {name} (given: {{}}); this tool takes {takes}", value)
+            instead = _MEANT.get(str(name), "") if "wait" in known else ""
+            there = f"there is no argument {name} (given: {{}}); this tool takes {takes}"
+            raise bad(there + instead, value)
         if value is None and not field.required:
             continue
         try:
@@ -139,7 +149,7 @@ def _kind(wanted: Any) -> Kind:
                 return each
     choices = [each for each in get_args(wanted) if each is not NoneType]
     if get_origin(wanted) is Literal:
-        return _choice(choices)
+        return choice(choices)
     if wanted in _KINDS:
         return _KINDS[wanted]
     if len(choices) == 1:  # or nothing
@@ -173,11 +183,15 @@ def count(least: int, most: int) -> Kind:
     return Kind(words=words, schema=schema, take=take)
 
 
-def _choice(choices: list[str]) -> Kind:
+def choice(choices: list[str], meant: Mapping[str, str] = MappingProxyType({})) -> Kind:
+    """One of these. `meant`: what one may have had in mind who says something else."""
+
     def take(value: Any) -> str:
-        if value not in choices:
-            raise ValueError
-        return str(value)
+        if value in choices:
+            return str(value)
+        if isinstance(value, str) and value in meant:
+            raise Wrong("", f'"{meant[value]}" for that', value)
+        raise ValueError
 
     words = ", ".join(f'"{each}"' for each in choices[:-1]) + f' or "{choices[-1]}"'
     return Kind(words=words, schema={"type": "string", "enum": choices}, take=take)
@@ -186,7 +200,7 @@ def _choice(choices: list[str]) -> Kind:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError
-    return value
+    return str(value)  # a subclass may not be what it seems, further down
 
 
 def _switch(value: Any) -> bool:

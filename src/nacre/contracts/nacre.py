@@ -152,7 +152,7 @@ class Nacre:
         from nacre.contracts import nacre_job
 
         bash = ToolSpec(name="bash", description=description, schema=object_schema(Bash, told))
-        return (bash, nacre_job.spec(wait, options.max_output))
+        return (bash, nacre_job.spec(wait, options.max_output, options.grace))
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
         if tool == "job":
@@ -168,7 +168,7 @@ class Nacre:
         _check(given)
         plan = self._given_plan(given, caller)
         wait, clamped = self._wait(given.wait)
-        until = placed(given.until, plan.command.cwd)
+        until = placed(given.until, plan.command.cwd, caller)
         ask = Run(
             plan=plan,
             patience=wait,
@@ -182,8 +182,10 @@ class Nacre:
             clamped=clamped,
             cwd=plan.command.cwd,
             script=plan.command.given,
-            path=caller.variable(b"PATH") or b"",
-            open_stdin=isinstance(plan.stdin, Held),
+            path=plan.command.extra.get(b"PATH") or caller.variable(b"PATH") or b"",
+            run_of=caller.run_of,
+            open_stdin=plan.stdin is not None,
+            until=bool(until) and wait > 0,
         )
         return Admitted(ask=ask, steps=self.steps, said=said)
 
@@ -225,9 +227,9 @@ class Nacre:
 
     def reply(self, answer: Answer, said: Any, findings: Sequence[AnyFinding]) -> Reply:
         if isinstance(answer, Listing):
-            from nacre.contracts import nacre_job
+            from nacre.contracts import nacre_job_words
 
-            return nacre_job.replied(answer, said)
+            return nacre_job_words.replied(answer, said)
         from nacre.contracts import nacre_words
 
         return nacre_words.replied(answer, said, findings)

@@ -7,19 +7,20 @@ from typing import Any, Final
 import msgspec
 
 from nacre.asks import Until
+from nacre.caller import Caller
 from nacre.contracts.arguments import Kind, Wrong, count, read_bytes, seconds
 from nacre.script.paths import at
+from nacre.search import compiled
 
 LONGEST_WAIT: Final = 900.0
 
 
 def _until(value: Any) -> tuple[Until, ...]:
     """An object with one or several of them, or a list of such."""
-    if isinstance(value, list | tuple):
-        return tuple(each for one in value for each in _until(one))
-    if not isinstance(value, Mapping) or not value:
+    listed = value if isinstance(value, list | tuple) else (value,)
+    if not all(isinstance(each, Mapping) and each for each in listed):
         raise ValueError
-    return tuple(_condition(name, each) for name, each in value.items())
+    return tuple(_condition(name, each) for one in listed for name, each in one.items())
 
 
 def _condition(name: str, value: Any) -> Until:
@@ -36,13 +37,15 @@ def _output(value: Any) -> Until:
     if not isinstance(value, str):
         raise ValueError
     try:
-        re.compile(value)
-    except (re.error, OverflowError, RecursionError) as error:
+        compiled(value)
+    except re.error as error:
         raise Wrong(".output", f"a regular expression ({error})", value) from None
     return Until(output=value)
 
 
-def _http(value: str) -> Until:
+def _http(value: Any) -> Until:
+    if not isinstance(value, str) or any(c <= " " for c in value):
+        raise ValueError
     from urllib.parse import urlsplit  # few need it
 
     url = urlsplit(value)
@@ -90,9 +93,16 @@ UNTIL: Final = Kind(
 )
 
 
-def placed(until: tuple[Until, ...], cwd: bytes) -> tuple[Until, ...]:
+def placed(until: tuple[Until, ...], cwd: bytes, caller: Caller) -> tuple[Until, ...]:
     """With files from where the command runs."""
     return tuple(
-        each if each.file is None else msgspec.structs.replace(each, file=at(cwd, each.file))
+        each
+        if each.file is None
+        else msgspec.structs.replace(each, file=at(cwd, _from_home(each.file, caller)))
         for each in until
     )
+
+
+def _from_home(path: bytes, caller: Caller) -> bytes:
+    home = caller.home if path.startswith(b"~/") else None
+    return path if home is None else home + path[1:]

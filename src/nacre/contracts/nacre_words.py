@@ -3,7 +3,7 @@ say; and the same as data, in one shape for every case.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from nacre.asks import Evidence, Job, Running
@@ -29,6 +29,7 @@ from nacre.refusals import (
     CalledOff,
     Dangerous,
     Intercepted,
+    NotWaited,
 )
 from nacre.render import Rendered, render
 from nacre.signals import signal_name
@@ -36,6 +37,7 @@ from nacre.text import decode, plain, settled
 
 _PROMPT: Final = 2000  # characters
 _COMMAND: Final = 80
+_MUCH: Final = 1024 * 1024  # bytes that nobody wants to read
 # A success is worth a remark only when it may have been meant to last, or had a here-document.
 _PERHAPS: Final = re.compile(rb"\b(?:cd|chdir|pushd|popd|export|source)\b|(?:^|[;&\n])\s*\.\s|<<")
 
@@ -45,7 +47,13 @@ def replied(answer: Outcome | Running, said: Said, findings: Sequence[AnyFinding
     if isinstance(answer, Outcome) and isinstance(answer.ending, NotStarted):
         return refused(answer.ending.why, run=answer.run, cwd=said.cwd)
     job = _job(answer, said)
-    return spoken(job, said.most, hints=_hints(job, said, findings), clamped=said.clamped)
+    return spoken(
+        job,
+        rendered(job, said.most),
+        hints=_hints(job, said, findings),
+        clamped=said.clamped,
+        unmet=said.until and job.fired is None,
+    )
 
 
 def _job(answer: Outcome | Running, said: Said) -> Job:
@@ -60,7 +68,7 @@ def _job(answer: Outcome | Running, said: Said) -> Job:
         state=ended.ending if ended else None,
         output=answer.output,
         left_running=ended.left_running if ended else (),
-        ended=ended.ended if ended else (),
+        put_down=ended.put_down if ended else (),
         out_of_memory=ended.out_of_memory if ended else False,
         open_stdin=said.open_stdin,
         asks=running.asks if running else False,
@@ -71,7 +79,7 @@ def _job(answer: Outcome | Running, said: Said) -> Job:
 
 
 def _hints(job: Job, said: Said, findings: Sequence[AnyFinding]) -> list[str]:
-    found = hints_of(job, said.script, said.cwd, said.path)
+    found = hints_of(job, said.script, said.cwd, said.path, said.run_of)
     for finding in findings:
         match finding:
             case Suggested(message=message):
@@ -83,7 +91,13 @@ def _hints(job: Job, said: Said, findings: Sequence[AnyFinding]) -> list[str]:
     return found
 
 
-def hints_of(job: Job, script: bytes, cwd: bytes, path: bytes) -> list[str]:
+def hints_of(
+    job: Job,
+    script: bytes,
+    cwd: bytes,
+    path: bytes,
+    run_of: Callable[[int], str | None],
+) -> list[str]:
     """What there is to add about one that has ended."""
     if job.state is None or (job.state == Exited(0) and not _PERHAPS.search(script)):
         return []
@@ -98,23 +112,25 @@ def hints_of(job: Job, script: bytes, cwd: bytes, path: bytes) -> list[str]:
         unterminated=job.output.unterminated,
         open_stdin=job.open_stdin,
         out_of_memory=job.out_of_memory,
+        run_of=run_of,
     )
     return list(hints(facts))
 
 
 def spoken(
     job: Job,
-    most: int,
+    part: Rendered,
     *,
     hints: Sequence[str] = (),
     clamped: float | None = None,
-    silent: bool = False,
+    unmet: bool = False,
+    always: bool = False,
 ) -> Reply:
-    """Of one run: what is shown of its output, and where it stands. `silent`: none of it is."""
-    part = Rendered(head="") if silent else _rendered(job, most)
+    """Of one run: what is shown of its output, and where it stands. `unmet`: what was waited for
+    has not come true; `always`: also a plain success is said."""
     body = _body(job, part)
     lines = [
-        *_state_lines(job, silent=silent),
+        *state_lines(job, part, unmet=unmet, always=always),
         *_kept(job),
         *_left(job),
         *([f"[this front waits at most {clamped:g} s]"] if clamped is not None else []),
@@ -122,73 +138,86 @@ def spoken(
     ]
     if lines and body and not body.endswith("\n"):
         body += "\n"
-    text = body + "\n".join(lines) or "(no output)"
     return Reply(
-        text=text,
+        text=body + "\n".join(lines) or "(no output)",
         is_error=isinstance(job.state, NotStarted | Lost),
         details=details(job, part, hints),
         run=job.run,
     )
 
 
-def _rendered(job: Job, most: int) -> Rendered:
+def rendered(job: Job, most: int) -> Rendered:
     return render(job.output, most, first=job.line, start=job.byte)
 
 
 def _body(job: Job, part: Rendered) -> str:
     if part.left is None:
         return part.head
-    left, run = part.left, job.run
+    left = part.left
     count = left.last - left.first + 1
-    what = f"{count:,} lines, " if count > 1 else ""
-    read = f'{{"action": "read", "run": "{run}", "from": {left.first}, "to": {left.last}}}'
-    if count == 1:
-        read = f'{{"action": "read", "run": "{run}", "since": {job.byte}}}'
-    head = part.head if not part.head or part.head.endswith("\n") else f"{part.head}\n"
+    lines = f"{count:,} lines, " if count > 1 else ""
+    size = f"{left.size:,} byte{'' if left.size == 1 else 's'}"
+    where = f'"from": {left.first}, "to": {left.last}' if count > 1 else f'"since": {left.byte}'
+    read = f'{{"action": "read", "run": "{job.run}", {where}}}'
+    grep = " or grep" if left.size > _MUCH else ""
     # A reply never shrinks because the output grew, be it by a few bytes.
     spare = " " * part.spare
-    return f"{head}[{what}{left.size:,} bytes left out: job {read}]{spare}\n{part.tail}"
+    return f"{part.head}[{lines}{size} left out: job {read}{grep}]{spare}\n{part.tail}"
 
 
-def _state_lines(job: Job, *, silent: bool) -> Iterator[str]:
+def state_lines(
+    job: Job, part: Rendered, *, unmet: bool = False, always: bool = False
+) -> Iterator[str]:
     """Where it stands; nothing for a plain success, which is most of them."""
-    match job.state:
-        case None:
-            yield f"[{_going(job)}]"
-        case Exited(0):
-            if silent:
-                yield f"[{job.run} had exited with code 0]"
+    how = _how(job.state)
+    if job.state is None:
+        yield f"[{_going(job, part, unmet=unmet)}]"
+    elif job.past:
+        yield f"[{job.run} had already ended: {how}]"
+    elif job.state != Exited(0) or (always and not job.put_down):
+        yield f"[{how}]"
+
+
+def _how(ending: Ending | None) -> str:
+    match ending:
         case Exited(code):
-            yield f"[exit code {code}]"
+            return f"exit code {code}"
         case Killed(number):
-            yield f"[killed by {signal_name(number)}]"
+            return f"killed by {signal_name(number)}"
         case TimedOut(after=after):
-            yield f"[timed out after {after:g} s]"
+            return f"timed out after {after:g} s"
         case Cancelled():
-            yield "[cancelled]"
+            return "cancelled"
         case Lost():
-            yield "[lost: whoever ran it was killed, and nobody saw how it ended]"
+            return "lost: whoever ran it was killed, and nobody saw how it ended"
         case NotStarted(why=why):
-            yield f"[not started: {why}]"
+            return f"not started: {why}"
+        case None:
+            return "running"
 
 
-def _going(job: Job) -> str:
-    if job.fired is not None:
-        return f"{job.run} is running: {_seen(job.fired)}"
+def _going(job: Job, part: Rendered, *, unmet: bool) -> str:
     if job.asks:
         return f"{job.run} waits for input"
-    cursor = f"; cursor {job.size}" if job.size else ""
-    return f"{job.run} is running{cursor}"
+    seen = "" if job.fired is None else f": {_seen(job.fired, part)}"
+    cursor = f"; cursor {cursor_of(job)}" if job.size and (part.shown or job.fired) else ""
+    waited = "; until is not true yet" if unmet else ""
+    return f"{job.run} is running{seen}{cursor}{waited}"
 
 
-def _seen(evidence: Evidence) -> str:
+def _seen(evidence: Evidence, part: Rendered) -> str:
     until = evidence.until
     if until.output is not None:
-        return f"line {evidence.line} matches {until.output}"
+        line = evidence.line or 0
+        shown = any(first <= line <= last for first, last in part.shown)
+        text = "" if shown else f": {short(evidence.text)}"
+        return f"line {line} matches {until.output}{text}"
     if until.port is not None:
         return f"port {until.port} is open (pid {evidence.pid})"
     if until.http is not None:
-        return f"{until.http} answers ({evidence.text})"
+        other = f", but from process {evidence.stranger}, not of this run"
+        other = "" if evidence.stranger is None else other
+        return f"{until.http} answers (status {evidence.status}){other}"
     if until.file is not None:
         return f"{decode(until.file)} exists"
     return f"no output for {until.idle:g} s"
@@ -206,8 +235,8 @@ def _left(job: Job) -> Iterator[str]:
     if job.left_running:
         it, its = ("it", "its") if len(job.left_running) == 1 else ("them", "their")
         yield f"[{job.run} keeps {it} and {its} output; job signal {job.run} ends {it}]"
-    for each in job.ended:
-        yield f"[ended with it: {_process(each)}]"
+    for each in job.put_down:
+        yield f"[ended: {_process(each)}]"
 
 
 def _process(survivor: Survivor) -> str:
@@ -235,7 +264,7 @@ def details(job: Job, part: Rendered, hints: Sequence[str]) -> dict[str, Any]:
             "bytes": job.size,
             "lines": job.lines or 0,
             "shown": [list(each) for each in part.shown],
-            "cursor": _cursor(job),
+            "cursor": cursor_of(job),
             "cut": part.cut,
         },
         "left_running": [_survivor(each) for each in job.left_running],
@@ -245,8 +274,8 @@ def details(job: Job, part: Rendered, hints: Sequence[str]) -> dict[str, Any]:
         made["prompt"] = prompt(job.output)
     if job.fired is not None:
         made["until"] = _evidence(job.fired)
-    if job.ended:
-        made["ended"] = [_survivor(each) for each in job.ended]
+    if job.put_down:
+        made["ended"] = [_survivor(each) for each in job.put_down]
     return made
 
 
@@ -254,8 +283,9 @@ def state(job: Job) -> str:
     return "waiting_input" if job.asks else state_of(job.state)
 
 
-def _cursor(job: Job) -> int:
-    return job.byte + job.output.size if job.byte or not job.over else job.size
+def cursor_of(job: Job) -> int:
+    """Where to go on: behind what is shown; of what was looked for, behind all of it."""
+    return job.size if job.found is not None else job.byte + job.output.size
 
 
 def _code(ending: Ending | None) -> int | None:
@@ -286,7 +316,8 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
     if until.port is not None:
         return {"port": until.port, "pid": evidence.pid}
     if until.http is not None:
-        return {"http": until.http, "status": int(evidence.text.rpartition(" ")[2])}
+        made = {"http": until.http, "status": evidence.status}
+        return made if evidence.stranger is None else {**made, "stranger": evidence.stranger}
     if until.file is not None:
         return {"file": decode(until.file)}
     return {"idle": until.idle}
@@ -304,7 +335,7 @@ def prompt(output: Capture) -> str:
 def refused(refusal: AnyRefusal, *, run: str | None = None, cwd: bytes = b"") -> Reply:
     rule, why, instead = _reasons(refusal)
     made: dict[str, Any] = {
-        "state": "cancelled" if isinstance(refusal, CalledOff) else "not_started",
+        "state": "cancelled" if isinstance(refusal, CalledOff | NotWaited) else "not_started",
         "exit_code": None,
         "signal": None,
         "seconds": 0.0,

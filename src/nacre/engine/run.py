@@ -121,7 +121,7 @@ class Run:
         self._todo: deque[Action] = deque()
         self._timers: list[Timer] = []
         self._started = started
-        if started is not None and record is not None:
+        if record is not None and (started is not None or record.early):
             self._tag = ground.spawner.new_tag()  # it stands in what is written before the spawn
             record.tag = None if self._tag is None else self._tag.value
         self._relay = hearing if listening is None else self._make_relay(listening)
@@ -304,7 +304,7 @@ class Run:
             mark = self._tag = self._tag or ground.spawner.new_tag()
             if self._record is not None:
                 self._record.tag = None if mark is None else mark.value
-                if self._started is not None:
+                if self._started is not None or self._record.early:
                     self._record.begin()
             self._birth = birth = Birth()
             self._child = shell = ground.spawner.spawn(self._plan, birth, mark)
@@ -434,8 +434,8 @@ class Run:
         self._reason = reason
 
     def _shell_ended(self) -> None:
-        alone = self._plan.leave is AtExit.KEEP
-        self._happen(Happening.EXIT if alone else Happening.EXIT_OF_ALL)
+        keeps = self._plan.leave is AtExit.KEEP
+        self._happen(Happening.EXIT if keeps else Happening.EXIT_OF_ALL)
 
     def _note_exit(self) -> None:
         assert self._child is not None
@@ -495,7 +495,7 @@ class Run:
             errors=captures[1] if len(captures) == 2 else None,
             seconds=self._ended - self._began,
             left_running=self._left,
-            ended=tuple(each for each in self._rest if each not in self._left),
+            put_down=tuple(each for each in self._rest if each not in self._left),
             out_of_memory=self._out_of_memory(),
         )
         settle = self._output.settle if self._plan.epitaph is not None else None

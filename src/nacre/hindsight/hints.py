@@ -17,11 +17,12 @@ from nacre import proc
 from nacre.outcome import Ending, Exited
 from nacre.plan import BASH
 from nacre.proc import ports
-from nacre.script.commands import Command
+from nacre.script.commands import Command, beginning
 from nacre.script.paths import at
 from nacre.script.read import read
-from nacre.text import decode, human_size
+from nacre.text import decode, human_size, settled
 
+_ALIKE: Final = 0.75  # how much two names have in common that may be taken for each other
 _LOOKED_AT: Final = 16 * 1024  # bytes of the end of an output
 
 
@@ -34,8 +35,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     ending: Ending
     said: bytes  # the end of its output
     unterminated: bool = False
-    open_stdin: bool = False
+    open_stdin: bool = False  # or it was given something to read
     out_of_memory: bool = False
+    run_of: Callable[[int], str | None] = lambda _: None  # which run a process belongs to
 
     @property
     def failed(self) -> bool:
@@ -52,18 +54,27 @@ Hint = Callable[[Facts], str | None]
 def hints(facts: Facts) -> tuple[str, ...]:
     """Those that fit."""
     asked = _WHEN_FAILED if facts.failed else _ALWAYS
-    return tuple(said for hint in asked if (said := hint(facts)) is not None)
+    return tuple(said for hint in asked if (said := _tried(hint, facts)) is not None)
+
+
+def _tried(hint: Hint, facts: Facts) -> str | None:
+    """What it says. Whatever a command has printed, a hint must not cost its reply."""
+    try:
+        return hint(facts)
+    except (OSError, ValueError):  # no /proc, no descriptor; a NUL in what should be a name
+        return None
 
 
 # Programs that cannot be run.
 
+_BASH: Final = r"(?:" + re.escape(BASH.decode()) + r"|environment): (?:line \d+: )?"
 _MISSING: Final = re.compile(
-    r"(?:" + re.escape(BASH.decode()) + r"|environment): (?:line \d+: )?(?:exec: )?"
+    _BASH + r"(?:exec: )?"
     r"(?P<what>[^:]+): (?P<why>command not found|not found|No such file or directory"
     r"|cannot execute: required file not found)"
 )
 _FORBIDDEN: Final = re.compile(
-    r"(?:" + re.escape(BASH.decode()) + r"|environment): (?:line \d+: )?(?:exec: )?"
+    _BASH + r"(?:exec: )?"
     r"(?P<what>[^:]+): (?P<why>Permission denied|Is a directory|cannot execute.*)"
 )
 
@@ -75,16 +86,25 @@ def missing_program(facts: Facts) -> str | None:
     if what is None:
         return None
     if "/" in what:
-        return _missing_file(what, facts)
+        return None if _moves(facts) else _missing_file(what, facts)
     local = [
         f"./{place}{what}"
         for place in ("", "bin/", "node_modules/.bin/", ".venv/bin/", "scripts/")
-        if os.access(at(facts.cwd, os.fsencode(place + what)), os.X_OK)
+        if not _moves(facts) and _is_program(at(facts.cwd, os.fsencode(place + what)))
     ]
     if local:
         return f"{what} is not in PATH; there is {local[0]}"
-    near = _near(what, _programs(facts.path))
+    near = _near(what, _programs(facts))
     return f"there is no command {what}; near it: {', '.join(near)}" if near else None
+
+
+def _moves(facts: Facts) -> bool:
+    """Whether it may have run somewhere else: then a relative path tells us nothing."""
+    return re.search(rb"\b(?:cd|pushd|popd|chdir)\b", facts.script) is not None
+
+
+def _is_program(path: bytes) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def _missing_file(what: str, facts: Facts) -> str | None:
@@ -103,7 +123,7 @@ def forbidden_program(facts: Facts) -> str | None:
     if facts.ending != Exited(126):
         return None
     what = _last_match(_FORBIDDEN, facts)
-    if what is None:
+    if what is None or ("/" in what and _moves(facts)):
         return None
     path = at(facts.cwd, os.fsencode(what))
     if os.path.isdir(path):
@@ -114,16 +134,19 @@ def forbidden_program(facts: Facts) -> str | None:
 
 
 def _near(name: str, names: list[str]) -> list[str]:
+    """Those with two letters changed about first: that is what fingers do."""
     from difflib import get_close_matches
 
-    return get_close_matches(name, names, 3)
+    swapped = [each for each in names if each != name and sorted(each) == sorted(name)]
+    return list(dict.fromkeys([*swapped, *get_close_matches(name, names, 3, _ALIKE)]))[:3]
 
 
-def _programs(path: bytes) -> list[str]:
+def _programs(facts: Facts) -> list[str]:
     found: dict[str, None] = {}
-    for place in path.split(b":"):
+    for place in facts.path.split(b":"):
         try:
-            found |= dict.fromkeys(decode(name) for name in os.listdir(place or b"."))
+            names = os.listdir(at(facts.cwd, place or b"."))
+            found |= dict.fromkeys(decode(name) for name in names)
         except OSError:
             continue
     return list(found)
@@ -145,16 +168,23 @@ def port_in_use(facts: Facts) -> str | None:
         return None
     near = "\n".join(lines[max(0, at[-1] - 2) : at[-1] + 6])
     taken = set(ports.listening().values())
-    said = [*_NUMBER.findall(near.replace(":", " ")), *_NUMBER.findall(decode(facts.script))]
-    for port in dict.fromkeys(int(each) for each in said):
-        if port in taken:
-            return f"port {port} is held by {_holder(port)}"
+    # The words about it name the port; else the command may, if it names but one that is taken.
+    for said in (near.replace(":", " "), decode(facts.script).replace(":", " ")):
+        named = {port for each in _NUMBER.findall(said) if (port := int(each)) in taken}
+        if len(named) == 1:
+            (port,) = named
+            return f"port {port} is held by {_holder(port, facts)}"
     return None
 
 
-def _holder(port: int) -> str:
-    named = [f"{pid} ({_short(proc.command_line(pid))})" for pid in ports.holders(port)[:3]]
-    return "process " + ", ".join(named) if named else "a process of another user"
+def _holder(port: int, facts: Facts) -> str:
+    listens = ports.holders(port)[:3]
+    if not listens:
+        return "a process of another user"
+    named = [f"{pid} ({_short(proc.command_line(pid))})" for pid in listens]
+    run = next((run for pid in listens if (run := facts.run_of(pid)) is not None), None)
+    of_run = "" if run is None else f": that is {run}, which job signal ends"
+    return f"process {', '.join(named)}{of_run}"
 
 
 _FULL: Final = re.compile(r"(?i)no space left on device|ENOSPC|disk quota exceeded|EDQUOT")
@@ -206,25 +236,17 @@ def git_lock(facts: Facts) -> str | None:
         age = time.time() - os.lstat(path).st_mtime
     except OSError:
         return f"{decode(path)} is gone by now; try again"
-    for pid in _at_work_in(os.path.dirname(path)):
-        return f"process {pid} ({_short(proc.command_line(pid))}) holds it; wait for it to end"
-    return f"no git is at work there; {decode(path)} is {_age(age)} old: remove it, and try again"
+    gits = [pid for pid in proc.pids() if _is_git(pid)]
+    if gits:
+        other = f"process {gits[0]} ({_short(proc.command_line(gits[0]))})"
+        return f"{other} runs, and may hold it; it is {_age(age)} old"
+    return f"no git runs; {decode(path)} is {_age(age)} old: remove it, and try again"
 
 
-def _at_work_in(directory: bytes) -> list[int]:
-    """The gits whose repository this is, as far as we may look."""
-    top = os.path.dirname(os.path.realpath(directory))
-    found = []
-    for pid in proc.pids():
-        if not proc.command_line(pid).split(" ")[0].endswith("git"):
-            continue
-        try:
-            cwd = os.readlink(b"/proc/%d/cwd" % pid)
-        except OSError:
-            continue
-        if cwd == top or cwd.startswith(top + b"/"):
-            found.append(pid)
-    return found
+def _is_git(pid: int) -> bool:
+    """Any, wherever it is at work: a repository has more places than we could look into."""
+    name = proc.command_line(pid).split(" ")[0]
+    return os.path.basename(name) == "git" or os.path.basename(name).startswith("git-")
 
 
 def _age(seconds: float) -> str:
@@ -238,9 +260,21 @@ def _age(seconds: float) -> str:
 
 
 def may_have_asked(facts: Facts) -> str | None:
-    if facts.open_stdin or not facts.unterminated or not isinstance(facts.ending, Exited):
+    if facts.open_stdin or not isinstance(facts.ending, Exited):
+        return None
+    last = settled(facts.lines[-1]).strip() if facts.lines else ""
+    asked = facts.unterminated and last and not last.startswith("{") and not last.endswith("%")
+    if not asked and not _NO_INPUT.fullmatch(last):
         return None
     return "it may have asked for input and got none; interactive: true lets you answer"
+
+
+# What the usual languages say when there is nothing to read.
+_NO_INPUT: Final = re.compile(
+    r"EOFError: EOF when reading a line|EOFError|.*\bEOF\b.*(?:stdin|input|line)|"
+    r".*(?:not a (?:tty|terminal)|no input).*",
+    re.IGNORECASE,
+)
 
 
 _LASTS: Final = {
@@ -258,6 +292,8 @@ def does_not_last(facts: Facts) -> str | None:
     if last is None or last.end < len(script) or not _is_plain(last):
         return None
     name = last.name or b""
+    if name == b"export" and not any(b"=" in beginning(word) for word in last.arguments):
+        return None  # it only shows them
     return _LASTS.get(_SAME.get(name, name))
 
 
@@ -268,7 +304,7 @@ def _is_plain(command: Command) -> bool:
 
 
 _UNCLOSED: Final = re.compile(
-    r"warning: here-document at line (?P<line>\d+) delimited by end-of-file "
+    _BASH + r"warning: here-document at line (?P<line>\d+) delimited by end-of-file "
     r"\(wanted `(?P<end>.*)'\)"
 )
 
@@ -277,7 +313,7 @@ def open_heredoc(facts: Facts) -> str | None:
     if b"<<" not in facts.script:
         return None
     for line in facts.lines:
-        said = _UNCLOSED.search(line)
+        said = _UNCLOSED.fullmatch(line)
         if said and said["end"].encode() in facts.script:
             return (
                 f"the here-document of line {said['line']} was never closed: {said['end']} must "

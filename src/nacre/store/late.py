@@ -43,9 +43,10 @@ class Late:
                 fd = self._fds[stream] = self._opened(stream)
             rest = memoryview(data)[: max(0, self._limit - os.fstat(fd).st_size)]
             full = len(rest) < len(data)
-            self._count(stream, rest)
             while rest:
-                rest = rest[os.write(fd, rest) :]
+                count = os.write(fd, rest)
+                self._count(stream, rest[:count])
+                rest = rest[count:]
             if full:
                 limit = human_size(self._limit)
                 os.write(fd, f"\n[output stopped: the disk limit of {limit} is reached]\n".encode())

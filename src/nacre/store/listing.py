@@ -11,12 +11,15 @@ from typing import Final
 
 import msgspec
 
+from nacre import proc
 from nacre.store import journal
 from nacre.store.home import home
 from nacre.store.journal import Begun, Ended
 from nacre.store.reading import Run, in_directory
 from nacre.store.record import runs
 
+_BLOCKS: Final = 3  # that are looked through for what was left running
+_LEFT: Final = b'"left_running":['  # in the last line of one that has
 _LINE: Final = re.compile(rb'\{"type":"(?:begun|ended)","run":(\d+),')
 
 
@@ -26,8 +29,27 @@ def listed(workspace: bytes | None, last: int) -> list[Run]:
     found = {run.number: run for run in _recent(workspace, last)}
     found |= {run.number: run for run in unended(workspace)}
     newest = sorted(found.values(), key=lambda run: run.number, reverse=True)
-    live = [run for run in newest if run.state is None]
+    live = [run for run in newest if run.state is None or _lives_on(run)]
     return [*live, *[run for run in newest if run not in live][:last]]
+
+
+def _lives_on(run: Run) -> bool:
+    """Whether something that it has left running still runs."""
+    for each in run.ended.left_running if run.ended is not None else ():
+        process = proc.look(each.pid)
+        if process is not None and process.alive and process.started == each.started:
+            return True
+    return False
+
+
+def run_of(pid: int, workspace: bytes) -> str | None:
+    """The run of this workspace that has started a process, if it is one of those that live."""
+    tag = proc.soft_locks(pid)
+    try:
+        known = listed(workspace, 0)
+    except OSError:
+        return None
+    return next((run.name for run in known if tag is not None and run.begun.tag == tag), None)
 
 
 def unended(workspace: bytes | None) -> list[Run]:
@@ -114,10 +136,10 @@ def _recent_of(directory: str, last: int) -> list[Run]:
     with suppress(FileNotFoundError, NotADirectoryError):
         blocks = sorted(os.listdir(directory), reverse=True)
     found: list[Run] = []
-    for block in blocks:
-        found += _of_block(f"{directory}/{block}", last)
-        if len(found) >= last:
+    for place, block in enumerate(blocks):
+        if len(found) >= last and place >= _BLOCKS:
             break
+        found += _of_block(f"{directory}/{block}", last)
     return found
 
 
@@ -136,7 +158,7 @@ def _of_block(path: str, last: int) -> list[Run]:
 def _forget_ended(lines: dict[int, list[bytes]], last: int) -> None:
     """Keep the newest, and all that have not ended."""
     for number in sorted(lines)[:-last]:
-        if len(lines[number]) > 1:
+        if len(lines[number]) > 1 and not any(_LEFT in line for line in lines[number]):
             del lines[number]
 
 

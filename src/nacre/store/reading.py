@@ -195,7 +195,7 @@ def outcome(run: Run, keep: Keep) -> Outcome | None:
         errors=run.capture(keep, Stream.ERRORS) if ended and ended.errors else None,
         seconds=run.seconds,
         left_running=ended.left_running if ended else (),
-        ended=ended.put_down if ended else (),
+        put_down=ended.put_down if ended else (),
         out_of_memory=ended is not None and ended.out_of_memory,
         stored=ended is not None and ended.output.whole,
     )

@@ -70,6 +70,7 @@ class Record:
 
     name = ""  # r17; u1 when it could not be written down
     tag: int | None = None  # of the run, before it is numbered
+    early = False  # to be written down before anything runs
     problem: OSError | None = None
     _given: int | None = None  # a number that somebody has taken for it
     _begun: Begun | None = None
@@ -175,7 +176,7 @@ class Record:
                 output=self._stored(Stream.OUTPUT, outcome.output),
                 errors=None if errors is None else self._stored(Stream.ERRORS, errors),
                 left_running=outcome.left_running,
-                put_down=outcome.ended,
+                put_down=outcome.put_down,
                 out_of_memory=outcome.out_of_memory,
             )
             line = journal.encode(ended) + b"\n"

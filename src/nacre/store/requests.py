@@ -7,8 +7,11 @@ says which run was made, of what, and by whom. A claim counts for as long as its
 one whose maker died before the run was begun is taken over by the next who asks.
 """
 
+import fcntl
 import os
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +24,7 @@ from nacre.store.record import runs
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    id: str
+    id: str  # for people who look
     run: int
     digest: str
     owner: str  # who was about to begin it
@@ -36,41 +39,62 @@ def claim(request: Request, workspace: bytes, run: int, kind: owner.Kind) -> Cla
     with os.fdopen(open_private(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
         file.write(msgspec.json.encode(mine))
     try:
-        while True:
-            with suppress(FileExistsError):
-                os.link(draft, path)
-                return mine
+        with suppress(FileExistsError):
+            os.link(draft, path)
+            return mine
+        with _alone(os.path.dirname(path)):
             there = _read(path)
             if there is not None and (there.run == run or _counts(there, workspace)):
                 return there
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+            os.rename(draft, path)  # nobody else takes it over, or makes it, meanwhile
+            return mine
     finally:
-        os.unlink(draft)
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+
+
+@contextmanager
+def _alone(directory: str) -> Iterator[None]:
+    """Nobody else is here at the same time. Raises OSError."""
+    fd = open_private(f"{directory}/.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def release(request: Request, workspace: bytes, run: int) -> None:
     """Nothing was run: whoever asks again may."""
     with suppress(OSError):
         path = _path(request.id, workspace)
-        there = _read(path)
-        if there is not None and there.run == run:
-            os.unlink(path)
+        with _alone(os.path.dirname(path)):
+            there = _read(path)
+            if there is not None and there.run == run:
+                os.unlink(path)
 
 
-def forget_old(before: float) -> None:
-    """Those whose runs are not remembered any more."""
+def forget_old(before: float, seconds: float) -> None:
+    """Those that are older, and whose runs were swept. What there is no time for is left for the
+    next one who looks."""
+    end = time.monotonic() + seconds
     with suppress(OSError), os.scandir(f"{home()}/requests") as places:
         for place in places:
-            for entry in list(os.scandir(place.path)):
-                with suppress(OSError):
-                    if entry.stat().st_mtime < before and not _is_known(entry.path, place.name):
+            with os.scandir(place.path) as entries:
+                for entry in entries:
+                    if time.monotonic() > end:
+                        return
+                    if entry.stat().st_mtime < before and not _is_kept(entry.path, place.name):
                         os.unlink(entry.path)
 
 
-def _is_known(path: str, place: str) -> bool:
-    there = _read(path)
-    return there is not None and _is_remembered(there.run, place)
+def _is_kept(path: str, place: str) -> bool:
+    """Whether anything of its run may still be there: looking closer takes too long."""
+    there, at = _read(path), home()
+    if there is None:
+        return False
+    directory = f"{runs(at)}/r{there.run}"
+    return os.path.exists(journal.path_of(at, place, there.run)) or os.path.exists(directory)
 
 
 def _is_remembered(run: int, place: str) -> bool:

@@ -18,6 +18,7 @@ from nacre.store.sweep import Bounds
 # One run in so many looks whether it is time to sweep.
 _NOW_AND_THEN: Final = 64
 _PAUSE: Final = 3600.0
+_DAY: Final = 24 * 3600.0
 # A sweep happens while a command runs, in the host's own thread: so long at a time.
 _SLICE: Final = 0.01
 
@@ -50,10 +51,6 @@ class Store:
         """For a run that is about to be. Nothing is written yet."""
         return Record(self._files, plan, workspace, number)
 
-    def claim(self, request: Request, workspace: bytes, number: int) -> int:
-        """The run that this request is, which is this one or an earlier one. Raises Refused."""
-        return claimed(request, workspace, number, "host")
-
     def tidy(self) -> None:
         """Remove what is too old or too much, now and then, and a little at a time."""
         last = self._files.last
@@ -66,7 +63,7 @@ class Store:
         with suppress(FileNotFoundError):
             if time.time() - os.stat(stamp).st_mtime < _PAUSE:
                 return
-        requests.forget_old(time.time() - _PAUSE)
+        requests.forget_old(time.time() - self._bounds.days * _DAY, _SLICE)
         if not sweep.sweep(self._bounds, seconds=_SLICE):  # else there may be more to do
             os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             os.utime(stamp)

@@ -43,6 +43,7 @@ class Hosted:
         self, ask: asks.Run, client: Client, record: Record, ground: Ground, over: Over
     ) -> None:
         self.ask = ask
+        self._record = record
         self.workspace = ask.workspace
         self.command = decode(ask.plan.command.given)
         self._client: Client | None = client  # who has asked for it, until it is answered
@@ -131,7 +132,8 @@ class Hosted:
             return  # it is just ending, and that is the better answer
         running, client = self._hand_over(), self._client
         if self.run.queued:
-            running = self.run.running()  # it will be begun, and handed over then
+            self._record.begin()  # it will be run, and can be found already now
+            running = self.run.running()
         if running is not None and asks:
             running = msgspec.structs.replace(running, asks=True)
         if self.wire is None:

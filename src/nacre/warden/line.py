@@ -44,6 +44,8 @@ class Asker(Protocol):
     number: int  # in its connection; 0: not asked yet
     handed: bool  # it has been answered that it goes on
 
+    def sent(self) -> None: ...
+
     def answered(self, answer: Reached) -> None: ...
 
     def heard(self, event: Started | Chunk) -> None: ...
@@ -266,12 +268,13 @@ class Line:
                 self._asks[asker.number] = asker
             try:
                 self._say(Asked(asker.number, asker.ask))
-            except OverflowError as error:
+            except (OverflowError, TypeError) as error:
                 del self._asks[asker.number]
                 problem = f"this is too much for the warden: {error}"
                 asker.refused(Unavailable(problem=problem))
             if asker in self._unsent:
                 self._unsent.remove(asker)
+            asker.sent()
 
     def _say(self, frame: FromClient) -> None:
         if self._stream is not None:

@@ -28,6 +28,7 @@ class Remote:
     _on_disk = False  # the warden has its output on disk only
     _owed = 0  # bytes that our listener has not heard yet
     _unwanted = False
+    _has_enough = False
     _held: Reached | None = None  # the answer, until our listener has heard everything
 
     def __init__(
@@ -71,7 +72,21 @@ class Remote:
 
     def enough(self) -> None:
         """Wait no longer: have it handed back now, or as soon as it has begun."""
+        self._has_enough = True
         self._line.tell(self, Enough(self.number))
+
+    def sent(self) -> None:
+        """It is asked; perhaps not for the first time."""
+        if self._has_enough:
+            self._line.tell(self, Enough(self.number))
+
+    def give_up(self) -> None:
+        """Call it off, and hear no more of it."""
+        self._line.cancel(self, signals.SIGTERM)
+        self._line.forget(self)
+        self._answer = None
+        if self._own:
+            self._line.close()
 
     def signal(self, number: int) -> None:
         if isinstance(self.ask, asks.Run):

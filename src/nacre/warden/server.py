@@ -165,7 +165,7 @@ class Warden:
             hosted = client.hosted = Hosted(ask, client, record, self.ground, self._over)
             if ask.patience == 0 or ask.watched:
                 _prepare(record)
-        except Refused:
+        except BaseException:
             _give_back(ask)
             raise
         self.hosted[hosted.name] = hosted
@@ -173,9 +173,10 @@ class Warden:
 
     def _earlier(self, ask: asks.Run, request: asks.Request) -> asks.Earlier | None:
         """The run that was made of the same request before. Raises Refused."""
-        number = ask.number or 0
-        run = claimed(request, ask.workspace, number, "warden")
-        return None if run == number else asks.Earlier(run=f"r{run}")
+        if ask.number is None:
+            raise Refused(Unavailable(problem="a request needs the number of its run"))
+        run = claimed(request, ask.workspace, ask.number, "warden")
+        return None if run == ask.number else asks.Earlier(run=f"r{run}")
 
     def _check_room(self, ask: asks.Run) -> None:
         """Raises Refused."""

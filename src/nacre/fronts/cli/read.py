@@ -9,7 +9,7 @@ from nacre.events import Stream
 from nacre.fronts.cli.common import UsageError, complain, remark, rest, write_all
 from nacre.fronts.cli.runs import here, problem, said
 from nacre.lines import Lines
-from nacre.search import grep
+from nacre.search import compiled, grep
 from nacre.store import reading
 from nacre.text import human_size
 
@@ -93,11 +93,13 @@ def _chosen(source: BinaryIO, index: Lines, options: argparse.Namespace) -> Iter
 def _found(source: BinaryIO, pattern: str, context: int) -> Iterator[bytes]:
     """As grep -n shows it: `12:` before a line that matches, `11-` before one that stands near."""
     try:
-        wanted = re.compile(pattern)
+        wanted = compiled(pattern)
     except re.error as error:
         raise UsageError(f"--grep {pattern} is no regular expression: {error}") from None
     last = None
     for found in grep(source, wanted, context):
+        if isinstance(found, int):
+            continue
         if context and last is not None and found.line > last + 1:
             yield b"--\n"
         last = found.line
