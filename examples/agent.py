@@ -1,6 +1,6 @@
 """An agent that never sleeps: a dev server, a failing test, a question, a clean end; five calls.
 
-    python examples/agent.py
+    .venv/bin/python examples/agent.py
 
 The model is a script, so that this runs without a key: each step sees the last reply, as a model
 would, and says which tool to call next. Everything else is what a real agent does.
@@ -83,8 +83,8 @@ def main() -> int:
         (Path(place) / "deploy.sh").write_text(DEPLOY)
         with nacre.Tool(cwd=place) as tool:
             calls = converse(tool, model(port))
-            live = [run for run in tool.runs() if run.state == "running"]
-        assert live == []
+            listed = tool.call({"action": "list"}, tool="job").details["runs"]
+        assert not [run for run in listed if run["state"] == "running" or run["left_running"]]
     print(f"{calls} calls, nothing is left running")
     return calls
 

@@ -58,7 +58,7 @@ _DESCRIPTION: Final = """\
 Run a bash command; stdout and stderr come back as one. No status line means exit code 0.
 If it still runs after `wait` seconds ({wait:g} by default) you get its id, like r7, and it goes \
 on: the tool job waits for it, reads it, answers it, ends it. `wait` is NOT a timeout: nothing is \
-ended by it.
+ended by it; `wait: 0` starts something in the background.
 Never sleep to wait for something: give `until`, or use job wait.
 Each call is a new shell: give cwd and env instead of cd and export. If it may ask something, give \
 interactive: true; you are told what it asks.
