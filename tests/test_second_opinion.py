@@ -17,7 +17,7 @@ from nacre.script.read import read
 from . import corpus
 
 SHFMT = Path(sys.executable).parent / "shfmt"
-SCRIPTS = int(os.environ.get("NACRE_SCRIPTS", "150"))
+SCRIPTS = int(os.environ.get("NACRE_SCRIPTS", "80"))
 ESCAPED = re.compile(rb"\\[`$\\\"]")
 
 # What we read otherwise than shfmt or bash, on purpose or because it is not worth it.

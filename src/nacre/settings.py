@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from nacre import contracts
-from nacre.contracts.options import read_options
+from nacre.contracts.options import fields_of, read_options
 from nacre.plan import GIB, KIB, MIB, AtLimit, Spill
 from nacre.store.sweep import Bounds
 from nacre.store.workspace import workspace
@@ -170,9 +170,7 @@ def load(contract: str, cwd: bytes, options: Mapping[str, Any]) -> Settings:
             _merged(other, mine, theirs)
     made = _merged(contract, mine, theirs)
     made |= {key: Setting(value=value, origin=GIVEN) for key, value in options.items()}
-    store = {
-        field.encode_name: Setting(value=field.default) for field in msgspec.structs.fields(Store)
-    }
+    store = {field.encode_name: Setting(value=field.default) for field in fields_of(Store)}
     chosen = _store(mine)
     return Settings(
         options=made,
@@ -185,9 +183,7 @@ def load(contract: str, cwd: bytes, options: Mapping[str, Any]) -> Settings:
 def _merged(contract: str, mine: _File, theirs: _File) -> dict[str, Setting]:
     """What the files say about a contract, over what it has by itself."""
     shape = contracts.options_of(contract)
-    usual = {
-        field.encode_name: Setting(value=field.default) for field in msgspec.structs.fields(shape)
-    }
+    usual = {field.encode_name: Setting(value=field.default) for field in fields_of(shape)}
     made = usual | mine.table(contract, shape)
     for key, wanted in theirs.table(contract, shape).items():
         way = _TIGHTEN.get(way_to_tighten(_type_of(shape, key)) or "", _Way())
@@ -208,7 +204,7 @@ def _read(shape: type[Struct], key: str, value: Any) -> Any:
 
 
 def _type_of(shape: type[Struct], key: str) -> Any:
-    return next(each.type for each in msgspec.structs.fields(shape) if each.encode_name == key)
+    return next(each.type for each in fields_of(shape) if each.encode_name == key)
 
 
 def user_file() -> str:

@@ -165,7 +165,8 @@ def test_a_port_counts_when_this_run_listens_there(tool: nacre.Tool) -> None:
     assert reply.details["state"] == "running"
     assert reply.details["until"] == {"port": port, "pid": reply.details["until"]["pid"]}
     assert (
-        f"[r1 is running: port {port} is open (pid {reply.details['until']['pid']}); cursor " in reply.text
+        f"[r1 is running: port {port} is open (pid {reply.details['until']['pid']}); cursor "
+        in reply.text
     )
     # Somebody else's listener is not what this one waits for.
     other = tool.call({"command": "sleep 66.1", "until": {"port": port}, "wait": 0.6})

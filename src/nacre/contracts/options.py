@@ -3,10 +3,12 @@
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import FieldInfo
 
 T = TypeVar("T", bound=Struct)
 
@@ -20,11 +22,18 @@ Seconds = Annotated[float, Meta(ge=0, extra=LESS)]
 Limit = Annotated[float, Meta(gt=0, extra=LESS)]  # how long a command may take
 
 
+@lru_cache(maxsize=32)
+def fields_of(shape: type[Struct]) -> tuple[FieldInfo, ...]:
+    """What a struct has. Asked once: msgspec reads the annotations anew each time, which takes as
+    long as half a command."""
+    return msgspec.structs.fields(shape)
+
+
 def read_options(options: Mapping[str, Any], shape: type[T], *, strict: bool = False) -> T:
     """A contract's options; ValueError, with the nearest right key, for a wrong one.
 
     Unless `strict`, values may come as text, as a command line has them."""
-    fields = msgspec.structs.fields(shape)
+    fields = fields_of(shape)
     known = [field.encode_name for field in fields]
     for key in options:
         if key not in known:
@@ -90,7 +99,7 @@ def _in_words(problem: str, shape: type) -> str:
         number = float(bound[3])
         return f"{bound[4]} must be {_BOUNDS[bound[2]]} {number:g}"
     if choice := _NO_CHOICE.match(problem):
-        types = {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
+        types = {field.encode_name: field.type for field in fields_of(shape)}
         wanted = types.get(choice[2])
         wanted = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
         allowed = ", ".join(map(str, get_args(wanted)))
