@@ -7,7 +7,6 @@ import signal
 import sys
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from nacre.cancel import CancelToken
@@ -60,7 +59,8 @@ def settings(given: list[str]) -> dict[str, str]:
 def environment_as_given() -> dict[bytes, bytes] | None:
     """What we were started with. Python itself adds LC_CTYPE to it where no locale is set."""
     try:
-        block = Path("/proc/self/environ").read_bytes()
+        with open("/proc/self/environ", "rb") as file:
+            block = file.read()
     except OSError:
         return None
     pairs = (entry.partition(b"=") for entry in block.split(b"\0") if b"=" in entry)
