@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Final
 
 from nacre import asks
-from nacre.asks import Job, Listing
+from nacre.asks import Listing
 from nacre.engine.engine import Engine
 from nacre.engine.ground import Ground
 from nacre.engine.supervise import Supervised
+from nacre.look import job_of
 from nacre.loop import Timer
 from nacre.outcome import Outcome
 from nacre.plan import Keep
@@ -133,7 +134,10 @@ class Gathering:
         for part in self._parts:
             part.cancel()
         keep = Keep(whole=self._ask.most, head=0, tail=self._ask.most)
-        jobs = tuple(_job(run, keep) for run in self._chosen())
+        jobs = tuple(
+            job_of(run, run.capture(keep), run.ended.left_running if run.ended else ())
+            for run in self._chosen()
+        )
         self._answer(
             Listing(
                 jobs=jobs,
@@ -142,18 +146,3 @@ class Gathering:
                 unknown=tuple(self._unknown),
             )
         )
-
-
-def _job(run: Run, keep: Keep) -> Job:
-    ended = run.ended
-    return Job(
-        run=run.name,
-        command=run.begun.command,
-        cwd=run.begun.cwd,
-        begun=run.begun.time,
-        seconds=run.seconds,
-        state=run.state,
-        output=run.capture(keep),
-        left_running=ended.left_running if ended else (),
-        stored=ended is None or ended.output.whole,
-    )

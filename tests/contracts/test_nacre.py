@@ -14,10 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import fields
 
 import nacre
 from nacre import lines, look, proc
 from nacre.asks import Request
+from nacre.contracts import nacre as contract
+from nacre.contracts import nacre_job
 from nacre.store import requests
 from nacre.store.workspace import workspace
 from tests import wardens
@@ -605,6 +610,70 @@ def test_the_index_is_written_as_the_log_is(tool: nacre.Tool, home: Path) -> Non
     assert known.before_line(3_000_000).newlines > 2_000_000
     middle = act(tool, "read", run="r1", **{"from": 2_999_999})
     assert middle.text.startswith("2999999\n3000000\n[r1 is running")
+
+
+# Whatever a model sends.
+
+
+class Odd(str):
+    """Text, and not only that."""
+
+
+ODDITIES = [None, True, 0, -1, 3, 10**400, 1.5, float("nan"), float("inf"), "", "r1", "x", "\ud800"]
+ODDITIES += ["\udc80", "a\0b", "[[a]", "(", "(a+)+$", "~/x", "http://x y/", Odd("q")]
+odd = st.recursive(
+    st.sampled_from(ODDITIES) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+BASH = [field.encode_name for field in fields(contract.Bash) if field.name != "command"]
+JOB = [field.encode_name for field in fields(nacre_job.Arguments)]
+UNTIL = st.dictionaries(st.sampled_from(["output", "port", "http", "file", "idle", "x"]), odd)
+
+
+def test_a_number_that_nobody_can_write_down_is_refused(tool: nacre.Tool) -> None:
+    for field in JOB:
+        assert tool.call({"action": "wait", "run": "r1", field: 10**5000}, tool="job").is_error
+    for field in BASH:
+        assert tool.call({"command": "true", field: 10**5000}).is_error
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert tool.call({"command": "true", "until": nested}).is_error
+    assert tool.call({"action": nested}, tool="job").is_error
+
+
+@given(
+    st.dictionaries(st.sampled_from(BASH), odd, max_size=3),
+    st.dictionaries(st.sampled_from(JOB), odd, max_size=4),
+    UNTIL,
+    st.sampled_from(["list", "read", "wait", "write", "signal", "screen", "kill"]),
+)
+@settings(max_examples=150)
+def test_whatever_a_model_sends_is_answered_in_the_same_shape(
+    tmp_path_factory: pytest.TempPathFactory,
+    bash: dict[str, Any],
+    job: dict[str, Any],
+    until: dict[str, Any],
+    action: str,
+) -> None:
+    # Blank commands, so that nothing runs; and runs that are not there.
+    with nacre.Tool(cwd=tmp_path_factory.getbasetemp()) as tool:
+        for name, arguments in (
+            ("bash", {"command": " ", **bash, "until": until}),
+            ("bash", bash),
+            ("job", {"action": action, **job, "wait": 0}),
+            ("job", {"action": "wait", "run": "r1", "until": until, "wait": 0}),
+            ("job", job),
+        ):
+            reply = tool.call(arguments, tool=name)
+            reply.text.encode()
+            json.dumps(reply.details).encode()
+            if reply.is_error:
+                assert reply.details["refusal"]["id"]
+                assert reply.details["state"] == "not_started"
 
 
 # What a model is told.

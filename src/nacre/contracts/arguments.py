@@ -159,28 +159,26 @@ def _kind(wanted: Any) -> Kind:
 
 def seconds(least: float, most: float) -> Kind:
     """A number of them, within bounds that are said."""
-
-    def take(value: Any) -> float:
-        number = _number(value)
-        if not least <= number <= most:
-            raise ValueError
-        return number
-
-    words = f"a number of seconds from {least:g} to {most:g}"
-    schema = {"type": "number", "minimum": least, "maximum": most}
-    return Kind(words=words, schema=schema, take=take)
+    return _within(least, most, _number, "a number of seconds", "number")
 
 
 def count(least: int, most: int) -> Kind:
-    def take(value: Any) -> int:
-        number = _count(value)
-        if not least <= number <= most:
-            raise ValueError
-        return number
+    return _within(least, most, _count, "a whole number", "integer")
 
-    words = f"a whole number from {least} to {most}"
-    schema = {"type": "integer", "minimum": least, "maximum": most}
-    return Kind(words=words, schema=schema, take=take)
+
+def _within(
+    least: float, most: float, number: Callable[[Any], float], words: str, kind: str
+) -> Kind:
+    def take(value: Any) -> float:
+        if not least <= (taken := number(value)) <= most:
+            raise ValueError
+        return taken
+
+    return Kind(
+        words=f"{words} from {least:g} to {most:g}",
+        schema={"type": kind, "minimum": least, "maximum": most},
+        take=take,
+    )
 
 
 def choice(choices: list[str], meant: Mapping[str, str] = MappingProxyType({})) -> Kind:
