@@ -181,6 +181,7 @@ class Result(NamedTuple):
 def tried(programs: list[Program], at_once: int = 8) -> list[Result]:
     """Each in a directory of its own below this one, some at once; what still runs is ended."""
     with nacre.Tool("nacre") as tool, ThreadPoolExecutor(at_once) as pool:
+        tool.call({"command": "true"})  # so that the warden is there
         return list(pool.map(lambda each: _tried(tool, *each), enumerate(programs)))
 
 

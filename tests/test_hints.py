@@ -142,7 +142,7 @@ def test_a_real_kill_for_lack_of_memory(tmp_path: Path) -> None:
             with nacre.Tool(cwd={str(tmp_path)!r}, place="here") as tool:
                 eat = "echo 500 > /proc/self/oom_score_adj; " + {eat!r}
                 print(tool.call({{"command": eat}}).details["hints"])
-                print(tool.call({{"command": "kill -9 $$"}}).details["hints"])
+                print(tool.call({{"command": "sleep 0.2; kill -9 $$"}}).details["hints"])
         """
         said = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60

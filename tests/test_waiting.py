@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from nacre.engine.asking import Asking, Question
+from nacre.loop import Loop
 from tests import programs, wardens
 
 ROOT = Path(__file__).parent.parent
@@ -24,6 +26,17 @@ def test_there_are_enough_programs_on_both_sides() -> None:
     missing = {each.needs for each in programs.PROGRAMS if not each.there}
     if missing:
         print(f"not tried, since they are not here: {', '.join(sorted(missing))}")
+
+
+def test_a_question_is_one_when_it_is_seen_twice() -> None:
+    loop, told = Loop(), []
+    seen: list[Question | None] = [(1, 0), None, (1, 0), (2, 0), (2, 3), (2, 3)]
+    asking = Asking(loop, lambda: seen.pop(0), lambda: told.append(len(seen)))
+    asking.begin()
+    while not told:
+        loop.step()
+    assert told == [0]
+    loop.close()
 
 
 def test_each_is_taken_for_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,6 +161,13 @@ def test_requests_also_count_where_nothing_outlives_its_call(tmp_path: Path) -> 
     assert len({reply.text for reply in replies}) == 1
 
 
+def test_a_request_is_written_down_before_anything_runs(tmp_path: Path) -> None:
+    command = 'for file in "$NACRE_HOME"/journal/*/*; do read -r line < "$file"; echo "$line"; done'
+    with nacre.Tool(cwd=tmp_path, place="here") as tool:
+        said = tool.call({"command": command, "request_id": "x"}).text
+    assert said.startswith('{"type":"begun","run":1,')
+
+
 # Until.
 
 

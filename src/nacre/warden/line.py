@@ -35,6 +35,7 @@ from nacre.warden.stream import Stream
 
 _PATIENCE: Final = 10.0  # for a warden that starts, or that is there and says nothing
 _PAUSE: Final = 0.003
+_MOMENT: Final = 1.0  # that a warden may take to start
 
 
 class Asker(Protocol):
@@ -65,6 +66,27 @@ class State(enum.Enum):
     GREETING = "greeting"  # connected, and not yet welcome
     OPEN = "open"
     LEAVING = "leaving"  # it has said that it goes
+
+
+class _Start:
+    """Of many lines in one process that find nobody, one starts a warden; the others wait for it, a
+    moment, rather than to have dozens of Pythons start at once."""
+
+    def __init__(self) -> None:
+        self._when = 0.0
+
+    def may(self) -> bool:
+        if now() < self._when + _MOMENT:
+            return False
+        self._when = now()
+        return True
+
+    def done(self) -> None:
+        """There is one: whoever finds nobody after that need not wait."""
+        self._when = 0.0
+
+
+_start: Final = _Start()
 
 
 class Line:
@@ -197,7 +219,7 @@ class Line:
         if now() > self._deadline:
             self._fail(f"it did not start in {_PATIENCE:g} s; {door.complaint()}".rstrip("; "))
             return
-        if self._starting < 0:
+        if self._starting < 0 and _start.may():
             try:
                 self._starting = door.start()
             except OSError as error:
@@ -243,6 +265,7 @@ class Line:
     def _welcomed(self, welcome: Welcome) -> None:
         self._cancel_timer()
         self._forget_starting()
+        _start.done()
         if welcome.oldest > frames.PROTOCOL:
             self._fail(
                 f"it (process {welcome.pid}, nacre {welcome.version}) is newer than this nacre "
