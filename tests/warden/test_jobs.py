@@ -127,7 +127,7 @@ def test_a_call_becomes_a_job_without_losing_a_byte(tmp_path: Path) -> None:
             assert outcome.ending == Exited(5)
             assert run.read(most=1 << 22).text == whole
             if "async" in reply.details:
-                preview = reply.text.partition("\nBackground job")[0]
+                preview = reply.text.partition("Background job")[0].removesuffix("\n")
                 assert whole.startswith(preview) or preview.startswith("[last ")
 
 
