@@ -336,7 +336,7 @@ def _page(run: Run, source: BinaryIO, whole: Capture, start: int, most: int) -> 
     if start + len(data) < whole.size:
         data = _without_cut_sequence(without_cut_end(data)) or data
     output = _capture(data, b"", len(data), data.count(b"\n"), whole)
-    job = msgspec.structs.replace(_placed(run, output, whole, line, start))
+    job = _placed(run, output, whole, line, start)
     return msgspec.structs.replace(job, over=start + len(data) >= whole.size)
 
 

@@ -95,9 +95,12 @@ class Place:
                 return Run("", ask.plan, ground, listening=listening, record=record, answer=ended)
 
             return self._engine.attend(make, cancel)
+        except Refused:  # nothing ran; one who is interrupted cannot know that
+            _give_back(ask, number)
+            self._live.pop(number, None)
+            raise
         except BaseException:
             self._live.pop(number, None)
-            _give_back(ask, number)
             raise
 
     def _earlier(self, ask: asks.Run, run: int, cancel: CancelToken | None) -> Ticket[Reached]:

@@ -29,7 +29,7 @@ from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
 from nacre.contracts.nacre_said import Said
 from nacre.contracts.nacre_until import LONGEST_WAIT, UNTIL, placed
 from nacre.contracts.options import LESS, Seconds, read_options
-from nacre.contracts.shared import Safety, Shared, checked, signed
+from nacre.contracts.shared import Safety, Shared, checked, directory_of, signed
 from nacre.contracts.words import SPILL
 from nacre.digest import digest
 from nacre.findings import AnyFinding
@@ -37,7 +37,6 @@ from nacre.plan import KIB, MIB, AtExit, Command, Held, Keep, Limits, Plan, Stre
 from nacre.prepare.decide import Step
 from nacre.prepare.directory import directory
 from nacre.prepare.environment import EDITORS, NON_INTERACTIVE, environment, variable_names
-from nacre.prepare.lift import resolved
 from nacre.prepare.links import links
 from nacre.prepare.terminal import terminal_needs
 from nacre.refusals import AnyRefusal, Refused, Unavailable, UnknownTool
@@ -266,10 +265,7 @@ def _check(given: Bash) -> None:
 def _directory(given: str | None, caller: Caller) -> bytes:
     if given is None:
         return caller.cwd
-    if not given.strip():
-        raise bad("cwd is empty; leave it out, or name a directory")
-    path = read_bytes(given, "cwd")
-    found = resolved(path, caller, tilde=given == "~" or given.startswith("~/"))
+    found = directory_of(given, caller)
     if found is None:
         raise bad("cwd {} leads nowhere: there is no home directory; give a whole path", given)
     return found

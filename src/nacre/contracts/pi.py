@@ -14,12 +14,12 @@ from msgspec import Struct
 from nacre.asks import Answer, Listing, Run, Running
 from nacre.caller import Caller
 from nacre.contracts import pi_jobs
-from nacre.contracts.arguments import bad, object_schema, read_arguments, read_bytes, read_script
+from nacre.contracts.arguments import object_schema, read_arguments, read_bytes, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
 from nacre.contracts.options import read_options
 from nacre.contracts.pi_options import LONGEST, SHORTEST, Options
 from nacre.contracts.pi_words import LIMIT, Said, Shown, details, ending, notices, shown
-from nacre.contracts.shared import checked, signed
+from nacre.contracts.shared import checked, directory_of, signed
 from nacre.contracts.words import SPILL, bad_directory, left_running
 from nacre.findings import AnyFinding, Limited
 from nacre.hindsight.minimize import minimized
@@ -29,7 +29,7 @@ from nacre.prepare import interception
 from nacre.prepare.decide import Step, refusing
 from nacre.prepare.directory import directory
 from nacre.prepare.environment import NON_INTERACTIVE, environment, variable_names
-from nacre.prepare.lift import lift, resolved
+from nacre.prepare.lift import lift
 from nacre.prepare.limits import lines
 from nacre.prepare.links import links
 from nacre.prepare.prefix import prefixed
@@ -268,12 +268,9 @@ def _value(name: str, value: str) -> bytes:
 def _directory(given: str | None, caller: Caller) -> bytes:
     if given is None:
         return caller.cwd
-    if not given.strip():
-        raise bad("cwd is empty; leave it out, or name a directory")
-    path = read_bytes(given, "cwd")
     if _URL.match(given):
-        return path  # for the step that knows what it stands for
-    found = resolved(path, caller, tilde=given == "~" or given.startswith("~/"))
+        return read_bytes(given, "cwd")  # for the step that knows what it stands for
+    found = directory_of(given, caller)
     return caller.cwd if found is None else found
 
 

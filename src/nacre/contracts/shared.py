@@ -4,9 +4,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from nacre.caller import Caller
+from nacre.contracts.arguments import bad, read_bytes
 from nacre.contracts.options import LATER, MORE, OFF
 from nacre.prepare.decide import Step
 from nacre.prepare.environment import Policy
+from nacre.prepare.lift import resolved
 from nacre.prepare.safety.safety import chosen, safety
 from nacre.prepare.trailers import trailers
 
@@ -36,6 +39,15 @@ def _is_trailer(text: str) -> bool:
     plain = key.replace("-", "").isalnum() and key.isascii()
     odd = set(text) & set("\n'\"\0$`\\")  # it stands in quotes of every kind
     return plain and bool(colon and value.strip()) and not odd
+
+
+def directory_of(given: str, caller: Caller) -> bytes | None:
+    """The directory that a call names, from the caller's; None for a tilde that leads nowhere.
+    Raises Refused."""
+    if not given.strip():
+        raise bad("cwd is empty; leave it out, or name a directory")
+    path = read_bytes(given, "cwd")
+    return resolved(path, caller, tilde=given == "~" or given.startswith("~/"))
 
 
 def checked(options: Shared) -> tuple[Step, ...]:
