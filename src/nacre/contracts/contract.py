@@ -55,6 +55,11 @@ class Checks(Protocol):
 class Contract(Checks, Protocol):
     every: float  # seconds at least between two live updates
 
+    def within(self, seconds: float) -> "Contract":
+        """The same, of which no call blocks longer than that: what still runs then is handed back.
+        Those that cannot hand anything back stay as they are."""
+        ...
+
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]: ...
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:

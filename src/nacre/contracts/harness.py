@@ -6,7 +6,7 @@ wrong with the call is `{"error": …}`; whatever a command had printed by then 
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 from msgspec import Struct
@@ -60,6 +60,10 @@ class Harness:
 
     def __init__(self, options: Options) -> None:
         self._limits = Limits(timeout=options.timeout, grace=options.grace)
+
+    def within(self, seconds: float) -> Self:
+        del seconds  # one waits for the end, which the limit brings
+        return self
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
         del caller  # the same for everybody

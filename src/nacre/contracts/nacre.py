@@ -126,6 +126,10 @@ class Nacre:
             terminal_needs,
         )
 
+    def within(self, seconds: float) -> "Nacre":
+        most = min(self.options.max_wait, seconds)
+        return Nacre(msgspec.structs.replace(self.options, max_wait=most))
+
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
         del caller  # the same for everybody
         options = self.options

@@ -4,7 +4,7 @@ Order of decisions: arguments, directory, safety, co-author, links, environment.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct
@@ -102,6 +102,10 @@ class Phoenix:
             environment(options.environment, EDITORS, options.allow),
             terminal_needs,
         )
+
+    def within(self, seconds: float) -> Self:
+        del seconds  # it is the model that chooses the background, and nobody later
+        return self
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
         options, booleans = self.options, self.options.schema == "booleans"

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from nacre.asks import Answer, Listing, Run, Running
 from nacre.caller import Caller
-from nacre.contracts import pi_jobs
+from nacre.contracts import pi_bang, pi_jobs
 from nacre.contracts.arguments import object_schema, read_arguments, read_bytes, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
 from nacre.contracts.options import read_options
@@ -79,14 +79,13 @@ class Pi:
     every = 0.05
     printed = staticmethod(printed)
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, *, most: float | None = None) -> None:
+        """`most`: seconds that whoever asks for us can wait."""
         self.options = options
+        self._most = most
         self.rules = options.interception()
         self._first: tuple[Step, ...] = (variable_names, lift)
-        self.steps: tuple[Step, ...] = (
-            *self._first,
-            *((lines,) if options.head_tail else ()),
-            interception.interception(self.rules, options.intercept),
+        self._rest: tuple[Step, ...] = (
             links(),
             directory,
             *checked(options),
@@ -95,6 +94,16 @@ class Pi:
             terminal_needs,
             *((prefixed(options.prefix),) if options.prefix else ()),
         )
+        self.steps: tuple[Step, ...] = (
+            *self._first,
+            *((lines,) if options.head_tail else ()),
+            interception.interception(self.rules, options.intercept),
+            *self._rest,
+        )
+
+    def within(self, seconds: float) -> "Pi":
+        wait = min(self.options.poll_wait, seconds)
+        return Pi(msgspec.structs.replace(self.options, poll_wait=wait), most=seconds)
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
         del caller  # the same for everybody
@@ -117,32 +126,27 @@ class Pi:
 
     @property
     def _has_jobs(self) -> bool:
-        return self.options.async_ or self.options.auto_background is not None
+        options = self.options
+        return options.async_ or options.auto_background is not None or self._most is not None
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
         if tool == "job" and self._has_jobs:
             options = self.options
             jobs, asked = pi_jobs.admitted(arguments, options.poll_wait, options.grace)
             return Admitted(ask=jobs, said=asked)
+        if tool == pi_bang.TOOL:
+            return self._bang(pi_bang.given(arguments), caller)
         if tool != "bash":
             known = ("bash", "job") if self._has_jobs else ("bash",)
             raise Refused(UnknownTool(tool=tool, known=known))
         hidden = () if self.options.head_tail else ("head", "tail")
         given = read_arguments(arguments, Bash, without=hidden)
-        plan = self.plan(read_script(given.command), caller)
         timeout = self._timeout(given.timeout)
-        command = msgspec.structs.replace(
-            plan.command,
-            cwd=_directory(given.cwd, caller),
-            placed=given.cwd is not None,
-            extra={read_bytes(k, "env"): _value(k, v) for k, v in given.env.items()},
-        )
-        limits = msgspec.structs.replace(plan.limits, timeout=timeout or None)
+        plan = self._given_plan(given, timeout, caller)
         shared = self.options.concurrency == "shared" or given.async_
-        lane = None if shared else caller.session
-        plan = msgspec.structs.replace(plan, command=command, limits=limits, lane=lane)
+        plan = msgspec.structs.replace(plan, lane=None if shared else caller.session)
         said = Said(
-            script=command.given,
+            script=plan.command.given,
             timeout=timeout,
             requested=given.timeout,
             head=given.head,
@@ -155,12 +159,31 @@ class Pi:
         steps = (*self._first, refusing(_ASYNC_OFF)) if off else self.steps
         return Admitted(ask=ask, steps=steps, said=said)
 
+    def _bang(self, given: pi_bang.Arguments, caller: Caller) -> Admitted:
+        plan = self._given_plan(given, given.timeout or 0.0, caller)
+        steps = (variable_names, *self._rest)
+        return Admitted(ask=Run(plan=plan), steps=steps, said=pi_bang.Said())
+
+    def _given_plan(self, given: Bash | pi_bang.Arguments, timeout: float, caller: Caller) -> Plan:
+        plan = self.plan(read_script(given.command), caller)
+        command = msgspec.structs.replace(
+            plan.command,
+            cwd=_directory(given.cwd, caller),
+            placed=given.cwd is not None,
+            extra={read_bytes(k, "env"): _value(k, v) for k, v in given.env.items()},
+        )
+        limits = msgspec.structs.replace(plan.limits, timeout=timeout or None)
+        return msgspec.structs.replace(plan, command=command, limits=limits)
+
     def _patience(self, timeout: float) -> float | None:
         """How long a call is waited for before it becomes a job."""
-        wait = self.options.auto_background
-        if wait is None:
-            return None
-        return wait if not timeout else max(0.0, min(wait, timeout - 1))
+        wait, most = self.options.auto_background, self._most
+        if wait is not None:
+            wait = wait if not timeout else max(0.0, min(wait, timeout - 1))
+            return wait if most is None else min(wait, most)
+        # One that has ended by then need not be handed back.
+        over = most is None or (timeout and timeout + self.options.grace <= most)
+        return None if over else most
 
     def _timeout(self, asked: float | None) -> float:
         if asked is None:
@@ -188,9 +211,14 @@ class Pi:
             case Outcome():
                 return self._ended(answer, said, findings)
 
-    def _ended(self, answer: Outcome, said: Said, findings: Sequence[AnyFinding]) -> Reply:
+    def _ended(
+        self, answer: Outcome, said: Said | pi_bang.Said, findings: Sequence[AnyFinding]
+    ) -> Reply:
+        if isinstance(said, pi_bang.Said) and pi_bang.has_result(answer):
+            return pi_bang.replied(answer)
         if isinstance(answer.ending, NotStarted):
             return self.refused(answer.ending.why)
+        assert isinstance(said, Said)
         part = shown(answer, *_limits(said, findings))
         text, footer = self._minimized(answer, said, part)
         ends = ending(answer)
