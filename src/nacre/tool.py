@@ -87,24 +87,32 @@ class Tool:
         env: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
         tools: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
+        max_wait: float | None = None,
         place: Where = "auto",
         engine: Engine | None = None,
     ) -> None:
         """`env` replaces the environment that commands inherit; `tools` names what else the
-        agent could call; `place` says where commands run: "here", in the "warden", or ("auto")
-        there when they may outlive the call; `engine` is for fronts whose process is nacre's own.
+        agent could call; `max_wait` is how many seconds a call may block, under a contract that
+        can hand back what still runs then (nacre and pi); `place` says where commands run: "here",
+        in the "warden", or ("auto") there when they may outlive the call; `engine` is for fronts
+        whose process is nacre's own, who also close it.
         """
         if place not in ("auto", "here", "warden"):
             raise ValueError(f"place {place!r} is unknown; use 'auto', 'here' or 'warden'")
         self._cwd = None if cwd is None else os.path.abspath(os.fsencode(cwd))
         self.settings = settings.load(contract, self._cwd or _here_or_nowhere(), options or {})
         self.contract = contracts.make(contract, self.settings.chosen)
+        if max_wait is not None:
+            if not max_wait >= 0:
+                raise ValueError(f"max_wait={max_wait} makes no sense; it is 0 or more seconds")
+            self.contract = self.contract.within(max_wait)
         self._env = (
             None if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
         )
         if isinstance(tools, str):
             raise ValueError(f"tools must be a list of names, not {tools!r}; write [{tools!r}]")
         self._tools = tuple(tools)
+        self._borrowed = engine is not None
         self._engine = engine or Engine(keeps=True)
         self._audit = Audit()
         self._store = Store(self.settings.bounds)
@@ -158,6 +166,25 @@ class Tool:
             raise
         return self._spoken(call, answer)
 
+    def begin(
+        self,
+        arguments: Mapping[str, Any],
+        then: Callable[[Reply], object],
+        *,
+        tool: str = "bash",
+        listen: Listen = None,
+        cancel: CancelToken | None = None,
+    ) -> None:
+        """The same for one who makes the engine's steps himself: `then` gets the reply, in one of
+        them, or now."""
+        call = _Call(tool, arguments)
+        try:
+            self._begin(call, listen, cancel)
+            assert call.ticket is not None
+            call.ticket.then(lambda reached: then(self._replied(call, reached)))
+        except Refused as refused:
+            then(self._refused(call, refused.refusal))
+
     def answer(
         self,
         arguments: Mapping[str, Any],
@@ -181,6 +208,33 @@ class Tool:
             raise
         except BaseException:
             call.abandon()
+            self._log_if_over(call)
+            raise
+        self._log(call, outcome)
+        return outcome
+
+    async def aanswer(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        tool: str = "bash",
+        timeout: float | None = None,
+        listen: Listen = None,
+        cancel: CancelToken | None = None,
+    ) -> Outcome:
+        """The same for asyncio."""
+        call = _Call(tool, arguments)
+        try:
+            self._begin(call, listen, cancel, lambda ask: _patient(ask, timeout))
+            assert call.ticket is not None
+            outcome = _answer(await call.ticket)
+            assert isinstance(outcome, Outcome)
+        except Refused as refused:
+            self._refused(call, refused.refusal)
+            raise
+        except BaseException:
+            if call.ticket is not None:
+                call.ticket.cancel()
             self._log_if_over(call)
             raise
         self._log(call, outcome)
@@ -214,7 +268,7 @@ class Tool:
         from nacre.handle import RunHandle
         from nacre.store.listing import listed
 
-        here = self._caller(self._cwd or _here_or_nowhere()).workspace
+        here = self.workspace
         return [RunHandle(run, here) for run in listed(here, last)]
 
     def run(self, id: str | int) -> "RunHandle":
@@ -222,7 +276,7 @@ class Tool:
         from nacre.handle import RunHandle
         from nacre.store import reading
 
-        here = self._caller(self._cwd or _here_or_nowhere()).workspace
+        here = self.workspace
         return RunHandle(reading.find(reading.number(str(id)), here), here)
 
     def signal(self, run: str, number: int) -> Done:
@@ -232,8 +286,18 @@ class Tool:
 
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
         """The tools as a model provider wants them."""
-        specs = self.contract.specs(self._caller(self._cwd or _here_or_nowhere()))
-        return [shaped(spec, format) for spec in specs]
+        specs = self.contract.specs(self._caller(self.cwd))
+        return [shaped(spec, format, self.contract.name) for spec in specs]
+
+    @property
+    def cwd(self) -> bytes:
+        """Where its commands run that say nothing else."""
+        return self._cwd or _here_or_nowhere()
+
+    @property
+    def workspace(self) -> bytes:
+        """The directory to which its runs belong."""
+        return self._caller(self.cwd).workspace
 
     @property
     def audit_problem(self) -> str | None:
@@ -241,7 +305,8 @@ class Tool:
         return self._audit.problem
 
     def close(self) -> None:
-        self._engine.close()
+        if not self._borrowed:
+            self._engine.close()
         self._store.close()
         self._audit.close()
 
@@ -315,6 +380,12 @@ class Tool:
             )
         return known
 
+    def _replied(self, call: _Call, reached: Reached | Listing) -> Reply:
+        try:
+            return self._spoken(call, _answer(reached))
+        except Refused as refused:
+            return self._refused(call, refused.refusal)
+
     def _spoken(self, call: _Call, answer: Answer) -> Reply:
         self._log(call, answer)
         findings = () if call.plan is None else call.plan.findings
@@ -324,7 +395,7 @@ class Tool:
         return msgspec.structs.replace(reply, run=answer.run)
 
     def _refused(self, call: _Call, refusal: AnyRefusal) -> Reply:
-        call.caller = call.caller or self._caller(self._cwd or _here_or_nowhere())
+        call.caller = call.caller or self._caller(self.cwd)
         line = self._line(call, call.caller.cwd)
         rule = getattr(refusal, "rule", None)
         line.end(

@@ -1,7 +1,8 @@
 """The engine: plans in, tickets out.
 
 `begin` starts a plan on the supervisor of the calling thread; its `Ticket` is waited for by that
-thread, or awaited in the event loop that runs on it. Cancelling and closing may come from
+thread, or awaited in the event loop that runs on it; a thread that serves many makes steps of its
+own, and is told (`then`). Cancelling and closing may come from
 anywhere. While nothing runs, an engine holds no descriptor; one that somebody will close may keep
 a loop for the next command, which takes five.
 """
@@ -52,7 +53,7 @@ class Ticket(Generic[A]):
         self.outcome: A | None = None
         self._supervisor = supervisor
         self._run: Supervised | None = None
-        self._tell: Callable[[], None] | None = None
+        self._tell: Callable[[], object] | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
     def wait(self) -> A:
@@ -109,6 +110,14 @@ class Ticket(Generic[A]):
         if interrupted is not None:
             raise interrupted
         return self._answer()
+
+    def then(self, call: Callable[[A], object]) -> None:
+        """For one who makes the engine's steps himself: called with the answer, in one of them, or
+        now."""
+        if self.answered:
+            call(self._answer())
+        else:
+            self._tell = lambda: call(self._answer())
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
         """From any thread: stop the command, beginning with this signal; again: kill it."""
@@ -216,6 +225,24 @@ class Engine:
             raise
         return ticket
 
+    def watch(self, fd: int, ready: Callable[[], None]) -> None:
+        """Have `ready` called in a step of this thread whenever `fd` can be read; it may begin
+        nothing itself. For an engine that keeps its loop. Raises OSError."""
+        self._supervisor().ground.loop.watch(fd, ready)
+
+    def forget(self, fd: int) -> None:
+        self._supervisor().ground.loop.forget(fd)
+
+    def step(self, patience: float | None = None) -> None:
+        """Serve all that this thread has begun or watches, once, waiting at most so long."""
+        self._supervisor().drive(patience)
+
+    def wake(self) -> None:
+        """From any thread or signal handler: end the step that waits."""
+        for supervisor in (*self._supervisors.values(), self._resting):
+            if supervisor is not None:
+                supervisor.post(_nothing)
+
     def signal(self, ask: Signal) -> Done:
         """Send a signal to everything that a live run has started, from any thread."""
         with self._lock:
@@ -309,6 +336,10 @@ class Engine:
             supervisor.closed = True
         self._supervisors = {}
         self._slots = Slots()
+
+
+def _nothing() -> None:
+    """To be woken by."""
 
 
 _engines: WeakSet[Engine] = WeakSet()

@@ -6,12 +6,20 @@ import os
 from collections.abc import Collection
 from typing import Final
 
+_PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 def become_subreaper() -> bool:
     """Have orphans of our commands come to us instead of to init. False where that is refused."""
     refused: int = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return not refused
+
+
+def hide() -> bool:
+    """Have `/proc/PID/fd`, `mem` and `environ` of this process be nobody's business but root's.
+    What we start is seen as ever. False where that is refused."""
+    refused: int = ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     return not refused
 
 
