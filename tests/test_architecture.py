@@ -30,7 +30,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("gather", "attend"),
     ("place",),
     ("tool", "oneshot"),
-    ("fronts",),
+    ("fronts", "adapters"),
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # What only one room may know.
@@ -41,7 +41,7 @@ RESERVED = {
     "tree_sitter_bash": {"script"},
     "fcntl": {"process", "store", "warden"},
     "argparse": {"fronts"},
-    "asyncio": {"engine"},
+    "asyncio": {"engine", "fronts"},
     "socket": {"warden"},
 }
 

@@ -22,6 +22,8 @@ _COMMANDS = {
     "attach": "show a run's output as it comes, and give it our stdin",
     "log": "print the audit log: one line a call",
     "explain": "show what the checks see in a command and would do about it; runs nothing",
+    "mcp": "serve the tools to an MCP client, on stdio or HTTP",
+    "rpc": "serve the tools to a program, as JSON lines on stdio",
     "warden": "be the process that keeps runs alive; it is started by itself when it is needed",
     "doctor": "say what this machine offers, with the remedy for what is missing",
 }
@@ -83,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         name: commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
         for name, does in _COMMANDS.items()
     }
-    for name in ("run", "call", "schema"):
+    for name in ("run", "call", "schema", "mcp", "rpc"):
         made[name].add_argument(
             "--contract",
             default=contracts.DEFAULT,
@@ -101,11 +103,45 @@ def _parser() -> argparse.ArgumentParser:
     )
     made["schema"].add_argument("--cwd", metavar="D", help="as if called there")
     _options(made["schema"])
+    _rpc(made["rpc"])
+    _mcp(made["mcp"])
     made["doctor"].add_argument("--cwd", metavar="D", help="as if called there")
     made["doctor"].add_argument(
         "--all", action="store_true", help="list also the settings that nobody has changed"
     )
     return parser
+
+
+def _rpc(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Serve the tools to a program, as JSON lines on stdio; docs/rpc.md."
+    parser.add_argument("--cwd", metavar="D", help="where calls run that name no directory")
+    _options(parser)
+
+
+def _mcp(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Serve the tools to an MCP client, on stdio or HTTP; docs/mcp.md."
+    parser.add_argument("--cwd", metavar="D", help="where commands run (default: here)")
+    _caller(parser)
+    parser.add_argument(
+        "--max-wait",
+        type=seconds,
+        default=45.0,
+        metavar="S",
+        help="how long a call may block, where what still runs can be handed back (default 45)",
+    )
+    parser.add_argument(
+        "--http", metavar="[HOST:]PORT", help="streamable HTTP, on this machine only by default"
+    )
+    parser.add_argument(
+        "--token-file", metavar="F", help="with --http: the token (default: in the state directory)"
+    )
+    parser.add_argument("--no-token", action="store_true", help="with --http: let everybody in")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="H", help="another name of this server"
+    )
+    parser.add_argument(
+        "--allow-origin", action="append", default=[], metavar="O", help="of pages that may call"
+    )
 
 
 def _read(parser: argparse.ArgumentParser) -> None:

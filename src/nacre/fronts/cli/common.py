@@ -1,6 +1,7 @@
 """What the commands share: a tool in a process of our own, and signals that cancel."""
 
 import contextlib
+import functools
 import os
 import select
 import signal
@@ -30,19 +31,33 @@ def own_tool(
     cwd: str | None,
     tools: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
+    max_wait: float | None = None,
+    engine: Engine | None = None,
 ) -> Tool:
     """A tool whose process is ours: nothing that a stopped command started gets away, and
-    what a command must not have it does not find in its parent either."""
-    engine = Engine(ours=become_subreaper())
+    what a command must not have it does not find in its parent either. Those of a process share
+    an engine."""
     env = environment_as_given()
     try:
-        tool = Tool(contract, cwd=cwd, env=env, tools=tools, options=options, engine=engine)
+        tool = Tool(
+            contract,
+            cwd=cwd,
+            env=env,
+            tools=tools,
+            options=options,
+            max_wait=max_wait,
+            engine=engine or own_engine(),
+        )
     except ValueError as error:
         raise UsageError(str(error)) from None
     chosen = getattr(tool.contract, "options", None)
     if (policy := getattr(chosen, "environment", None)) is not None:
         forget_variables(dropped(policy, getattr(chosen, "allow", ()), env))
     return tool
+
+
+def own_engine() -> Engine:
+    return Engine(ours=become_subreaper(), keeps=True)
 
 
 def settings(given: list[str]) -> dict[str, str]:
@@ -56,8 +71,10 @@ def settings(given: list[str]) -> dict[str, str]:
     return said
 
 
+@functools.cache
 def environment_as_given() -> dict[bytes, bytes] | None:
-    """What we were started with. Python itself adds LC_CTYPE to it where no locale is set."""
+    """What we were started with; asked once, since some of it is forgotten then. Python itself
+    adds LC_CTYPE to it where no locale is set."""
     try:
         with open("/proc/self/environ", "rb") as file:
             block = file.read()

@@ -5,15 +5,14 @@ import os
 import shutil
 import sys
 import time
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from nacre import proc
-from nacre.events import Stream
 from nacre.fronts.cli.common import complain, printable, rest, show, write_all
 from nacre.fronts.cli.runs import ago, ended, here, short_path
-from nacre.outcome import code_of, state_of
+from nacre.fronts.told import as_json, left_of, size_of
+from nacre.outcome import code_of
 from nacre.store.listing import listed
 from nacre.store.reading import Run
 from nacre.text import human_size
@@ -68,25 +67,6 @@ def _watch(options: argparse.Namespace) -> int:
         rest(_PAUSE)
 
 
-def as_json(run: Run) -> dict[str, Any]:
-    state, path = run.state, run.path(Stream.OUTPUT)
-    return {
-        "run": run.name,
-        "state": state_of(state),
-        "exit_code": code_of(state),
-        "begun": run.begun.time,
-        "seconds": round(run.seconds, 3),
-        "command": run.begun.command,
-        "cwd": run.begun.cwd,
-        "workspace": run.begun.workspace,
-        "output_bytes": _size(run),
-        "output_file": path if os.path.exists(path) else None,
-        "pid": None if run.begun.shell is None else run.begun.shell.pid,
-        "owner": None if run.owner is None else {"pid": run.owner.pid, "kind": run.owner.kind},
-        "left_running": [{"pid": each} for each in _left(run)],
-    }
-
-
 def _table(runs: list[Run], *, colour: bool) -> list[str]:
     rows = [_row(run) for run in runs]
     widths = [max(len(row[i]) for row in (_HEADER, *rows)) for i in range(4)]
@@ -118,7 +98,7 @@ def _coloured(line: str, run: Run | None) -> str:
 
 
 def _row(run: Run) -> tuple[str, ...]:
-    left, size = len(_left(run)), _size(run)
+    left, size = len(left_of(run)), size_of(run)
     return (
         run.name,
         ago(time.time() - run.begun.time),
@@ -127,23 +107,6 @@ def _row(run: Run) -> tuple[str, ...]:
         printable(" ".join(run.begun.command.split())),
         printable(short_path(run.begun.cwd)),
     )
-
-
-def _left(run: Run) -> list[int]:
-    """What it has left running, and still runs."""
-    found = []
-    for each in run.ended.left_running if run.ended else ():
-        process = proc.look(each.pid)
-        if process is not None and process.alive and process.started == each.started:
-            found.append(each.pid)
-    return found
-
-
-def _size(run: Run) -> int | None:
-    sizes = [size for stream in Stream if (size := run.size(stream)) is not None]
-    if not sizes and run.ended is not None:
-        return run.ended.output.size
-    return sum(sizes) if sizes else None
 
 
 def _cut(text: str, width: int) -> str:

@@ -1,0 +1,130 @@
+"""Lines of JSON on two descriptors: what has come, cut into lines, and what shall go out.
+
+An inbox is pure. An outbox may be put into from any thread; whoever puts is not held up by a slow
+reader, unless he waits for room.
+"""
+
+import os
+import select
+import threading
+from collections import deque
+from typing import Final
+
+from nacre.plan import KIB, MIB
+
+LONGEST: Final = MIB  # bytes of a line, its end not counted
+_AT_ONCE: Final = 4 * KIB  # a pipe that can be written at all takes so much without waiting
+_FULL: Final = MIB  # bytes that nobody has read yet
+
+
+class Inbox:
+    """Bytes in, lines out. A line that is too long is None, and what follows it is whole again."""
+
+    def __init__(self, longest: int = LONGEST) -> None:
+        self._longest = longest
+        self._held = bytearray()
+        self._passing = False  # the rest of a line that was too long
+
+    def feed(self, data: bytes) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        *ended, rest = data.split(b"\n")
+        for piece in ended:
+            found.append(self._line(piece))
+        self._hold(rest)
+        return found
+
+    def end(self) -> list[bytes | None]:
+        """The last line, which may have no end."""
+        return [self._line(b"")] if self._held or self._passing else []
+
+    def _line(self, piece: bytes) -> bytes | None:
+        self._hold(piece)
+        line = None if self._passing else bytes(self._held)
+        self._held.clear()
+        self._passing = False
+        return line
+
+    def _hold(self, piece: bytes) -> None:
+        if self._passing or len(self._held) + len(piece) > self._longest:
+            self._passing = True
+            self._held.clear()
+        else:
+            self._held += piece
+
+
+class Outbox:
+    """Lines to a descriptor, one after the other, whoever puts them."""
+
+    problem: OSError | None = None  # nobody reads any more
+
+    def __init__(self, sink: int) -> None:
+        self._sink = sink
+        self._poll = select.poll()
+        self._poll.register(sink, select.POLLOUT)
+        self._waiting: deque[memoryview] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def put(self, line: bytes) -> None:
+        """At once if that can be done without waiting, else by a thread of its own."""
+        with self._changed:
+            if self.problem is not None or self._closed:
+                return
+            rest = memoryview(line)
+            if not self._bytes and len(line) <= _AT_ONCE and self._poll.poll(0):
+                rest = self._written(rest)
+            if rest:
+                self._waiting.append(rest)
+                self._bytes += len(rest)
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._work, name="nacre-out")
+                    self._thread.daemon = True
+                    self._thread.start()
+                self._changed.notify_all()
+
+    def await_room(self) -> None:
+        """For whoever has much to say: wait until most of what was said has been read."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._bytes < _FULL or self._useless)
+
+    def drain(self, seconds: float) -> bool:
+        """Wait until all has been read. False: not within that time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._bytes or self._useless, seconds)
+
+    def close(self) -> None:
+        """Say no more, not even what waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    @property
+    def _useless(self) -> bool:
+        return self.problem is not None or self._closed
+
+    def _written(self, rest: memoryview) -> memoryview:
+        """What is left of it."""
+        try:
+            return rest[os.write(self._sink, rest) :]
+        except BlockingIOError:  # our reader made it so
+            return rest
+        except OSError as error:
+            self.problem = error
+            return rest[len(rest) :]
+
+    def _work(self) -> None:
+        while (rest := self._next()) is not None:
+            size = len(rest)
+            while rest and not self._useless:
+                self._poll.poll()
+                rest = self._written(rest)
+            with self._changed:
+                self._bytes -= size
+                self._changed.notify_all()
+
+    def _next(self) -> memoryview | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._useless)
+            return None if self._useless else self._waiting.popleft()
