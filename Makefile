@@ -3,13 +3,15 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SDKS := $(VENV)/.sdks
+INSPECTOR := $(VENV)/inspector
 # The first Python that is new enough; choose another with `make PYTHON=... run`.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
 	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 CMD ?= echo "Hello from $$0 $$BASH_VERSION"; echo "and this went to stderr" >&2
 export CMD
 
-.PHONY: run test lint bench chaos docs format clean
+.PHONY: run test test-adapters lint bench chaos docs format clean
 
 run: $(READY)
 	@printf '%s' "$$CMD" \
@@ -17,7 +19,12 @@ run: $(READY)
 		| $(BIN)/nacre call -
 
 test: $(READY)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --ignore tests/adapters $(ARGS)
+
+# With the agent SDKs, which are heavy, and MCP's inspector where there is npm.
+test-adapters: $(SDKS) $(INSPECTOR)
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/adapters $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -49,6 +56,16 @@ $(READY): requirements.txt requirements-dev.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
+
+$(SDKS): $(READY) requirements-adapters.txt
+	@echo "Setting up the agent SDKs ..." >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-adapters.txt
+	@touch $@
+
+# A client that we did not write. Its tests say loudly that they did not run where it is missing.
+$(INSPECTOR): $(READY)
+	@npm install --silent --no-audit --no-fund --prefix $@ @modelcontextprotocol/inspector@0.15.0 \
+		>/dev/null 2>&1 || { rm -rf $@; echo "MCP's inspector cannot be installed here" >&2; }
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,127 @@
+"""Anthropic's Messages API: custom tools, and the built-in tool `bash_20250124`.
+
+tools = anthropic.tools(tool)                     # for messages.create(tools=...)
+results = [anthropic.answer(tool, block) for block in message.content if block.type == "tool_use"]
+
+bash = anthropic.Bash(tool)                       # the built-in one: tools=bash.tools
+results = [bash.answer(block) for ...]
+"""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from nacre.contracts.contract import Reply
+from nacre.tool import Tool
+
+if TYPE_CHECKING:
+    from anthropic.lib.tools import BetaAsyncFunctionTool, BetaFunctionTool
+    from anthropic.types import ToolResultBlockParam, ToolUnionParam, ToolUseBlock
+
+_RESTARTED = "The shell was restarted; what it had started has ended."
+
+
+def tools(tool: Tool) -> "list[ToolUnionParam]":
+    return cast("list[ToolUnionParam]", tool.specs("anthropic"))
+
+
+def answer(tool: Tool, block: "ToolUseBlock") -> "ToolResultBlockParam":
+    return _result(block, tool.call(_arguments(block), tool=block.name))
+
+
+async def aanswer(tool: Tool, block: "ToolUseBlock") -> "ToolResultBlockParam":
+    return _result(block, await tool.acall(_arguments(block), tool=block.name))
+
+
+def runnable(tool: Tool) -> "list[BetaFunctionTool[Any]]":
+    """For `client.beta.messages.tool_runner(tools=...)`."""
+    from anthropic import beta_tool
+
+    def made(name: str) -> Any:
+        return lambda **given: _text(tool.call(given, tool=name))
+
+    return [beta_tool(made(each["name"]), **_named(each)) for each in tool.specs("anthropic")]
+
+
+def arunnable(tool: Tool) -> "list[BetaAsyncFunctionTool[Any]]":
+    """The same for `AsyncAnthropic`."""
+    from anthropic import beta_async_tool
+
+    def made(name: str) -> Any:
+        async def call(**given: Any) -> str:
+            return _text(await tool.acall(given, tool=name))
+
+        return call
+
+    return [beta_async_tool(made(each["name"]), **_named(each)) for each in tool.specs()]
+
+
+class Bash:
+    """The built-in tool, of which the model knows `command` and `restart`, answered by ours."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+        self._runs: set[str] = set()  # that were handed back
+
+    @property
+    def tools(self) -> "list[ToolUnionParam]":
+        """The built-in one, and what else the contract has: `job`, to see to what still runs."""
+        others = [each for each in tools(self._tool) if each.get("name") != "bash"]
+        return [{"type": "bash_20250124", "name": "bash"}, *others]
+
+    def answer(self, block: "ToolUseBlock") -> "ToolResultBlockParam":
+        given, restarts = _read(block)
+        if not restarts:
+            return _result(block, self._noted(self._tool.call(given, tool=block.name)))
+        for run in self._started():
+            run.end()
+        return _result(block, Reply(text=_RESTARTED, is_error=False, details={}))
+
+    async def aanswer(self, block: "ToolUseBlock") -> "ToolResultBlockParam":
+        given, restarts = _read(block)
+        if not restarts:
+            return _result(block, self._noted(await self._tool.acall(given, tool=block.name)))
+        for run in self._started():
+            await run.aend()
+        return _result(block, Reply(text=_RESTARTED, is_error=False, details={}))
+
+    def _noted(self, reply: Reply) -> Reply:
+        if reply.run is not None:
+            self._runs.add(reply.run)
+        return reply
+
+    def _started(self) -> list[Any]:
+        """What still lives of what we have started."""
+        return [run for run in self._tool.runs(0) if run.id in self._runs]
+
+
+def _read(block: "ToolUseBlock") -> tuple[Any, bool]:
+    """The arguments without `restart`, of which no contract knows; and that."""
+    given = _arguments(block)
+    if block.name != "bash" or not isinstance(given, dict):
+        return given, False
+    rest = {name: value for name, value in given.items() if name != "restart"}
+    return rest, bool(given.get("restart"))
+
+
+def _arguments(block: "ToolUseBlock") -> Any:
+    return block.input
+
+
+def _named(spec: dict[str, Any]) -> dict[str, Any]:
+    return {key: spec[key] for key in ("name", "description", "input_schema")}
+
+
+def _text(reply: Reply) -> str:
+    if reply.is_error:
+        from anthropic.lib.tools import ToolError
+
+        raise ToolError(reply.text)
+    return reply.text
+
+
+def _result(block: "ToolUseBlock", reply: Reply) -> "ToolResultBlockParam":
+    return {
+        "type": "tool_result",
+        "tool_use_id": block.id,
+        "content": reply.text,
+        "is_error": reply.is_error,
+    }

@@ -1,0 +1,41 @@
+"""LangChain and LangGraph.
+
+agent = create_agent(model, tools=langchain.tools(tool))
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from nacre.contracts.contract import Reply
+from nacre.tool import Tool
+
+if TYPE_CHECKING:
+    from langchain_core.tools import StructuredTool
+
+
+def tools(tool: Tool) -> "list[StructuredTool]":
+    """What is an error under the contract is a ToolMessage whose status is `error`; `artifact` of
+    the others has the details."""
+    from langchain_core.tools import StructuredTool, ToolException
+
+    def answered(reply: Reply) -> tuple[str, dict[str, Any]]:
+        if reply.is_error:
+            raise ToolException(reply.text)
+        return reply.text, reply.details
+
+    def made(name: str) -> Any:
+        async def acall(**given: Any) -> tuple[str, dict[str, Any]]:
+            return answered(await tool.acall(given, tool=name))
+
+        return {"func": lambda **given: answered(tool.call(given, tool=name)), "coroutine": acall}
+
+    return [
+        StructuredTool(
+            name=spec["name"],
+            description=spec["description"],
+            args_schema=spec["input_schema"],
+            response_format="content_and_artifact",
+            handle_tool_error=True,
+            **made(spec["name"]),
+        )
+        for spec in tool.specs("anthropic")
+    ]

@@ -1,0 +1,57 @@
+"""The OpenAI Agents SDK.
+
+agent = Agent(name="dev", tools=openai_agents.tools(tool))
+agent = Agent(name="dev", tools=[openai_agents.shell(nacre.Tool("harness"))])
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from nacre.adapters.openai import ended, given, not_started, timeout_of
+from nacre.refusals import Refused
+from nacre.tool import Tool
+
+if TYPE_CHECKING:
+    from agents import FunctionTool, ShellTool
+
+
+def tools(tool: Tool) -> "list[FunctionTool]":
+    from agents import FunctionTool
+
+    def made(name: str) -> Any:
+        async def invoke(_: Any, arguments: str) -> str:
+            return (await tool.acall(given(arguments), tool=name)).text
+
+        return invoke
+
+    return [
+        FunctionTool(
+            name=spec["name"],
+            description=spec["description"],
+            params_json_schema=spec["parameters"],
+            on_invoke_tool=made(spec["name"]),
+            strict_json_schema=spec["strict"],
+        )
+        for spec in (each["function"] for each in tool.specs("openai"))
+    ]
+
+
+def shell(tool: Tool) -> "ShellTool":
+    """The built-in `shell` tool; of the contract harness, which has stdout and stderr apart."""
+    from agents import ShellCallOutcome, ShellCommandOutput, ShellResult, ShellTool
+
+    async def run(command: str, seconds: float | None) -> ShellCommandOutput:
+        try:
+            done = ended(await tool.aanswer({"command": command}, timeout=seconds))
+        except Refused as refused:
+            done = not_started(refused)
+        outcome = ShellCallOutcome(**done["outcome"])
+        return ShellCommandOutput(done["stdout"], done["stderr"], outcome, command)
+
+    async def execute(request: Any) -> ShellResult:
+        action = request.data.action
+        seconds = timeout_of(tool, action.timeout_ms)
+        done = [await run(command, seconds) for command in action.commands]
+        return ShellResult(output=done, max_output_length=action.max_output_length)
+
+    timeout_of(tool, None)
+    return ShellTool(executor=execute)

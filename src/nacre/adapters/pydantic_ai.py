@@ -1,0 +1,33 @@
+"""Pydantic AI.
+
+agent = Agent("anthropic:...", tools=pydantic_ai.tools(tool))
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from nacre.tool import Tool
+
+if TYPE_CHECKING:
+    import pydantic_ai
+
+
+def tools(tool: Tool) -> "list[pydantic_ai.Tool[Any]]":
+    """What is an error under the contract is a failed tool call, which the model sees; `metadata`
+    of a tool return has the details."""
+    import pydantic_ai
+
+    def made(name: str) -> Any:
+        async def call(**given: Any) -> pydantic_ai.ToolReturn[str]:
+            reply = await tool.acall(given, tool=name)
+            if reply.is_error:
+                raise pydantic_ai.ToolFailed(reply.text)
+            return pydantic_ai.ToolReturn(reply.text, metadata=reply.details)
+
+        return call
+
+    return [
+        pydantic_ai.Tool.from_schema(
+            made(spec["name"]), spec["name"], spec["description"], spec["input_schema"]
+        )
+        for spec in tool.specs("anthropic")
+    ]
