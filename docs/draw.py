@@ -136,6 +136,7 @@ def _shown(case: Case) -> Iterator[str]:
         "with the files": case.get("files"),
         "after": case.get("setup"),
         "after the calls": case.get("before"),
+        "called off when there is": case.get("cancel"),
     }
     said = [
         f"{words} `{value if isinstance(value, str) else json.dumps(value)}`"

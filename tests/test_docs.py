@@ -14,6 +14,8 @@ from nacre import contracts, settings
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 CHECKS = (ROOT / "docs" / "checks.md").read_text()
+MCP = (ROOT / "docs" / "mcp.md").read_text()
+RPC = (ROOT / "docs" / "rpc.md").read_text()
 RUNS = (ROOT / "docs" / "runs.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 CONTRACTS = [path.read_text() for path in sorted((ROOT / "docs" / "contracts").glob("*.md"))]
@@ -24,17 +26,24 @@ def blocks(language: str, page: str = README) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "code", [code for page in (README, RUNS, *CONTRACTS) for code in blocks("python", page)]
+    "code", [code for page in (README, RUNS, MCP, *CONTRACTS) for code in blocks("python", page)]
 )
 def test_python_in_the_pages_works_when_pasted(code: str, tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     said = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert (said.returncode, said.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
-    "session", [*blocks("console"), *blocks("console", CHECKS), *blocks("console", RUNS)]
+    "session",
+    [session for page in (README, CHECKS, RUNS, RPC) for session in blocks("console", page)],
 )
 def test_console_sessions_in_the_pages_show_what_happens(session: str, tmp_path: Path) -> None:
     commands = [line[2:] for line in session.splitlines() if line.startswith("$ ")]

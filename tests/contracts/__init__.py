@@ -1,0 +1,5 @@
+"""The contracts, row by row."""
+
+import pytest
+
+pytest.register_assert_rewrite("tests.contracts.rows")

@@ -12,6 +12,8 @@
     setup       a shell script, run before the call
     before      commands that are called before, in the same state directory
     cwd         a directory below the row's own, which is $TMP; $CWD stands for it
+    cancel      it is called off when this file is there
+    shows       what every front must do, also those that do not run all rows
 
 and what comes back:
 
@@ -40,6 +42,7 @@ ROOT = CASES.parent.parent.parent
 
 class Case(TypedDict, total=False):
     says: str
+    shows: str
     arguments: dict[str, Any]
     json: str
     tool: str
@@ -50,6 +53,7 @@ class Case(TypedDict, total=False):
     setup: str
     before: list[str]
     cwd: str
+    cancel: str
     text: str
     matches: str
     is_error: bool

@@ -3,15 +3,11 @@
 import ast
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,19 +17,9 @@ from nacre.process import tag
 from nacre.process.tree import send
 from tests import wardens
 from tests.contracts import table
+from tests.contracts.rows import ROWS, Place, arguments, rows_of
 from tests.contracts.table import Case
-from tests.helpers import alive, eventually, named
-
-NACRE = Path(sys.executable).parent / "nacre"
-
-
-def arguments(case: Case) -> Any:
-    return json.loads(case["json"]) if "json" in case else case["arguments"]
-
-
-ROWS = [(contract, case) for contract in table.contracts() for case in table.cases(contract)]
-# The command line takes nothing but an object; test_cli says what it does with the rest.
-OBJECTS = [(contract, case) for contract, case in ROWS if isinstance(arguments(case), dict)]
+from tests.helpers import alive, eventually
 
 
 def parametrized(rows: list[tuple[str, Case]]) -> pytest.MarkDecorator:
@@ -42,93 +28,6 @@ def parametrized(rows: list[tuple[str, Case]]) -> pytest.MarkDecorator:
         for number, (contract, case) in enumerate(rows)
     ]
     return pytest.mark.parametrize("number", named_rows)
-
-
-class Place:
-    """Where a row happens: its directories and variables, and what is looked at afterwards."""
-
-    def __init__(self, root: Path, state: Path, contract: str, case: Case) -> None:
-        self.root, self.state, self.contract, self.case = root, state, contract, case
-        self.cwd = root / case.get("cwd", "")
-        self.env = {
-            "NACRE_HOME": str(state),
-            "GIT_CONFIG_GLOBAL": "/dev/null",
-            **case.get("env", {}),
-        }
-
-    def prepare(self) -> None:
-        self.root.mkdir(parents=True)
-        for path, content in self.case.get("files", {}).items():
-            (self.root / path).write_text(content)
-        if "setup" in self.case:
-            self._run(["bash", "-ec", self.case["setup"]])
-        for command in self.case.get("before", []):
-            self._run([str(NACRE), "call", "--contract", self.contract, _json(command=command)])
-
-    def call(self) -> dict[str, Any]:
-        """Through the command line."""
-        case = self.case
-        words = [str(NACRE), "call", "--contract", self.contract, "--cwd", str(self.cwd)]
-        words += ["--tool", case.get("tool", "bash"), "--tools", ",".join(case.get("tools", ()))]
-        for key, value in case.get("options", {}).items():
-            words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
-        done = self._run([*words, "-"], json.dumps(arguments(case)))
-        assert done.stderr == ""
-        printed: dict[str, Any] = json.loads(done.stdout)
-        return printed
-
-    def _run(self, words: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            words,
-            cwd=self.root,
-            env={**os.environ, **self.env},
-            input=stdin,
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-
-    def compare(self, said: dict[str, Any]) -> None:
-        case = self.case
-        if "reply" in case:
-            assert said == self._filled(case["reply"])
-        else:
-            assert sorted(said) == ["content", "details", "is_error"]
-            text = table.settled(said["content"])
-            if "matches" in case:
-                assert re.fullmatch(self._filled(case["matches"]), text, re.DOTALL), text
-            else:
-                assert text == self._filled(case["text"])
-            assert said["is_error"] is case.get("is_error", False)
-            if "details" in case:
-                assert table.settled_details(said["details"]) == self._filled(case["details"])
-        for path, content in case.get("made", {}).items():
-            assert (self.root / path).read_text() == content
-        for path, content in case.get("eventually", {}).items():
-            file = Path(self._filled(path))
-            eventually(partial(_has, file, content))
-        for path in case.get("not_made", []):
-            assert not (self.root / path).exists()
-        for command in case.get("gone", []):
-            assert named(command) == []
-
-    def _filled(self, value: Any) -> Any:
-        if isinstance(value, str):
-            for name, path in (("$TMP", self.root), ("$CWD", self.cwd), ("$STATE", self.state)):
-                value = value.replace(name, str(path))
-            value = None if value == "NULL" else value
-        elif isinstance(value, dict):
-            value = {key: self._filled(each) for key, each in value.items()}
-        return value
-
-
-def _has(file: Path, content: str) -> bool:
-    return file.read_text() == content
-
-
-def _json(**arguments: Any) -> str:
-    return json.dumps(arguments)
 
 
 @parametrized(ROWS)
@@ -146,38 +45,57 @@ def test_library(
             contract, cwd=place.cwd, tools=case.get("tools", ()), options=case.get("options", {})
         ) as tool,
     ):
-        reply = tool.call(arguments(case), tool=case.get("tool", "bash"))
+        cancel = nacre.CancelToken()
+        place.call_off_by(cancel.cancel)
+        reply = tool.call(arguments(case), tool=case.get("tool", "bash"), cancel=cancel)
         place.compare(tool.contract.printed(reply))
     if case.get("leaves"):
         wardens.end(home, runs=True)
 
 
-@parametrized(OBJECTS)
-def test_command_line(number: int, called: list[tuple[Place, dict[str, Any]]]) -> None:
-    place, said = called[number]
-    place.compare(said)
+Answered = dict[str, Path]  # where each front has written its answers
 
 
 @pytest.fixture(scope="module")
-def called(
-    tmp_path_factory: pytest.TempPathFactory, ours: tag.Tag
-) -> Iterator[list[tuple[Place, dict[str, Any]]]]:
-    """What the command line says to each row. Most of it is waiting for Python to start, so
-    several are called at once."""
-
-    rows = tmp_path_factory.mktemp("rows")
-
-    def call(number: int) -> tuple[Place, dict[str, Any]]:
-        root = rows / str(number)
-        place = Place(root / "place", root / "state", *OBJECTS[number])
-        place.prepare()
-        return place, place.call()
-
+def answered(tmp_path_factory: pytest.TempPathFactory, ours: tag.Tag) -> Iterator[Answered]:
+    """What the other fronts answer; see `rows`."""
+    found: Answered = {}
     with Ended({"leaves": True}, ours):
-        with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(call, range(len(OBJECTS))))
+        for front in ("command line", "rpc", "mcp"):
+            found[front] = tmp_path_factory.mktemp("rows")
+            words = [sys.executable, "-m", "tests.contracts.rows", front, str(found[front])]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=240)
+            assert done.returncode == 0, done.stderr
         yield found
-        wardens.end(rows, runs=True)
+        for place in found.values():
+            wardens.end(place, runs=True)
+
+
+@pytest.mark.parametrize("contract", table.contracts())
+@pytest.mark.parametrize("front", ["command line", "rpc", "mcp"])
+def test_the_same_through(front: str, contract: str, answered: Answered) -> None:
+    """All rows at once: each has been answered, and looking for leaks takes longer than looking
+    at an answer."""
+    wrong = {}
+    for number, (name, case) in enumerate(rows_of(front)):
+        try:
+            if name == contract:
+                answer(answered[front] / str(number), name, case)
+        except AssertionError as error:
+            wrong[case["says"]] = str(error)
+    assert not wrong, "\n\n".join(f"{says}\n{why}" for says, why in wrong.items())
+
+
+def answer(root: Path, contract: str, case: Case) -> None:
+    trouble = root / "trouble"
+    assert not trouble.exists(), trouble.read_text()
+    place = Place(root / "place", root / "state", contract, case)
+    said = json.loads((root / "said.json").read_bytes())
+    if said is None:  # it was called off: there is no answer, and nothing is left
+        assert "cancel" in case
+        place.look_around()
+    else:
+        place.compare(said)
 
 
 class Ended:

@@ -12,7 +12,7 @@ import pytest
 import nacre
 from nacre.asks import Run
 from nacre.plan import Limits
-from tests.contracts.test_cases import NACRE
+from tests.contracts.rows import NACRE
 
 LIMIT, END = 131_072, 4096
 
