@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.limits import build
 from bench.result import Result
 
-BENCHES = ("latency", "warden", "decide", "many", "tree", "startup", "capture")
+BENCHES = ("latency", "warden", "fronts", "decide", "many", "tree", "startup", "capture")
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -243,6 +244,14 @@ def _temporary() -> Finding:
     return _writable("temporary", where, "set TMPDIR to a directory that can be written")
 
 
+def _mcp() -> Finding:
+    try:
+        return Finding("mcp", f"SDK {version('mcp')}, for nacre mcp")
+    except PackageNotFoundError:
+        remedy = "pip install 'nacre[mcp]'"
+        return Finding("mcp", "no SDK, so no nacre mcp", remedy, essential=False)
+
+
 def _writable(about: str, path: Path, remedy: str) -> Finding:
     """Whether files can be made in a directory, which may not be there yet."""
     nearest = next(each for each in (path, *path.parents) if each.exists())
@@ -268,4 +277,5 @@ _CHECKS: tuple[Callable[[], Finding], ...] = (
     _state,
     _warden,
     _temporary,
+    _mcp,
 )
