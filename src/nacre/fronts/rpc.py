@@ -31,6 +31,7 @@ from nacre.store.reading import NoSuchRun
 
 _PIECE: Final = 256 * KIB
 _LAST: Final = 1.0  # seconds that our last words have to be read
+_LONGEST_END: Final = 60.0  # more than any contract's grace
 
 
 class Server:
@@ -56,8 +57,9 @@ class Server:
         while self._calls and now() < until and not self._code:
             self._step(until - now())
         self._stop_all()
-        while self._calls:
-            self._step(None)
+        until = now() + _LONGEST_END
+        while self._calls and now() < until:
+            self._step(until - now())
         self._out.drain(_LAST)
         self._out.close()
         self._verbs.close()
