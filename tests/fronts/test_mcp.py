@@ -283,11 +283,15 @@ def test_a_hundred_calls_at_once_are_neither_lost_nor_mixed(tmp_path: Path) -> N
 
 def test_a_command_cannot_get_at_the_wire(tmp_path: Path) -> None:
     async def talk(client: Client) -> None:
-        script = (
-            "readlink /proc/self/fd/0 /proc/$PPID/fd/0; ls /proc/self/fd | wc -l; cat; echo '{'"
-        )
+        script = "readlink /proc/self/fd/0; ls /proc/self/fd | wc -l; cat; echo '{'"
         result = await client.call_tool("bash", {"command": script})
-        assert details(result)["stdout"].splitlines() == ["/dev/null", "/dev/null", "4", "{"]
+        assert details(result)["stdout"].splitlines() == ["/dev/null", "4", "{"]
+        script = "cd /proc/$PPID/fd || exit; readlink 0; echo '{' > 1"
+        result = await client.call_tool("bash", {"command": script})
+        if os.getuid():  # root may open everything; others cannot even look
+            assert "Permission denied" in details(result)["stderr"]
+        else:  # where the wire was, there is nothing, and our stderr
+            assert details(result)["stdout"] == "/dev/null\n"
         assert text(await client.call_tool("bash", {"command": "true"}))
 
     over_stdio(talk, "--contract", "harness", cwd=tmp_path)

@@ -22,8 +22,9 @@ import msgspec
 
 from nacre.engine.engine import Engine
 from nacre.fronts.frames import LONGEST, Inbox, Outbox
+from nacre.fronts.messages import Message, Wrong
 from nacre.fronts.told import TooMuch
-from nacre.fronts.verbs import Call, Id, Message, Verbs, Wrong
+from nacre.fronts.verbs import Call, Id, Verbs
 from nacre.loop import now
 from nacre.plan import KIB
 from nacre.refusals import Refused

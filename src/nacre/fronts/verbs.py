@@ -19,9 +19,10 @@ from nacre.asks import Reached
 from nacre.cancel import CancelToken
 from nacre.contracts import pi_bang
 from nacre.contracts.contract import Reply
-from nacre.contracts.providers import Format
 from nacre.engine.engine import Engine, Ticket
 from nacre.events import Chunk, Event, Full, Listening, Stream
+from nacre.fronts import messages
+from nacre.fronts.messages import Message, Wrong
 from nacre.fronts.told import MOST, as_json, part_of
 from nacre.outcome import Outcome
 from nacre.plan import KIB
@@ -40,11 +41,6 @@ _TOOLS: Final = 16  # sessions that are kept for the next call
 
 A = TypeVar("A")
 Id = str | int | float | None
-Message = dict[str, Any]
-
-
-class Wrong(Exception):
-    """What a message asks cannot be done; the sentence says why."""
 
 
 class Session(Struct, frozen=True, kw_only=True):
@@ -193,7 +189,7 @@ class Verbs:
 
     def _call(self, call: Call, message: Message) -> None:
         """What `nacre call` prints."""
-        given = _read(message, _Call)
+        given = messages.read(message, messages.ToolCall)
         tool = self._chosen(given, given.tools)
         tool.begin(
             given.arguments,
@@ -204,16 +200,16 @@ class Verbs:
         )
 
     def _schema(self, call: Call, message: Message) -> None:
-        given = _read(message, _Schema)
+        given = messages.read(message, messages.Schema)
         call.done(self._chosen(given, ()).specs(given.format))
 
     def _ps(self, call: Call, message: Message) -> None:
-        given = _read(message, _Ps)
+        given = messages.read(message, messages.Ps)
         place = None if given.all else self._workspace(given.cwd)
         call.done({"runs": [as_json(run) for run in listed(place, given.last)]})
 
     def _read(self, call: Call, message: Message) -> None:
-        given = _read(message, _Read)
+        given = messages.read(message, messages.Read)
         run = self._reach(given).find(str(given.run))
         part = part_of(
             run,
@@ -234,19 +230,19 @@ class Verbs:
         )
 
     def _wait(self, call: Call, message: Message) -> None:
-        given = _read(message, _Wait)
+        given = messages.read(message, messages.Wait)
         runs, name = self._reach(given), str(given.run)
         ticket = runs.wait(name, _seconds(given.timeout))
         call.attend(ticket, lambda _: as_json(runs.find(name)))
 
     def _write(self, call: Call, message: Message) -> None:
-        given = _read(message, _Write)
+        given = messages.read(message, messages.Write)
         runs, name = self._reach(given), str(given.run)
         data = given.text.encode("utf-8", "surrogateescape")
         call.attend(runs.write(name, data, eof=given.eof), _done(runs, name))
 
     def _kill(self, call: Call, message: Message) -> None:
-        given = _read(message, _Kill)
+        given = messages.read(message, messages.Kill)
         runs, name = self._reach(given), str(given.run)
         if given.signal is not None:
             call.attend(runs.signal(name, signal_number(given.signal)), _done(runs, name))
@@ -261,7 +257,7 @@ class Verbs:
         call.attend(runs.end(name, signal.SIGTERM, grace), ended)
 
     def _ping(self, call: Call, message: Message) -> None:
-        _read(message, _Message)
+        messages.read(message, messages.Nothing)
         call.done({"nacre": __version__})
 
     # What they need.
@@ -276,7 +272,7 @@ class Verbs:
         while calls == 1 and len(self._tools) > _TOOLS:
             self._tools.pop(next(iter(self._tools))).close()
 
-    def _chosen(self, given: "_Call | _Schema", tools: tuple[str, ...]) -> Tool:
+    def _chosen(self, given: "messages.ToolCall | messages.Schema", tools: tuple[str, ...]) -> Tool:
         return self._tool(
             Session(
                 contract=given.contract or self._contract,
@@ -286,7 +282,7 @@ class Verbs:
             )
         )
 
-    def _reach(self, given: "_OfRun") -> Reach:
+    def _reach(self, given: "messages.OfRun") -> Reach:
         return Reach(self._engine, self._workspace(given.cwd))
 
     def _workspace(self, cwd: str | None) -> bytes:
@@ -314,75 +310,8 @@ def _seconds(given: float | None) -> float | None:
 
 def _aborted(call: Call, message: Message, calls: Collection[Call]) -> Message:
     """All that runs, or the one whose id this is."""
-    _read(message, _Message)
+    messages.read(message, messages.Nothing)
     running = [each for each in calls if each.runs and call.id in (None, each.id)]
     for each in running:
         each.stop()
     return {"aborted": len(running)}
-
-
-# The messages, without `id` and `type`.
-
-
-class _Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class _Call(_Message, frozen=True, kw_only=True):
-    arguments: Any
-    contract: str | None = None
-    tool: str = "bash"
-    cwd: str | None = None
-    options: dict[str, Any] = {}
-    tools: tuple[str, ...] = ()
-    stream: bool = False
-
-
-class _Schema(_Message, frozen=True, kw_only=True):
-    contract: str | None = None
-    format: Format = "anthropic"
-    cwd: str | None = None
-    options: dict[str, Any] = {}
-
-
-class _Ps(_Message, frozen=True, kw_only=True):
-    all: bool = False
-    last: int = 20
-    cwd: str | None = None
-
-
-class _OfRun(_Message, frozen=True, kw_only=True):
-    run: str | int
-    cwd: str | None = None
-
-
-class _Read(_OfRun, frozen=True, kw_only=True, rename={"first": "from", "last": "to"}):
-    since: int | None = None
-    first: int | None = None
-    last: int | None = None
-    lines: int | None = None
-    most: int = MOST
-
-
-class _Wait(_OfRun, frozen=True, kw_only=True):
-    timeout: float | None = None
-
-
-class _Write(_OfRun, frozen=True, kw_only=True):
-    text: str = ""
-    eof: bool = False
-
-
-class _Kill(_OfRun, frozen=True, kw_only=True):
-    signal: str | int | None = None
-    grace: float = 5.0
-
-
-M = TypeVar("M", bound=_Message)
-
-
-def _read(message: Message, kind: type[M]) -> M:
-    try:
-        return msgspec.convert(message, kind)
-    except msgspec.ValidationError as error:
-        raise Wrong(f"{error}; docs/rpc.md shows every message") from None
