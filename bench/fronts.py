@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 import nacre
 from bench.result import Result, spread
+from nacre.contracts import pi_bang
 
 NACRE = Path(sys.executable).parent / "nacre"
 PAIRS = 300
@@ -27,8 +28,8 @@ GIVEN = {"command": "echo hi"}
 
 def measure(program: Path) -> Iterator[Result]:
     del program  # the limit here is the tool itself
-    with nacre.Tool("harness") as tool:
-        yield from _rpc(tool)
+    with nacre.Tool("harness") as tool, nacre.Tool("pi") as pi:
+        yield from _rpc(tool, pi)
         yield anyio.run(_stdio, tool)
         yield anyio.run(_http, tool)
 
@@ -45,7 +46,7 @@ def _timed(call: Callable[[], object]) -> float:
     return (time.perf_counter() - begin) * 1000
 
 
-def _rpc(tool: nacre.Tool) -> Iterator[Result]:
+def _rpc(tool: nacre.Tool, pi: nacre.Tool) -> Iterator[Result]:
     process = subprocess.Popen([NACRE, "rpc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -61,12 +62,23 @@ def _rpc(tool: nacre.Tool) -> Iterator[Result]:
 
         return ask
 
-    for promise, limit, ask in (
-        ("RPC: call", 0.3, asked(type="call", contract="harness", arguments=GIVEN)),
-        ("RPC: bash, streaming", 0.6, asked(type="bash", **GIVEN)),
+    def alone() -> object:
+        return tool.call(GIVEN)
+
+    def alone_of_pi() -> object:
+        return pi.call(GIVEN, tool=pi_bang.TOOL)
+
+    call = asked(type="call", contract="harness", arguments=GIVEN)
+    quiet, bash = asked(type="bash", stream=False, **GIVEN), asked(type="bash", **GIVEN)
+    for promise, limit, here, ask in (
+        ("RPC: call", 0.3, alone, call),
+        ("RPC: bash", 0.3, alone_of_pi, quiet),
+        ("RPC: bash, streaming", 0.6, alone_of_pi, bash),
     ):
-        ask()
-        pairs = [(_timed(lambda: tool.call(GIVEN)), _timed(ask)) for _ in range(PAIRS)]
+        for _ in range(20):
+            here()
+            ask()
+        pairs = [(_timed(here), _timed(ask)) for _ in range(PAIRS)]
         yield _result(f"{promise}, above the tool", limit, pairs)
     process.communicate()
 

@@ -8,7 +8,6 @@ from msgspec import Struct
 from nacre.contracts.providers import Format
 from nacre.fronts.told import MOST
 
-
 Message = dict[str, Any]
 
 

@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
