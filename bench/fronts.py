@@ -19,7 +19,6 @@ from mcp.client.streamable_http import streamable_http_client
 
 import nacre
 from bench.result import Result, spread
-from nacre.contracts import pi_bang
 
 NACRE = Path(sys.executable).parent / "nacre"
 PAIRS = 300
@@ -66,7 +65,7 @@ def _rpc(tool: nacre.Tool, pi: nacre.Tool) -> Iterator[Result]:
         return tool.call(GIVEN)
 
     def alone_of_pi() -> object:
-        return pi.call(GIVEN, tool=pi_bang.TOOL)
+        return pi.call(GIVEN)
 
     call = asked(type="call", contract="harness", arguments=GIVEN)
     quiet, bash = asked(type="bash", stream=False, **GIVEN), asked(type="bash", **GIVEN)

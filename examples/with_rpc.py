@@ -21,7 +21,9 @@ class Rpc:
         self._process = subprocess.Popen([nacre, "rpc"], cwd=cwd, stdin=pipe, stdout=pipe)
         self._ids = itertools.count(1)
 
-    def ask(self, type: str, hear: Callable[[str], object] = print, **message: Any) -> Any:
+    def ask(
+        self, type: str, hear: Callable[[str], object] = sys.stdout.write, **message: Any
+    ) -> Any:
         """One message, and its answer; `hear` gets the output as it comes."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None

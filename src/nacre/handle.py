@@ -19,7 +19,7 @@ from nacre.plan import MIB
 from nacre.reach import GRACE, Reach, checked
 from nacre.signals import signal_number
 from nacre.store.reading import NoSuchRun, Run, read_up_to
-from nacre.text import decode
+from nacre.text import decode, without_cut_end
 
 _engine = Engine()  # a handle is good for longer than the tool that gave it
 
@@ -93,6 +93,8 @@ class RunHandle:
             if over:
                 raise
             return Page(data=b"", cursor=since, over=False)  # none of it is on disk yet
+        if not over or since + len(data) < size:
+            data = without_cut_end(data) or data  # the rest of a character comes with the next page
         cursor = since + len(data)
         return Page(data=data, cursor=cursor, over=over and cursor >= size)
 

@@ -58,8 +58,9 @@ class _Call:
     plan: Plan | None = None
     line: Line | None = None
 
-    def __init__(self, tool: str, arguments: object) -> None:
+    def __init__(self, tool: str, arguments: object, *, by_user: bool = False) -> None:
         self.tool = tool
+        self.by_user = by_user
         self.arguments = arguments
 
     def wait(self) -> Answer:
@@ -95,7 +96,7 @@ class Tool:
         agent could call; `max_wait` is how many seconds a call may block, under a contract that
         can hand back what still runs then (nacre and pi); `place` says where commands run: "here",
         in the "warden", or ("auto") there when they may outlive the call; `engine` is for fronts
-        whose process is nacre's own, who also close it.
+        whose process is nacre's own: closing the tool does not close it.
         """
         if place not in ("auto", "here", "warden"):
             raise ValueError(f"place {place!r} is unknown; use 'auto', 'here' or 'warden'")
@@ -172,18 +173,20 @@ class Tool:
         then: Callable[[Reply], object],
         *,
         tool: str = "bash",
+        by_user: bool = False,
         listen: Listen = None,
         cancel: CancelToken | None = None,
     ) -> None:
         """The same for one who makes the engine's steps himself: `then` gets the reply, in one of
-        them, or now."""
-        call = _Call(tool, arguments)
+        them, or now. `by_user`: a command of the user's own, where the contract has such."""
+        call = _Call(tool, arguments, by_user=by_user)
         try:
             self._begin(call, listen, cancel)
-            assert call.ticket is not None
-            call.ticket.then(lambda reached: then(self._replied(call, reached)))
         except Refused as refused:
             then(self._refused(call, refused.refusal))
+            return
+        assert call.ticket is not None
+        call.ticket.then(lambda reached: then(self._replied(call, reached)))
 
     def answer(
         self,
@@ -287,7 +290,7 @@ class Tool:
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
         """The tools as a model provider wants them."""
         specs = self.contract.specs(self._caller(self.cwd))
-        return [shaped(spec, format, self.contract.name) for spec in specs]
+        return [shaped(spec, format) for spec in specs]
 
     @property
     def cwd(self) -> bytes:
@@ -330,7 +333,11 @@ class Tool:
     ) -> None:
         """`change` is made to what the contract asks for."""
         call.caller = caller = self._caller(self._cwd or _here())
-        call.admitted = admitted = self.contract.admit(call.tool, call.arguments, caller)
+        if call.by_user:
+            admitted = self.contract.admit_own(call.arguments, caller)
+        else:
+            admitted = self.contract.admit(call.tool, call.arguments, caller)
+        call.admitted = admitted
         ask = admitted.ask
         if isinstance(ask, asks.Jobs):
             call.ticket = self._place.jobs(ask, caller.workspace, cancel)

@@ -80,8 +80,8 @@ def test_what_the_contract_pages_promise(
             assert json.loads(told[0].text) == case["reply"]
             assert told[0].error in (None, "error" in case["reply"])
         else:
-            said = {"content": told[0].text, "is_error": case.get("is_error", False)}
-            place.compare({**said, "details": {}}, look_at_details=False)
+            place.compare_text(told[0].text)
+            place.look_around()
             assert told[0].error in (None, case.get("is_error", False))
     if case.get("leaves"):
         wardens.end(home, runs=True)
@@ -123,7 +123,7 @@ def block(**given: Any) -> Any:
 
 
 def test_the_built_in_bash_tool_restarts(tmp_path: Path) -> None:
-    with nacre.Tool(cwd=tmp_path, options={"wait": 0.3}) as tool:
+    with nacre.Tool(cwd=tmp_path, options={"wait": 1.5}) as tool:
         bash = anthropic.Bash(tool)
         builtin, job = bash.tools
         assert builtin == {"type": "bash_20250124", "name": "bash"}
@@ -146,7 +146,7 @@ def test_the_built_in_bash_tool_restarts(tmp_path: Path) -> None:
 
 def test_the_built_in_bash_tool_restarts_in_asyncio(tmp_path: Path) -> None:
     async def main() -> None:
-        with nacre.Tool(cwd=tmp_path, options={"wait": 0.3}) as tool:
+        with nacre.Tool(cwd=tmp_path, options={"wait": 1.5}) as tool:
             bash = anthropic.Bash(tool)
             await bash.aanswer(block(command="sleep 75.4"))
             assert named("sleep 75.4")
@@ -199,7 +199,7 @@ COMMANDS = ("echo out; echo err >&2; exit 3", "echo early; sleep 75.5", " ", "ec
 
 
 def test_the_shell_tool_of_openai(tmp_path: Path) -> None:
-    call = shell_call(*COMMANDS, timeout_ms=400, max_output_length=1000)
+    call = shell_call(*COMMANDS, timeout_ms=1000, max_output_length=1000)
     with nacre.Tool("harness", cwd=tmp_path) as tool:
         assert openai.shell_answer(tool, call) == EXPECTED
         assert asyncio.run(openai.ashell_answer(tool, call)) == EXPECTED
@@ -209,6 +209,20 @@ def test_the_shell_tool_of_openai(tmp_path: Path) -> None:
         pytest.raises(ValueError, match=r"nacre.Tool\('harness'"),
     ):
         openai.shell_answer(tool, call)
+
+
+def test_the_shell_tool_of_openai_keeps_within_limits_and_minds_no_nonsense(tmp_path: Path) -> None:
+    with nacre.Tool("harness", cwd=tmp_path) as tool:
+        call = shell_call("seq 1000000", "seq 30", timeout_ms=-5, max_output_length=21)
+        first, second = openai.shell_answer(tool, call)["output"]
+        assert first["stdout"].startswith("1\n2\n3\n4\n5\n6")
+        assert len(first["stdout"]) < 60
+        assert first["stdout"].endswith("1000000\n")
+        assert "bytes left out" in second["stdout"]
+        (quiet,) = openai.shell_answer(tool, shell_call("seq 20000"))["output"]
+        assert len(quiet["stdout"]) < 21_000
+        (small,) = openai.shell_answer(tool, shell_call("seq 3", max_output_length=6))["output"]
+        assert small["stdout"] == "1\n2\n3\n"
 
 
 def test_the_shell_tool_of_openai_in_a_conversation(tmp_path: Path) -> None:
@@ -242,7 +256,7 @@ def test_the_shell_tool_of_the_agents_sdk(tmp_path: Path) -> None:
     def script(replies: list[str]) -> Call | str:
         if replies:
             return replies[-1]
-        return "shell", {"commands": ["echo out", "sleep 75.6"], "timeout_ms": 300}
+        return "shell", {"commands": ["echo out", "sleep 75.6"], "timeout_ms": 1000}
 
     async def main() -> str:
         with nacre.Tool("harness", cwd=tmp_path) as tool:
@@ -296,6 +310,19 @@ def test_the_examples_run_without_a_key(example: Path) -> None:
     assert (said.returncode, said.stderr) == (0, "")
     assert "must say hello" in said.stdout
     assert said.stdout.endswith("It passes now: ok\n")
+
+
+def test_what_is_missing_is_named_as_one_installs_it() -> None:
+    code = (
+        "import sys, nacre; sys.modules['agents'] = None\n"
+        "from nacre.adapters import openai_agents\n"
+        "try: openai_agents.tools(nacre.Tool('harness'))\n"
+        "except ModuleNotFoundError as error: print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert said.stdout == (
+        "this needs the package openai-agents; install it with: pip install openai-agents\n"
+    )
 
 
 def test_importing_nacre_or_an_adapter_loads_no_sdk() -> None:

@@ -98,21 +98,24 @@ class Place:
             timeout=60,
         )
 
-    def compare(self, said: dict[str, Any], *, look_at_details: bool = True) -> None:
+    def compare(self, said: dict[str, Any]) -> None:
         case = self.case
         if "reply" in case:
             assert said == self._filled(case["reply"])
         else:
             assert sorted(said) == ["content", "details", "is_error"]
-            text = table.settled(said["content"])
-            if "matches" in case:
-                assert re.fullmatch(self._filled(case["matches"]), text, re.DOTALL), text
-            else:
-                assert text == self._filled(case["text"])
+            self.compare_text(said["content"])
             assert said["is_error"] is case.get("is_error", False)
-            if "details" in case and look_at_details:
+            if "details" in case:
                 assert table.settled_details(said["details"]) == self._filled(case["details"])
         self.look_around()
+
+    def compare_text(self, said: str) -> None:
+        text = table.settled(said)
+        if "matches" in self.case:
+            assert re.fullmatch(self._filled(self.case["matches"]), text, re.DOTALL), text
+        else:
+            assert text == self._filled(self.case["text"])
 
     def look_around(self) -> None:
         """At what the row has made, and left."""
@@ -164,20 +167,12 @@ def command_line(place: Place) -> Answer:
 
 
 def rpc(place: Place) -> Answer:
+    from nacre.fronts.cli.rpc import tools_of
     from nacre.fronts.rpc import Server
-    from nacre.fronts.verbs import Session, Verbs
+    from nacre.fronts.verbs import Verbs
 
     case, engine = place.case, common.own_engine()
-
-    def make(session: Session) -> Any:
-        return common.own_tool(
-            session.contract,
-            cwd=session.cwd,
-            tools=session.tools,
-            options=json.loads(session.options),
-            engine=engine,
-        )
-
+    make = tools_of(engine, place.contract, {})
     message = {
         "id": "row",
         "type": "call",

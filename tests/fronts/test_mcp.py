@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from mcp import types as wire
 from mcp.client.streamable_http import streamable_http_client
 
 import nacre
-from nacre.contracts.shapes import shape_of
+from nacre.contracts import shapes
 from nacre.fronts.mcp import Shell
 from tests.contracts import table
 from tests.contracts.rows import ROWS
@@ -73,7 +73,7 @@ def test_tools_with_output_schemas_and_structured_content(era: str, tmp_path: Pa
     async def talk(client: Client) -> None:
         bash, job = (await client.list_tools()).tools
         assert (bash.name, job.name) == ("bash", "job")
-        assert bash.output_schema == shape_of("nacre", "bash")
+        assert bash.output_schema == shapes.NACRE
         result = await client.call_tool("bash", {"command": "echo hi; exit 3"})
         assert text(result) == "hi\n[exit code 3]"
         assert not result.is_error  # a command that failed is a result
@@ -124,8 +124,8 @@ def test_a_silent_command_is_told_of_too(tmp_path: Path) -> None:
                 await client.call_tool("bash", {"command": "sleep 1"}, progress_callback=hear)
 
     anyio.run(run)
-    assert 2 <= len(heard) <= 4
-    assert heard[0] == "running for 0 s"
+    assert len(heard) >= 2
+    assert re.fullmatch(r"running for \d s", heard[0] or "")
 
 
 @ERAS
@@ -243,9 +243,14 @@ def test_logs_are_resources_with_ranges_and_ids_to_choose_from(era: str, tmp_pat
         part = await content(client, "artifact://3?since=0")
         assert (len(part.text), part.meta["nacre/over"]) == (1024 * 1024, False)
         for uri, problem in (
-            ("artifact://3", "this of r3 is more than 1MB"),
+            ("artifact://3", "these lines of r3 have more than 1MB"),
             ("artifact://99", "there is no run r99"),
-            ("artifact://x", "'x'"),
+            ("artifact://x", "there is artifact://RUN"),
+            ("artifact://[::1", "there is artifact://RUN"),
+            ("artifact://1#x", "there is artifact://RUN"),
+            ("artifact://1?lines=" + "9" * 5000, "is no part"),
+            ("artifact://1?lines=1&lines=2", "is no part"),
+            ("artifact://1?from=5&to=3", "to is before from"),
             ("artifact://1?page=2", "page=2 is no part"),
             ("artifact://1?from=0", "from is 0"),
             ("artifact://1?lines=1&since=2", "do not go together"),
@@ -297,6 +302,16 @@ def test_a_command_cannot_get_at_the_wire(tmp_path: Path) -> None:
     over_stdio(talk, "--contract", "harness", cwd=tmp_path)
 
 
+SHAPES = {
+    ("harness", "bash"): shapes.HARNESS,
+    ("phoenix", "bash"): shapes.PHOENIX,
+    ("pi", "bash"): shapes.PI,
+    ("pi", "job"): shapes.PI_JOB,
+    ("nacre", "bash"): shapes.NACRE,
+    ("nacre", "job"): shapes.NACRE_JOB,
+}
+
+
 def test_every_detail_of_every_row_is_in_its_schema(tmp_path: Path) -> None:
     """Closed for this test: what is not listed is not promised. MCP's client has looked at each
     reply that is no error, in the rows; this is what the pages show."""
@@ -305,7 +320,7 @@ def test_every_detail_of_every_row_is_in_its_schema(tmp_path: Path) -> None:
         shown = case.get("details", case.get("reply"))
         if shown is not None:
             seen += 1
-            shape = _closed(shape_of(contract, case.get("tool", "bash")))
+            shape = _closed(SHAPES[contract, case.get("tool", "bash")])
             lacking = {"seconds": 0.0, "run": "r1"} if contract == "nacre" else {}
             jsonschema.validate({**lacking, **_filled(shown)}, shape)
     assert seen > 60
@@ -313,10 +328,10 @@ def test_every_detail_of_every_row_is_in_its_schema(tmp_path: Path) -> None:
         given = {"command": "read x; sleep 73.8", "interactive": True, "until": {"idle": 9}}
         reply = tool.call(given)
         assert "prompt" in reply.details
-        jsonschema.validate(reply.details, _closed(shape_of("nacre", "bash")))
+        jsonschema.validate(reply.details, _closed(shapes.NACRE))
         for job in ({"action": "list"}, {"action": "signal", "run": reply.details["run"]}):
             reply = tool.call(job, tool="job")
-            jsonschema.validate(reply.details, _closed(shape_of("nacre", "job")))
+            jsonschema.validate(reply.details, _closed(shapes.NACRE_JOB))
 
 
 def _filled(value: Any) -> Any:
@@ -385,7 +400,7 @@ def test_http_does_all_of_it_too(era: str, tmp_path: Path) -> None:
 
     async def talk() -> None:
         async with server.client(era) as client, server.client(era) as other:
-            given = {"command": "echo hi; sleep 1.3"}
+            given = {"command": "echo hi; sleep 1.8"}
             result = await client.call_tool("bash", given, progress_callback=hear)
             assert text(result) == "hi\n"
             found: dict[int, str] = {}
@@ -402,7 +417,7 @@ def test_http_does_all_of_it_too(era: str, tmp_path: Path) -> None:
             assert len((await client.list_resources()).resources) == 50
 
     anyio.run(talk)
-    assert heard == ["1 s: hi"]
+    assert heard[0] == "1 s: hi"
     assert server.end() == 143
 
 
@@ -442,6 +457,10 @@ def test_http_lets_nobody_in_who_should_not(tmp_path: Path, home: Path) -> None:
     assert server.post(**good, Host="127.0.0.1.example.com") == 421
     assert server.post(**good, Origin="http://example.com") == 403
     assert server.post(**good, Origin="null") == 403
+    for odd in ("127.0.0.1:80@example.com", "localhost:x.example.com", "localhost:", "[::1"):
+        assert server.post(**good, Host=odd) in (400, 421), odd
+        assert server.post(**good, Origin=f"http://{odd}") == 403, odd
+    assert server.post(**good, Host="LOCALHOST:1") not in (421, 403)
     assert server.post(**good, Host="localhost", Origin="http://localhost:3000") not in (421, 403)
     second = Http(cwd=tmp_path)  # the token is the same as before
     assert second.headers == good
@@ -449,12 +468,12 @@ def test_http_lets_nobody_in_who_should_not(tmp_path: Path, home: Path) -> None:
 
 
 def test_http_as_told_otherwise(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("s3cret\n")
+    (tmp_path / "token").write_text("s3cret" * 4 + "\n")
     (tmp_path / "token").chmod(0o600)
     words = ["--token-file", str(tmp_path / "token"), "--allow-host", "box.example"]
     server = Http(*words, "--allow-origin", "https://page.example", cwd=tmp_path)
     asked = {"Host": "box.example", "Origin": "https://page.example"}
-    assert server.post(Authorization="Bearer s3cret", **asked) not in (401, 403, 421)
+    assert server.post(Authorization=f"Bearer {'s3cret' * 4}", **asked) not in (401, 403, 421)
     assert server.end() == 143
     server = Http("--no-token", cwd=tmp_path)
     assert "it asks for no token" in server.said
@@ -470,10 +489,14 @@ def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
         (["--contract", "x"], "there is no contract 'x'"),
         (["--set", "x=1"], "no option"),
         (["--http", "x"], "--http x has no port"),
-        (["--http", "99999"], "has no port"),
+        (["--http", "99999"], "a port is at most 65535"),
+        (["--http", "0", "--allow-origin", "x"], "--allow-origin x is no origin"),
+        (["--http", "0", "--allow-host", "http://x"], "--allow-host http://x is no host"),
+        (["--http", "0", "--no-token", "--token-file", "x"], "do not go together"),
+        (["--cwd", "/nowhere"], "--cwd /nowhere is no directory"),
         (["--http", "0.0.0.0:0", "--no-token"], "--no-token is for this machine only"),
         (["--no-token"], "--no-token goes with --http"),
-        (["--http", "0", "--token-file", str(tmp_path / "none")], "No such file"),
+        (["--http", "0", "--token-file", str(tmp_path / "none")], "there is no "),
         (["--http", "0", "--token-file", str(tmp_path / "open")], "can be read by others"),
         (["--http", "0", "--token-file", str(tmp_path / "empty")], "has no token"),
     ):
@@ -495,8 +518,10 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     words = [str(NACRE), "mcp", "--http", port]
     said = subprocess.run(words, capture_output=True, text=True, timeout=30)
     assert said.returncode == 1
-    assert "address already in use" in said.stderr
-    assert "Traceback" not in said.stderr
+    assert said.stderr == (
+        f"nacre: 127.0.0.1:{port} cannot be had: it is in use, or not an address of this machine; "
+        "choose another, or --http 0\n"
+    )
     assert server.end() == 143
 
 
@@ -507,21 +532,8 @@ def test_a_signal_ends_the_server_and_what_is_waited_for(tmp_path: Path) -> None
     assert process.stdin is not None
     assert process.stdout is not None
     given = {"command": "trap '' TERM; touch begun; while :; do sleep 0.1; done #74.1"}
-    for message in (
-        {
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {},
-                "clientInfo": {"name": "t", "version": "1"},
-            },
-        },
-        {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/call", "params": {"name": "bash", "arguments": given}},
-    ):
-        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-        process.stdin.flush()
+    process.stdin.write(b"".join(_lines(given)))
+    process.stdin.flush()
     eventually((tmp_path / "begun").exists)
     process.send_signal(signal.SIGTERM)
     time.sleep(0.3)
@@ -533,6 +545,53 @@ def test_a_signal_ends_the_server_and_what_is_waited_for(tmp_path: Path) -> None
     process.stdout.close()
 
 
+def test_the_last_reply_is_whole_for_a_client_who_reads_slowly(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [str(NACRE), "mcp", "--contract", "harness"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"".join(_lines({"command": "seq 100000; touch begun; sleep 60"})))
+    process.stdin.flush()
+    eventually((tmp_path / "begun").exists)
+    process.terminate()
+    time.sleep(1)
+    first, second = (json.loads(line) for line in process.stdout.read().splitlines())
+    assert (first["id"], second["id"]) == (1, 2)
+    assert second["result"]["structuredContent"]["error"] == "command cancelled"
+    assert process.wait(10) == 143
+    process.stdin.close()
+    process.stdout.close()
+
+
+def _lines(given: dict[str, Any]) -> Iterator[bytes]:
+    """A session of one call, as it is on the wire."""
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    client["clientInfo"] = {"name": "t", "version": "1"}
+    call = {"name": "bash", "arguments": given}
+    for message in (
+        {"id": 1, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": call},
+    ):
+        yield json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+def test_what_makes_one_call_fail_does_not_look_like_a_mistake_of_tasks(tmp_path: Path) -> None:
+    async def run() -> None:
+        with nacre.Tool("harness", cwd=tmp_path) as tool:
+            shell = Shell(tool)
+            tool.close()
+            async with Client(shell, mode="legacy") as client:
+                result = await client.call_tool("bash", {"command": "true"})
+                assert "closed" in text(result)
+
+    anyio.run(run)
+
+
 def test_without_the_package_it_says_what_to_install() -> None:
     code = (
         "import importlib.util as u; u.find_spec = lambda name: None\n"
@@ -541,7 +600,7 @@ def test_without_the_package_it_says_what_to_install() -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert said.returncode == 2
     assert said.stderr == (
-        "nacre: this needs the package mcp; install it with: pip install 'nacre[mcp]'\n"
+        "nacre: this needs the package mcp; install it with: pip install 'mcp>=2.3,<3'\n"
     )
 
 

@@ -110,9 +110,11 @@ def test_bash_takes_cwd_env_and_timeout(rpc: Rpc, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     data = rpc.ask(type="bash", command='echo "$PWD $X"', cwd="sub", env={"X": "é"})
     assert data["output"] == f"{tmp_path}/sub é\n"
-    data = rpc.ask(type="bash", command="echo early; sleep 60", timeout=0.3)
+    data = rpc.ask(type="bash", command="echo early; sleep 60", timeout=1)
     assert (data["output"], data["exitCode"], data["cancelled"]) == ("early\n", None, True)
-    assert (data["timedOut"], data["annotation"]) == (True, "Command timed out after 0.3 seconds")
+    assert (data["timedOut"], data["annotation"]) == (True, "Command timed out after 1 second")
+    data = rpc.ask(type="bash", command="kill -9 $$")
+    assert (data["exitCode"], data["signal"], data["cancelled"]) == (137, "SIGKILL", False)
 
 
 def test_bash_takes_no_lift_no_interception_and_no_turns(tmp_path: Path) -> None:
@@ -192,7 +194,10 @@ def test_a_bad_call_is_answered_by_the_contract_and_a_bad_message_by_us(rpc: Rpc
     assert "there is no contract 'x'" in rpc.refused(type="call", contract="x", arguments={})
     assert "no option" in rpc.refused(type="call", options={"x": 1}, arguments={})
     assert "arguments" in rpc.refused(type="call")
-    assert "unknown field `x`" in rpc.refused(type="ping", x=1)
+    said = rpc.refused(type="ping", x=1)
+    assert said.endswith("unknown field `x`; besides id and type this takes nothing more")
+    said = rpc.refused(type="read", run="r1", line=1)
+    assert said.endswith("takes run, cwd, since, from, to, lines, most")
     assert "stream must be true or false" in rpc.refused(type="bash", command="ls", stream=1)
 
 
@@ -203,7 +208,7 @@ def test_lines_that_make_no_sense_get_an_error_line_and_the_loop_goes_on(rpc: Rp
         assert sorted(message) == ["error", "success", "type"]
         assert (message["type"], message["success"]) == ("response", False)
     rpc.send_line(b"")  # nothing at all is nothing
-    assert "there is no type None" in rpc.refused()
+    assert rpc.refused().startswith("type is required; there is bash, ")
     rpc.send(id="a", type="sing")
     assert rpc.next() == {
         "id": "a",
@@ -244,10 +249,22 @@ def test_abort_by_id_ends_that_one_and_everything_it_started(rpc: Rpc) -> None:
     assert both["bash"]["data"]["annotation"] == "Command aborted"
     assert named("sleep 71.5") == []
     assert named("sleep 71.6")
-    assert rpc.ask(type="abort_bash", id="nobody") == {"aborted": 0}
-    rpc.send(type="abort_bash")
+    assert "nothing that runs has the id 'nobody'" in rpc.refused(type="abort_bash", id="nobody")
+    assert named("sleep 71.6")
+    rpc.send(id="mine", type="abort_bash", target="b")
     assert {rpc.response()["command"], rpc.response()["command"]} == {"abort_bash", "bash"}
     assert named("sleep 71.6") == []
+
+
+def test_abort_of_all(rpc: Rpc) -> None:
+    for more in ({}, {"id": "mine", "all": True}):
+        for id in ("a", "b"):
+            rpc.send(id=id, type="bash", command=f"echo {id}; sleep 71.4")
+        assert {rpc.next()["chunk"], rpc.next()["chunk"]} == {"a\n", "b\n"}
+        rpc.send(type="abort_bash", **more)
+        said = sorted(rpc.response()["command"] for _ in range(3))
+        assert said == ["abort_bash", "bash", "bash"]
+    assert named("sleep 71.4") == []
 
 
 def test_abort_ends_calls_too(rpc: Rpc) -> None:
@@ -373,6 +390,70 @@ def test_a_command_cannot_get_at_the_wire(rpc: Rpc) -> None:
     assert rpc.ask(type="ping")  # and nothing of it came to us as a line
 
 
+def test_no_name_of_a_tool_leads_to_the_users_own_commands(rpc: Rpc) -> None:
+    given = {"contract": "pi", "options": {"intercept": "block"}, "tools": ["read"]}
+    data = rpc.ask(type="call", tool="!", arguments={"command": "cat f"}, **given)
+    assert data["content"] == "there is no tool '!' in this contract; it has bash"
+    with nacre.Tool() as tool:
+        replies: list[nacre.Reply] = []
+        tool.begin({"command": "true"}, replies.append, by_user=True)
+    assert "a user's own commands are pi's" in replies[0].text
+
+
+def test_a_slow_reader_gets_every_answer_after_the_end_of_input(tmp_path: Path) -> None:
+    rpc = Rpc(cwd=tmp_path)
+    for number in range(1500):
+        rpc.send(id=number, type="schema")
+    rpc._in.close()
+    time.sleep(1.5)
+    assert [rpc.next()["id"] for _ in range(1500)] == list(range(1500))
+    assert rpc.end() == (0, "")
+
+
+def test_reading_byte_by_byte_breaks_no_character(rpc: Rpc) -> None:
+    run = rpc.ask(type="bash", command="printf 'aéé€'", stream=False)["run"]
+    said, cursor, over = "", 0, False
+    while not over:
+        part = rpc.ask(type="read", run=run, since=cursor, most=4)
+        said, cursor, over = said + part["text"], part["cursor"], part["over"]
+    assert said == "aéé€"
+
+
+def test_sessions_that_nobody_uses_are_put_away(rpc: Rpc, tmp_path: Path) -> None:
+    rpc.send(id="slow", type="bash", command="sleep 60")
+    descriptors = Path(f"/proc/{rpc.process.pid}/fd")
+    for number in range(40):
+        (tmp_path / str(number)).mkdir()
+        rpc.ask(type="call", contract="harness", arguments={"command": "true"}, cwd=str(number))
+    assert len(list(descriptors.iterdir())) < 100
+    rpc.send(type="abort_bash")
+    assert {rpc.response()["command"], rpc.response()["command"]} == {"bash", "abort_bash"}
+
+
+def test_what_a_command_that_is_ended_says_too_fast_is_counted(rpc: Rpc) -> None:
+    rpc.send(id=1, type="bash", command="yes 12345678", timeout=1.5)
+    time.sleep(2.5)  # it does not read
+    heard = skipped = 0
+    while (message := rpc.next())["type"] == "bash_output":
+        heard += len(message["chunk"])
+        skipped += message.get("skipped", 0)
+    assert heard + skipped == message["data"]["totalBytes"]
+
+
+def test_the_directory_of_the_server_may_go(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    rpc = Rpc(cwd=tmp_path / "gone")
+    rpc.ask(type="ping")
+    (tmp_path / "gone").rmdir()
+    assert rpc.ask(type="bash", command="pwd", cwd="/")["output"] == "/\n"
+    assert "does not exist" in rpc.refused(type="bash", command="pwd")
+    assert rpc.ask(type="ps")["runs"]
+    given = {"command": "pwd"}
+    said = rpc.ask(type="call", contract="harness", cwd="~nobody-at-all", arguments=given)
+    assert "does not exist" in said["error"]
+    assert rpc.end() == (0, "")
+
+
 def test_a_file_can_be_the_input(tmp_path: Path) -> None:
     (tmp_path / "in").write_text('{"type": "ping"}\n{"type": "bash", "command": "echo x"}')
     with (tmp_path / "in").open() as source:
@@ -391,6 +472,7 @@ def test_options_that_cannot_be_are_said_at_once() -> None:
         (["--contract", "x"], "there is no contract 'x'"),
         (["--set", "x=1"], "no option"),
         (["--set", "x"], "has no value"),
+        (["--cwd", "/nowhere"], "--cwd /nowhere is no directory"),
     ):
         said = subprocess.run(
             [str(NACRE), "rpc", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL

@@ -9,6 +9,7 @@ results = [bash.answer(block) for ...]
 
 from typing import TYPE_CHECKING, Any, cast
 
+from nacre.adapters import needs
 from nacre.contracts.contract import Reply
 from nacre.tool import Tool
 
@@ -16,14 +17,19 @@ if TYPE_CHECKING:
     from anthropic.lib.tools import BetaAsyncFunctionTool, BetaFunctionTool
     from anthropic.types import ToolResultBlockParam, ToolUnionParam, ToolUseBlock
 
+    from nacre.handle import RunHandle
+
 _RESTARTED = "The shell was restarted; what it had started has ended."
+_LEFT = "The shell was restarted, but something of {} could not be killed."
 
 
 def tools(tool: Tool) -> "list[ToolUnionParam]":
+    """For `messages.create(tools=...)`."""
     return cast("list[ToolUnionParam]", tool.specs("anthropic"))
 
 
 def answer(tool: Tool, block: "ToolUseBlock") -> "ToolResultBlockParam":
+    """What the model is told in the next message."""
     return _result(block, tool.call(_arguments(block), tool=block.name))
 
 
@@ -33,7 +39,8 @@ async def aanswer(tool: Tool, block: "ToolUseBlock") -> "ToolResultBlockParam":
 
 def runnable(tool: Tool) -> "list[BetaFunctionTool[Any]]":
     """For `client.beta.messages.tool_runner(tools=...)`."""
-    from anthropic import beta_tool
+    with needs("anthropic"):
+        from anthropic import beta_tool
 
     def made(name: str) -> Any:
         return lambda **given: _text(tool.call(given, tool=name))
@@ -43,7 +50,8 @@ def runnable(tool: Tool) -> "list[BetaFunctionTool[Any]]":
 
 def arunnable(tool: Tool) -> "list[BetaAsyncFunctionTool[Any]]":
     """The same for `AsyncAnthropic`."""
-    from anthropic import beta_async_tool
+    with needs("anthropic"):
+        from anthropic import beta_async_tool
 
     def made(name: str) -> Any:
         async def call(**given: Any) -> str:
@@ -59,7 +67,7 @@ class Bash:
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
-        self._runs: set[str] = set()  # that were handed back
+        self._runs: set[str] = set()  # that the model's commands have made
 
     @property
     def tools(self) -> "list[ToolUnionParam]":
@@ -71,26 +79,29 @@ class Bash:
         given, restarts = _read(block)
         if not restarts:
             return _result(block, self._noted(self._tool.call(given, tool=block.name)))
-        for run in self._started():
-            run.end()
-        return _result(block, Reply(text=_RESTARTED, is_error=False, details={}))
+        return _restarted(block, [run.id for run in self._started() if run.end() is None])
 
     async def aanswer(self, block: "ToolUseBlock") -> "ToolResultBlockParam":
         given, restarts = _read(block)
         if not restarts:
             return _result(block, self._noted(await self._tool.acall(given, tool=block.name)))
-        for run in self._started():
-            await run.aend()
-        return _result(block, Reply(text=_RESTARTED, is_error=False, details={}))
+        return _restarted(block, [run.id for run in self._started() if await run.aend() is None])
 
     def _noted(self, reply: Reply) -> Reply:
         if reply.run is not None:
             self._runs.add(reply.run)
         return reply
 
-    def _started(self) -> list[Any]:
-        """What still lives of what we have started."""
-        return [run for run in self._tool.runs(0) if run.id in self._runs]
+    def _started(self) -> "list[RunHandle]":
+        """Those of them of which something lives."""
+        found = [run for run in self._tool.runs(0) if run.id in self._runs]
+        self._runs.clear()
+        return found
+
+
+def _restarted(block: "ToolUseBlock", left: list[str]) -> "ToolResultBlockParam":
+    text = _LEFT.format(", ".join(left)) if left else _RESTARTED
+    return _result(block, Reply(text=text, is_error=bool(left), details={}))
 
 
 def _read(block: "ToolUseBlock") -> tuple[Any, bool]:

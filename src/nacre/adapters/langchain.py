@@ -5,6 +5,7 @@ agent = create_agent(model, tools=langchain.tools(tool))
 
 from typing import TYPE_CHECKING, Any
 
+from nacre.adapters import needs
 from nacre.contracts.contract import Reply
 from nacre.tool import Tool
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 def tools(tool: Tool) -> "list[StructuredTool]":
     """What is an error under the contract is a ToolMessage whose status is `error`; `artifact` of
     the others has the details."""
-    from langchain_core.tools import StructuredTool, ToolException
+    with needs("langchain-core"):
+        from langchain_core.tools import StructuredTool, ToolException
 
     def answered(reply: Reply) -> tuple[str, dict[str, Any]]:
         if reply.is_error:

@@ -11,9 +11,9 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from nacre.contracts.contract import Reply
-from nacre.outcome import Capture, Outcome, TimedOut
+from nacre.outcome import Capture, NotStarted, Outcome, TimedOut
 from nacre.refusals import Refused
-from nacre.text import decode
+from nacre.text import decode, without_cut_end, without_cut_start
 from nacre.tool import Tool
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     )
     from openai.types.responses.response_input_param import FunctionCallOutput, ShellCallOutput
 
-_NOT_STARTED = 125  # as the command line has it
+_NO_STATUS = 125  # not started, as the command line has it
+_MOST = 20_000  # characters of a stream, where the model names no limit
 
 
 def tools(tool: Tool) -> "list[FunctionToolParam]":
@@ -64,26 +65,32 @@ async def achat_answer(
 
 
 def shell_answer(tool: Tool, call: "ResponseFunctionShellToolCall") -> "ShellCallOutput":
-    """Its commands one after the other, each with its own outcome."""
-    seconds = timeout_of(tool, call.action.timeout_ms)
+    """Its commands one after the other, each with its own outcome. The tool must be of the
+    contract harness."""
+    check_streams(tool)
+    seconds, most = limits_of(call.action)
     done = []
     for command in call.action.commands:
         try:
-            done.append(ended(tool.answer({"command": command}, timeout=seconds)))
+            done.append(ended(tool.answer({"command": command}, timeout=seconds), most))
         except Refused as refused:
-            done.append(not_started(refused))
+            done.append(not_started(refused.refusal))
     return _shell_output(call, done)
 
 
 async def ashell_answer(tool: Tool, call: "ResponseFunctionShellToolCall") -> "ShellCallOutput":
-    seconds = timeout_of(tool, call.action.timeout_ms)
-    done = []
-    for command in call.action.commands:
-        try:
-            done.append(ended(await tool.aanswer({"command": command}, timeout=seconds)))
-        except Refused as refused:
-            done.append(not_started(refused))
+    check_streams(tool)
+    done = [await shell_command(tool, each, call.action) for each in call.action.commands]
     return _shell_output(call, done)
+
+
+async def shell_command(tool: Tool, command: str, action: Any) -> dict[str, Any]:
+    """One of them, for asyncio."""
+    seconds, most = limits_of(action)
+    try:
+        return ended(await tool.aanswer({"command": command}, timeout=seconds), most)
+    except Refused as refused:
+        return not_started(refused.refusal)
 
 
 def given(arguments: str) -> Any:
@@ -94,33 +101,51 @@ def given(arguments: str) -> Any:
         return arguments
 
 
-def timeout_of(tool: Tool, milliseconds: int | None) -> float | None:
+def check_streams(tool: Tool) -> None:
+    """Raises ValueError."""
     if tool.contract.name != "harness":
         raise ValueError(
             f"the shell tool has stdout and stderr apart, and the contract {tool.contract.name} "
             "has not; give it nacre.Tool('harness')"
         )
-    return None if milliseconds is None else milliseconds / 1000
 
 
-def ended(outcome: Outcome) -> dict[str, Any]:
+def limits_of(action: Any) -> tuple[float | None, int]:
+    """Seconds (None: as the contract has it), and characters of each stream. What makes no sense
+    is the model's mistake, and counts as not said."""
+    milliseconds, most = action.timeout_ms, action.max_output_length
+    seconds = milliseconds / 1000 if milliseconds and milliseconds > 0 else None
+    return seconds, most if most and most > 0 else _MOST
+
+
+def ended(outcome: Outcome, most: int) -> dict[str, Any]:
+    if isinstance(outcome.ending, NotStarted):
+        return not_started(outcome.ending.why)
     late = isinstance(outcome.ending, TimedOut)
-    code = _NOT_STARTED if outcome.exit_code is None else outcome.exit_code
+    code = _NO_STATUS if outcome.exit_code is None else outcome.exit_code
     return {
-        "stdout": _text(outcome.output),
-        "stderr": _text(outcome.errors or Capture()),
+        "stdout": _text(outcome.output, most),
+        "stderr": _text(outcome.errors or Capture(), most),
         "outcome": {"type": "timeout"} if late else {"type": "exit", "exit_code": code},
     }
 
 
-def not_started(refused: Refused) -> dict[str, Any]:
-    exited = {"type": "exit", "exit_code": _NOT_STARTED}
-    return {"stdout": "", "stderr": str(refused), "outcome": exited}
+def not_started(why: object) -> dict[str, Any]:
+    exited = {"type": "exit", "exit_code": _NO_STATUS}
+    return {"stdout": "", "stderr": str(why), "outcome": exited}
 
 
-def _text(capture: Capture) -> str:
-    cut = f"\n[{capture.omitted} bytes left out]\n" if capture.omitted else ""
-    return f"{decode(capture.head)}{cut}{decode(capture.tail)}"
+def _text(capture: Capture, most: int) -> str:
+    """The beginning and the end of it, and how much is left out between."""
+    head, tail = decode(without_cut_end(capture.head)), decode(without_cut_start(capture.tail))
+    if not capture.omitted:
+        head, tail = head + tail, ""
+    if len(head) + len(tail) <= most and not capture.omitted:
+        return head
+    first = head[: most - most // 2]
+    last = (head + tail)[-(most // 2) :] if most > 1 else ""
+    left_out = capture.size - len(first.encode()) - len(last.encode())
+    return f"{first}\n[{left_out} bytes left out]\n{last}"
 
 
 def _output(call: "ResponseFunctionToolCall", reply: Reply) -> "FunctionCallOutput":

@@ -6,8 +6,8 @@ agent = Agent(name="dev", tools=[openai_agents.shell(nacre.Tool("harness"))])
 
 from typing import TYPE_CHECKING, Any
 
-from nacre.adapters.openai import ended, given, not_started, timeout_of
-from nacre.refusals import Refused
+from nacre.adapters import needs
+from nacre.adapters.openai import check_streams, given, shell_command
 from nacre.tool import Tool
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def tools(tool: Tool) -> "list[FunctionTool]":
-    from agents import FunctionTool
+    with needs("openai-agents"):
+        from agents import FunctionTool
 
     def made(name: str) -> Any:
         async def invoke(_: Any, arguments: str) -> str:
@@ -37,21 +38,19 @@ def tools(tool: Tool) -> "list[FunctionTool]":
 
 def shell(tool: Tool) -> "ShellTool":
     """The built-in `shell` tool; of the contract harness, which has stdout and stderr apart."""
-    from agents import ShellCallOutcome, ShellCommandOutput, ShellResult, ShellTool
+    with needs("openai-agents"):
+        from agents import ShellCallOutcome, ShellCommandOutput, ShellResult, ShellTool
 
-    async def run(command: str, seconds: float | None) -> ShellCommandOutput:
-        try:
-            done = ended(await tool.aanswer({"command": command}, timeout=seconds))
-        except Refused as refused:
-            done = not_started(refused)
+    check_streams(tool)
+
+    async def run(command: str, action: Any) -> ShellCommandOutput:
+        done = await shell_command(tool, command, action)
         outcome = ShellCallOutcome(**done["outcome"])
         return ShellCommandOutput(done["stdout"], done["stderr"], outcome, command)
 
     async def execute(request: Any) -> ShellResult:
         action = request.data.action
-        seconds = timeout_of(tool, action.timeout_ms)
-        done = [await run(command, seconds) for command in action.commands]
+        done = [await run(command, action) for command in action.commands]
         return ShellResult(output=done, max_output_length=action.max_output_length)
 
-    timeout_of(tool, None)
     return ShellTool(executor=execute)

@@ -5,6 +5,7 @@ agent = Agent("anthropic:...", tools=pydantic_ai.tools(tool))
 
 from typing import TYPE_CHECKING, Any
 
+from nacre.adapters import needs
 from nacre.tool import Tool
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 def tools(tool: Tool) -> "list[pydantic_ai.Tool[Any]]":
     """What is an error under the contract is a failed tool call, which the model sees; `metadata`
     of a tool return has the details."""
-    import pydantic_ai
+    with needs("pydantic-ai"):
+        import pydantic_ai
 
     def made(name: str) -> Any:
         async def call(**given: Any) -> pydantic_ai.ToolReturn[str]:

@@ -15,7 +15,7 @@ from nacre.caller import Caller
 from nacre.findings import AnyFinding
 from nacre.plan import Plan
 from nacre.prepare.decide import Step
-from nacre.refusals import AnyRefusal
+from nacre.refusals import AnyRefusal, Refused, Unavailable
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True):
@@ -24,6 +24,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     schema: dict[str, Any]
+    shape: dict[str, Any]  # of the structured part of its replies, as a schema
 
 
 class Admitted(Struct, frozen=True, kw_only=True):
@@ -66,6 +67,11 @@ class Contract(Checks, Protocol):
         """Raises Refused for arguments that cannot be understood."""
         ...
 
+    def admit_own(self, arguments: object, caller: Caller) -> Admitted:
+        """A command of the user's own, not the model's. Raises Refused, also where there is no such
+        thing in the contract."""
+        ...
+
     def reply(self, answer: Answer, said: Any, findings: Sequence[AnyFinding]) -> Reply:
         """`findings` is what was noted before the run."""
         ...
@@ -75,6 +81,12 @@ class Contract(Checks, Protocol):
     def printed(self, reply: Reply) -> dict[str, Any]:
         """The reply as one JSON object, as `nacre call` prints it."""
         ...
+
+
+def no_own(arguments: object, caller: Caller) -> Admitted:
+    """`admit_own` of a contract that knows only the model's."""
+    del arguments, caller
+    raise Refused(Unavailable(problem="a user's own commands are pi's; take Tool('pi') for them"))
 
 
 def printed(reply: Reply) -> dict[str, Any]:

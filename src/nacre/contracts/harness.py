@@ -14,7 +14,7 @@ from msgspec import Struct
 from nacre.asks import Answer, Run
 from nacre.caller import Caller
 from nacre.contracts.arguments import object_schema, read_arguments, read_script
-from nacre.contracts.contract import Admitted, Reply, ToolSpec
+from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_own
 from nacre.contracts.options import Limit, Seconds, read_options
 from nacre.contracts.words import SPILL
 from nacre.findings import AnyFinding
@@ -57,6 +57,7 @@ class Harness:
     name = "harness"
     every = 0.0
     steps = (directory,)
+    admit_own = staticmethod(no_own)
 
     def __init__(self, options: Options) -> None:
         self._limits = Limits(timeout=options.timeout, grace=options.grace)
@@ -68,7 +69,9 @@ class Harness:
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
         del caller  # the same for everybody
         schema = object_schema(Bash, _TOLD)
-        return (ToolSpec(name="bash", description=_DESCRIPTION, schema=schema),)
+        from nacre.contracts.shapes import HARNESS  # who only calls needs no schemas
+
+        return (ToolSpec(name="bash", description=_DESCRIPTION, schema=schema, shape=HARNESS),)
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
         if tool != "bash":

@@ -25,7 +25,7 @@ from nacre.contracts.arguments import (
     read_script,
     seconds,
 )
-from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
+from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_own, printed
 from nacre.contracts.nacre_said import Said
 from nacre.contracts.nacre_until import LONGEST_WAIT, UNTIL, placed
 from nacre.contracts.options import LESS, Seconds, read_options
@@ -113,6 +113,7 @@ class Nacre:
     name = "nacre"
     every = 0.05
     printed = staticmethod(printed)
+    admit_own = staticmethod(no_own)
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -137,8 +138,8 @@ class Nacre:
         limit = f"{options.timeout:g}" if options.timeout else "none"
         told = {
             "command": "A bash script",
-            "wait": f"Seconds this call waits, 0 to {LONGEST_WAIT:g}, default {wait:g}. NOT a kill "
-            "timeout: the command goes on and you get its id",
+            "wait": f"Seconds this call waits, 0 to {options.max_wait:g}, default {wait:g}. NOT a "
+            "kill timeout: the command goes on and you get its id",
             "timeout": f"Hard limit in seconds: then it is ended. Default {limit}, 0: none",
             "cwd": "Directory to run in",
             "env": "Extra environment variables",
@@ -153,9 +154,12 @@ class Nacre:
         }
         description = _DESCRIPTION.format(wait=wait, most=options.max_output)
         from nacre.contracts import nacre_job
+        from nacre.contracts.shapes import NACRE
 
-        bash = ToolSpec(name="bash", description=description, schema=object_schema(Bash, told))
-        return (bash, nacre_job.spec(wait, options.max_output, options.grace))
+        schema = nacre_job.waiting(object_schema(Bash, told), options.max_wait)
+        bash = ToolSpec(name="bash", description=description, schema=schema, shape=NACRE)
+        job = nacre_job.spec(wait, options.max_wait, options.max_output, options.grace)
+        return (bash, job)
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
         if tool == "job":

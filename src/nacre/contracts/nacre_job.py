@@ -138,7 +138,7 @@ class Said(Struct, frozen=True, kw_only=True):
     run_of: Callable[[int], str | None] = lambda _: None
 
 
-def spec(wait: float, most: int, grace: float) -> ToolSpec:
+def spec(wait: float, longest: float, most: int, grace: float) -> ToolSpec:
     told = {
         "action": "What to do",
         "run": "Id of a run, like r7",
@@ -149,7 +149,7 @@ def spec(wait: float, most: int, grace: float) -> ToolSpec:
         "to": "read: last line, inclusive",
         "grep": "read: Python regex, tried on each line (of from to to); (?i) ignores case",
         "context": "read: lines around each match",
-        "wait": f"Seconds this call waits, 0 to {LONGEST_WAIT:g}; ends nothing",
+        "wait": f"Seconds this call waits, 0 to {longest:g}; ends nothing",
         "until": "wait, write: come back on the first of these",
         "text": "write: as is; \\n is Enter",
         "keys": "write: not available yet",
@@ -159,7 +159,17 @@ def spec(wait: float, most: int, grace: float) -> ToolSpec:
         "max_output": f"Bytes of output in the reply, default {most}",
     }
     description = _DESCRIPTION.format(wait=wait, answer=_ANSWER, grace=grace)
-    return ToolSpec(name="job", description=description, schema=object_schema(Arguments, told))
+    from nacre.contracts.shapes import NACRE_JOB  # who only calls needs no schemas
+
+    schema = waiting(object_schema(Arguments, told), longest)
+    return ToolSpec(name="job", description=description, schema=schema, shape=NACRE_JOB)
+
+
+def waiting(schema: dict[str, Any], longest: float) -> dict[str, Any]:
+    """With the longest wait of whoever asks for us; more is taken for that."""
+    properties = schema["properties"]
+    wait = {**properties["wait"], "maximum": longest}
+    return {**schema, "properties": {**properties, "wait": wait}}
 
 
 def admitted(arguments: object, caller: Caller, wait: Wait, most: int, grace: float) -> Admitted:

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from nacre.asks import Answer, Run, Running
 from nacre.caller import Caller
 from nacre.contracts.arguments import bad, object_schema, read_arguments, read_script
-from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
+from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_own, printed
 from nacre.contracts.options import OFF, Limit, Seconds, read_options
 from nacre.contracts.shared import Safety, Shared, checked, signed
 from nacre.contracts.words import SPILL, artifact, bad_directory, left_running
@@ -91,6 +91,7 @@ class Phoenix:
     name = "phoenix"
     every = 0.0
     printed = staticmethod(printed)
+    admit_own = staticmethod(no_own)
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -132,7 +133,9 @@ class Phoenix:
                 "installs; background: run detached, return immediately with PID and output file"
             )
         schema = object_schema(Bash, told)
-        return (ToolSpec(name="bash", description=description, schema=schema),)
+        from nacre.contracts.shapes import PHOENIX  # who only calls needs no schemas
+
+        return (ToolSpec(name="bash", description=description, schema=schema, shape=PHOENIX),)
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
         if tool != "bash":

@@ -121,7 +121,9 @@ class Pi:
             told["tail"] = "Show only the last lines (of those that head leaves)"
         description = _DESCRIPTION.format(limit=f"{LIMIT // 1024} KB")
         schema = object_schema(Bash, told)
-        bash = ToolSpec(name="bash", description=description, schema=schema)
+        from nacre.contracts.shapes import PI  # who only calls needs no schemas
+
+        bash = ToolSpec(name="bash", description=description, schema=schema, shape=PI)
         return (bash, pi_jobs.spec(self.options.poll_wait)) if self._has_jobs else (bash,)
 
     @property
@@ -134,8 +136,6 @@ class Pi:
             options = self.options
             jobs, asked = pi_jobs.admitted(arguments, options.poll_wait, options.grace)
             return Admitted(ask=jobs, said=asked)
-        if tool == pi_bang.TOOL:
-            return self._bang(pi_bang.given(arguments), caller)
         if tool != "bash":
             known = ("bash", "job") if self._has_jobs else ("bash",)
             raise Refused(UnknownTool(tool=tool, known=known))
@@ -159,7 +159,8 @@ class Pi:
         steps = (*self._first, refusing(_ASYNC_OFF)) if off else self.steps
         return Admitted(ask=ask, steps=steps, said=said)
 
-    def _bang(self, given: pi_bang.Arguments, caller: Caller) -> Admitted:
+    def admit_own(self, arguments: object, caller: Caller) -> Admitted:
+        given = pi_bang.given(arguments)
         plan = self._given_plan(given, given.timeout or 0.0, caller)
         steps = (variable_names, *self._rest)
         return Admitted(ask=Run(plan=plan), steps=steps, said=pi_bang.Said())

@@ -1,20 +1,20 @@
 """A command of the user's own, not the model's: pi's `!command`, and `bash` of the RPC.
 
-It takes no lift and no interception, waits for nobody's turn, and has no limit but its own. What
-comes of it is a `BashResult`, whose output is exactly what is shown of the command's.
+It takes no lift and no interception, waits for nobody's turn, and has no limit but its own. So no
+name of a tool leads here: a front says that it is the user who asks. What comes of it is a
+`BashResult`, whose output is exactly what is shown of the command's.
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from msgspec import Struct
 
 from nacre.contracts.arguments import read_arguments, seconds
 from nacre.contracts.contract import Reply
 from nacre.contracts.pi_words import ending, shown
-from nacre.outcome import Cancelled, NotStarted, Outcome, TimedOut
+from nacre.outcome import Cancelled, Killed, NotStarted, Outcome, TimedOut
 from nacre.refusals import CalledOff
-
-TOOL: Final = "!"
+from nacre.signals import signal_name
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
@@ -58,6 +58,8 @@ def replied(outcome: Outcome) -> Reply:
     }
     if isinstance(outcome.ending, TimedOut):
         made["timedOut"] = True
+    if isinstance(outcome.ending, Killed):
+        made["signal"] = signal_name(outcome.ending.signal)
     if outcome.left_running:
         made["leftRunning"] = [
             {"pid": each.pid, "command": each.command} for each in outcome.left_running

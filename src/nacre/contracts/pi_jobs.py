@@ -33,7 +33,10 @@ def spec(wait: float) -> ToolSpec:
         "cancel": "Ids of jobs to end",
     }
     schema = object_schema(Arguments, told)
-    return ToolSpec(name="job", description=_DESCRIPTION.format(wait=wait), schema=schema)
+    from nacre.contracts.shapes import PI_JOB  # who only calls needs no schemas
+
+    description = _DESCRIPTION.format(wait=wait)
+    return ToolSpec(name="job", description=description, schema=schema, shape=PI_JOB)
 
 
 def admitted(arguments: object, wait: float, grace: float) -> tuple[Jobs, Arguments]:

@@ -8,18 +8,15 @@ Format = Literal["anthropic", "openai", "mcp"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 
-def shaped(spec: ToolSpec, format: Format, contract: str) -> dict[str, Any]:
-    """A tool of this contract. Raises ValueError for a format that there is not."""
+def shaped(spec: ToolSpec, format: Format) -> dict[str, Any]:
+    """Raises ValueError for a format that there is not."""
     said: dict[str, Any] = {"name": spec.name, "description": spec.description}
     match format:
         case "anthropic":
             strict = {"strict": True} if _closed(spec.schema) else {}
             return said | {"input_schema": spec.schema} | strict
         case "mcp":
-            from nacre.contracts.shapes import shape_of  # nobody else asks for it
-
-            shape = shape_of(contract, spec.name)
-            return said | {"inputSchema": spec.schema, "outputSchema": shape}
+            return said | {"inputSchema": spec.schema, "outputSchema": spec.shape}
         case "openai":
             strict = {"strict": _closed(spec.schema)}
             schema = _all_required(spec.schema) if _closed(spec.schema) else spec.schema

@@ -14,11 +14,6 @@ _NUMBER: Final[Schema] = {"type": "number"}
 _CODE: Final[Schema] = {"type": "integer"}
 
 
-def shape_of(contract: str, tool: str) -> Schema:
-    """Of what this tool of this contract gives beside its text."""
-    return _SHAPES[contract][tool]
-
-
 def _object(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
     made: Schema = {"type": "object", "properties": {**required, **(optional or {})}}
     return made | {"required": list(required)} if required else made
@@ -32,11 +27,11 @@ def _or_null(schema: Schema) -> Schema:
     return schema | {"type": [schema["type"], "null"]}
 
 
-_HARNESS: Final = _object(
+HARNESS: Final = _object(
     {}, {"stdout": _TEXT, "stderr": _TEXT, "exitCode": _CODE, "signal": _TEXT, "error": _TEXT}
 )
 
-_PHOENIX: Final = _object(
+PHOENIX: Final = _object(
     {},
     {
         "run": _TEXT,
@@ -66,7 +61,7 @@ _TRUNCATION: Final = _object(
     },
     {"artifactId": _TEXT},
 )
-_PI: Final = _object(
+PI: Final = _object(
     {},
     {
         "timeoutSeconds": _NUMBER,
@@ -81,7 +76,7 @@ _PI: Final = _object(
         "meta": _object({"truncation": _TRUNCATION}),
     },
 )
-_PI_JOB: Final = _object(
+PI_JOB: Final = _object(
     {},
     {
         "jobs": _list(
@@ -154,15 +149,8 @@ _SOMETIMES: Final[dict[str, Schema]] = {
     ),
 }
 _LISTED: Final[dict[str, Schema]] = {"command": _TEXT, "ports": _list(_COUNT)}
-_NACRE: Final = _object(_RUN, _SOMETIMES)
+NACRE: Final = _object(_RUN, _SOMETIMES)
 # About one run, or several: `list` and `wait` with `runs` have them in a list.
-_NACRE_JOB: Final = _object(
+NACRE_JOB: Final = _object(
     {}, {**_RUN, **_SOMETIMES, "runs": _list(_object(_RUN, {**_SOMETIMES, **_LISTED}))}
 )
-
-_SHAPES: Final[dict[str, dict[str, Schema]]] = {
-    "harness": {"bash": _HARNESS},
-    "phoenix": {"bash": _PHOENIX},
-    "pi": {"bash": _PI, "job": _PI_JOB},
-    "nacre": {"bash": _NACRE, "job": _NACRE_JOB},
-}

@@ -239,9 +239,10 @@ class Engine:
 
     def wake(self) -> None:
         """From any thread or signal handler: end the step that waits."""
-        for supervisor in (*self._supervisors.values(), self._resting):
-            if supervisor is not None:
-                supervisor.post(_nothing)
+        with self._lock:
+            for supervisor in (*self._supervisors.values(), self._resting):
+                if supervisor is not None:
+                    supervisor.post(_nothing)
 
     def signal(self, ask: Signal) -> Done:
         """Send a signal to everything that a live run has started, from any thread."""
@@ -288,11 +289,13 @@ class Engine:
             ident = threading.get_ident()
             supervisor = self._supervisors.get(ident)
             if supervisor is None:
-                supervisor, self._resting = self._resting, None
+                supervisor = self._resting
                 if supervisor is None or not supervisor.ground.intact():
                     supervisor = Supervisor(self._ground(), ref(self))
                 supervisor.thread = ident
+                # In this order: a signal handler that wants to wake us must find one or the other.
                 self._supervisors[ident] = supervisor
+                self._resting = None
             return supervisor
 
     def _ground(self) -> Ground:
@@ -306,11 +309,12 @@ class Engine:
         with self._lock:
             if supervisor is self._resting:
                 return
+            rests = self._keeps and not self._closed and self._resting is None
+            if rests:
+                self._resting = supervisor
             if self._supervisors.get(supervisor.thread) is supervisor:
                 del self._supervisors[supervisor.thread]
-            if self._keeps and not self._closed and self._resting is None:
-                self._resting = supervisor
-            else:
+            if not rests:
                 supervisor.close()
             if self._closed:
                 self._changed.notify_all()

@@ -8,6 +8,7 @@ import os
 import select
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from nacre.plan import KIB, MIB
@@ -57,8 +58,10 @@ class Outbox:
 
     problem: OSError | None = None  # nobody reads any more
 
-    def __init__(self, sink: int) -> None:
+    def __init__(self, sink: int, broken: Callable[[], object] = lambda: None) -> None:
+        """`broken` is called when nobody reads any more, by whichever thread notices."""
         self._sink = sink
+        self._broken = broken
         self._poll = select.poll()
         self._poll.register(sink, select.POLLOUT)
         self._waiting: deque[memoryview] = deque()
@@ -90,9 +93,15 @@ class Outbox:
             self._changed.wait_for(lambda: self._bytes < _FULL or self._useless)
 
     def drain(self, seconds: float) -> bool:
-        """Wait until all has been read. False: not within that time."""
+        """Wait until all has been read. False: there was no reader, or he took nothing for so
+        long."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._bytes or self._useless, seconds)
+            while self._bytes and not self._useless:
+                before = self._bytes
+                self._changed.wait(seconds)
+                if self._bytes == before:
+                    break
+            return not self._bytes and self.problem is None
 
     def close(self) -> None:
         """Say no more, not even what waits."""
@@ -112,17 +121,18 @@ class Outbox:
             return rest
         except OSError as error:
             self.problem = error
+            self._broken()
             return rest[len(rest) :]
 
     def _work(self) -> None:
         while (rest := self._next()) is not None:
-            size = len(rest)
             while rest and not self._useless:
                 self._poll.poll()
-                rest = self._written(rest)
-            with self._changed:
-                self._bytes -= size
-                self._changed.notify_all()
+                left = self._written(rest)
+                with self._changed:
+                    self._bytes -= len(rest) - len(left)
+                    self._changed.notify_all()
+                rest = left
 
     def _next(self) -> memoryview | None:
         with self._changed:

@@ -5,9 +5,10 @@ have output. What is of MCP here: progress while a command runs, cancellation, l
 and ids to choose from. How clients reach it is in `mcp_wire`.
 """
 
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 from mcp import MCPError
@@ -34,6 +35,8 @@ _LISTED: Final = 50  # runs
 _SAMPLE: Final = 8 * KIB
 _TITLES: Final = {"bash": "Run a shell command", "job": "See to running commands"}
 _RANGES: Final = ("since", "from", "to", "lines")
+_URI: Final = re.compile(r"artifact://(?P<run>r?[0-9]{1,18})/?(?:\?(?P<parts>[^#?\s]*))?")
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
 class Shell(MCPServer[Any]):
@@ -45,7 +48,8 @@ class Shell(MCPServer[Any]):
             "nacre",
             title="nacre",
             description="The shell tool for language-model agents",
-            instructions=f"Runs shell commands in {decode(tool.cwd)}.",
+            instructions=f"Runs shell commands in {decode(tool.cwd)}. The whole output of run r17 "
+            "is the resource artifact://17, also after this session.",
             version=__version__,
             log_level="WARNING",
             subscriptions=False,
@@ -65,7 +69,9 @@ class Shell(MCPServer[Any]):
                 description=spec["description"],
                 input_schema=spec["inputSchema"],
                 output_schema=spec["outputSchema"],
-                annotations=wire.ToolAnnotations(read_only_hint=False, open_world_hint=True),
+                annotations=wire.ToolAnnotations(
+                    read_only_hint=False, destructive_hint=True, open_world_hint=True
+                ),
             )
             for spec in self._tool.specs("mcp")
         ]
@@ -74,24 +80,33 @@ class Shell(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> wire.CallToolResult:
         cancel, news = CancelToken(), _News()
+        wants = context is not None and _wants_progress(context)
         listening = Listening(listener=news.hear, every=self._often / 2, buffer=_LINE)
-        waits = context is not None and _wants_progress(context)
         self._live.add(cancel)
         if self._stopping:
             cancel.cancel()
+
+        async def answered() -> Reply | Exception:
+            try:
+                return await self._tool.acall(
+                    arguments, tool=name, listen=listening if wants else None, cancel=cancel
+                )
+            except Exception as error:  # noqa: BLE001 - the SDK is told, not the group
+                return error
+
         try:
             async with anyio.create_task_group() as beside:
                 beside.start_soon(_called_off, cancel, context)
-                if context is not None and waits:
+                if context is not None and wants:
                     beside.start_soon(self._tell, context, news)
                 # Whoever cancels us is not heard here, but beside: a command has its time to end.
                 with anyio.CancelScope(shield=True):
-                    reply = await self._tool.acall(
-                        arguments, tool=name, listen=listening if waits else None, cancel=cancel
-                    )
+                    reply = await answered()
                 beside.cancel_scope.cancel()
         finally:
             self._live.discard(cancel)
+        if isinstance(reply, Exception):
+            raise reply
         return _result(reply)
 
     async def _tell(self, context: Context[Any, Any], news: "_News") -> None:
@@ -104,7 +119,8 @@ class Shell(MCPServer[Any]):
                 told, said = moment, line
                 lasts = moment - began
                 message = f"{lasts:.0f} s: {line}" if line else f"running for {lasts:.0f} s"
-                await context.report_progress(round(lasts, 1), None, message)
+                with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                    await context.report_progress(round(lasts, 1), None, message)
 
     def stop(self) -> None:
         """End whatever is being waited for, and begin nothing more; again: kill it."""
@@ -119,6 +135,9 @@ class Shell(MCPServer[Any]):
     # Resources: the output of runs.
 
     async def list_resources(self) -> list[wire.Resource]:
+        return await anyio.to_thread.run_sync(self._resources)
+
+    def _resources(self) -> list[wire.Resource]:
         return [
             wire.Resource(
                 uri=f"artifact://{run.id.removeprefix('r')}",
@@ -155,19 +174,19 @@ class Shell(MCPServer[Any]):
         del context
         run, wanted = _asked(str(uri))
         try:
-            found = reading.find(reading.number(run), self._tool.workspace)
-            part = part_of(
-                found,
-                since=wanted.get("since"),
-                first=wanted.get("from"),
-                last=wanted.get("to"),
-                lines=wanted.get("lines"),
-            )
-        except (NoSuchRun, TooMuch) as error:
-            raise _bad(str(error.args[0]), uri) from None
-        except (ValueError, OSError) as error:
+            part = await anyio.to_thread.run_sync(self._part, run, wanted)
+        except (NoSuchRun, TooMuch, ValueError, OSError) as error:
             raise _bad(str(error), uri) from None
         return [_contents(part)]
+
+    def _part(self, run: str, wanted: Mapping[str, int]) -> Part:
+        return part_of(
+            reading.find(reading.number(run), self._tool.workspace),
+            since=wanted.get("since"),
+            first=wanted.get("from"),
+            last=wanted.get("to"),
+            lines=wanted.get("lines"),
+        )
 
     async def _completed(
         self, ref: object, argument: wire.CompletionArgument, context: object
@@ -175,7 +194,8 @@ class Shell(MCPServer[Any]):
         del context
         if not isinstance(ref, wire.ResourceTemplateReference) or argument.name != "run":
             return None
-        known = [run.id.removeprefix("r") for run in self._tool.runs(100)]
+        runs = await anyio.to_thread.run_sync(self._tool.runs, 100)
+        known = [run.id.removeprefix("r") for run in runs]
         typed = argument.value.removeprefix("r")
         values = [number for number in known if number.startswith(typed)]
         return wire.Completion(values=values[:100], total=len(values))
@@ -223,15 +243,18 @@ def _result(reply: Reply) -> wire.CallToolResult:
 
 def _asked(uri: str) -> tuple[str, dict[str, int]]:
     """Which run, and which part of it. Raises MCPError."""
-    parts = urlsplit(uri)
-    if parts.scheme != "artifact" or parts.path.strip("/") or not parts.netloc:
+    found = _URI.fullmatch(uri)
+    if found is None:
         raise _bad("there is artifact://RUN, with ?from=A&to=B, ?lines=N or ?since=BYTE", uri)
     wanted: dict[str, int] = {}
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in _RANGES or not value.isascii() or not value.isdigit():
-            raise _bad(f"{name}={value} is no part; there is {', '.join(_RANGES)} = number", uri)
+    for part in (found["parts"] or "").split("&") if found["parts"] else ():
+        name, _, value = part.partition("=")
+        if name not in _RANGES or name in wanted or not _NUMBER.fullmatch(value):
+            raise _bad(f"{part} is no part; there is {', '.join(_RANGES)} = number, each once", uri)
         wanted[name] = int(value)
-    return parts.netloc, wanted
+    if wanted.get("to", wanted.get("from", 1)) < wanted.get("from", 1):
+        raise _bad("to is before from", uri)
+    return found["run"], wanted
 
 
 def _bad(problem: str, uri: object) -> MCPError:

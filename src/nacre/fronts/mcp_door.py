@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -9,6 +10,7 @@ from msgspec import Struct
 from nacre.store.home import open_private, safe_home
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_SHORTEST: Final = 16  # characters of a token
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -30,18 +32,41 @@ class Address(Struct, frozen=True, kw_only=True):
         under a name of its own."""
         return [*(bracketed(host) for host in (*_LOOPBACK, self.host)), *self.hosts]
 
+    def knows_host(self, host: str) -> bool:
+        return host.casefold() in self._known or _portless(host).casefold() in self._known
+
+    def knows_page(self, origin: str) -> bool:
+        """Of a page that comes from this machine, or may call."""
+        if origin in self.origins:
+            return True
+        scheme, _, host = origin.partition("://")
+        return scheme in ("http", "https") and self.knows_host(host)
+
     @property
-    def pages(self) -> list[str]:
-        """And in Origin."""
-        schemes = ("http", "https")
-        return [f"{scheme}://{name}" for name in self.names for scheme in schemes]
+    def _known(self) -> set[str]:
+        return {name.casefold() for name in self.names}
+
+
+def _portless(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isascii() and port.isdigit() else host
 
 
 def address(given: str, *, token: str | None, hosts: list[str], origins: list[str]) -> Address:
     """`8765`, `HOST:8765`, `[::1]:8765`. Raises ValueError."""
     host, _, port = given.rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+    if not port.isascii() or not port.isdigit():
         raise ValueError(f"--http {given} has no port; write --http 8765, or HOST:8765")
+    if int(port) > 65535:
+        raise ValueError(f"--http {given}: a port is at most 65535")
+    for each in origins:
+        if "://" not in each or each.endswith("/"):
+            raise ValueError(
+                f"--allow-origin {each} is no origin; write it like https://page.example"
+            )
+    for each in hosts:
+        if "/" in each:
+            raise ValueError(f"--allow-host {each} is no host; write it like box.example")
     found = Address(
         host=host.strip("[]") or "127.0.0.1",
         port=int(port),
@@ -63,13 +88,26 @@ def token_of(file: str | None) -> tuple[str, str]:
     missing. Raises OSError, ValueError."""
     path = file or f"{safe_home()}/mcp.token"
     if file is None and not os.path.exists(path):
-        made = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        with os.fdopen(made, "w") as new:
-            new.write(f"{secrets.token_urlsafe(32)}\n")
+        _make(path)
+    if not os.path.exists(path):
+        raise ValueError(f"there is no {path}; write a token into it, for you alone")
     with open(path) as known:
-        if os.fstat(known.fileno()).st_mode & 0o077:
-            raise ValueError(f"{path} can be read by others; chmod 600 it")
+        status = os.fstat(known.fileno())
+        if status.st_mode & 0o077 or status.st_uid not in (os.getuid(), 0):
+            raise ValueError(f"{path} can be read by others, or is theirs; chmod 600 it")
         token = known.read().strip()
-    if not token or not token.isascii() or any(each.isspace() for each in token):
-        raise ValueError(f"{path} has no token; write one line of letters and digits into it")
+    if len(token) < _SHORTEST or not token.isascii() or any(each.isspace() for each in token):
+        raise ValueError(
+            f"{path} has no token; write one line of {_SHORTEST} or more letters and digits into it"
+        )
     return token, path
+
+
+def _make(path: str) -> None:
+    """Whole or not at all, and only one, however many begin at once."""
+    mine = f"{path}.{os.getpid()}"
+    with os.fdopen(open_private(mine, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as new:
+        new.write(f"{secrets.token_urlsafe(32)}\n")
+    with suppress(FileExistsError):
+        os.link(mine, path)
+    os.unlink(mine)

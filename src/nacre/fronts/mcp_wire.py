@@ -5,6 +5,7 @@ A signal ends what is being waited for, and then the server; another one kills i
 
 import contextlib
 import hmac
+import json
 import os
 import signal
 import sys
@@ -22,6 +23,10 @@ from nacre.fronts.mcp_door import Address, bracketed
 PATH: Final = "/mcp"
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOMENT: Final = 0.02
+_LAST: Final = 2.0  # seconds that the last replies have to be read
+
+# Host and Origin are looked at by our own door: the SDK takes anything for a port.
+_OURS: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -30,45 +35,52 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 async def over_stdio(shell: Shell) -> int:
-    async with _ends_with_signals(shell):
+    async with _ends_with_signals(shell, _left_stdio):
         await shell.run_stdio_async()
     return 0
 
 
-async def over_http(shell: Shell, where: Address, ready: Callable[[str], None]) -> int:
-    """`ready` is told the URL when it can be called."""
+async def _left_stdio(number: int) -> None:
+    """Not by returning: a thread waits for the next line of stdin, and cannot be told. Another one
+    may still be writing the last replies, for a reader who is slow."""
+    threads = anyio.to_thread.current_default_thread_limiter()
+    with anyio.move_on_after(_LAST):
+        await anyio.sleep(_MOMENT)
+        while threads.borrowed_tokens > 1:
+            await anyio.sleep(_MOMENT)
+    sys.stderr.flush()
+    os._exit(128 + number)
+
+
+async def over_http(shell: Shell, where: Address, ready: Callable[[str], None]) -> int | None:
+    """`ready` is told the URL when it can be called. None: there is no listening there."""
     app = shell.streamable_http_app(
-        streamable_http_path=PATH, transport_security=_security(where), host=where.host
+        streamable_http_path=PATH, transport_security=_OURS, host=where.host
     )
     config = uvicorn.Config(
-        _Door(app, where.token),
+        _Door(app, where),
         host=where.host,
         port=where.port,
-        log_level="error",
+        log_level="critical",
         access_log=False,
         ws="none",
-        timeout_graceful_shutdown=0,
+        timeout_graceful_shutdown=int(_LAST),
     )
-    server = _Uvicorn(config)
-    async with _ends_with_signals(shell), anyio.create_task_group() as beside:
+    server, codes = _Uvicorn(config), [0]
+
+    async def leave(number: int) -> None:
+        codes.append(128 + number)
+        server.should_exit = True
+
+    async with _ends_with_signals(shell, leave), anyio.create_task_group() as beside:
         beside.start_soon(_say_when_ready, server, where, ready)
         try:
             await server.serve()
-        except SystemExit:  # it has said why, on stderr
-            return 1
+        except SystemExit:
+            return None
         finally:
             beside.cancel_scope.cancel()
-    return 0
-
-
-def _security(where: Address) -> TransportSecuritySettings:
-    return TransportSecuritySettings(
-        allowed_hosts=[each for name in where.names for each in (name, f"{name}:*")],
-        allowed_origins=[
-            *(each for page in where.pages for each in (page, f"{page}:*")),
-            *where.origins,
-        ],
-    )
+    return codes[-1]
 
 
 class _Uvicorn(uvicorn.Server):
@@ -88,17 +100,19 @@ async def _say_when_ready(
 
 
 class _Door:
-    """Lets in who has the token, and notes when a client has hung up."""
+    """Lets in who has the token and calls us by our name, and notes when a client has hung up."""
 
-    def __init__(self, app: App, token: str | None) -> None:
+    def __init__(self, app: App, where: Address) -> None:
         self._app = app
-        self._token = None if token is None else token.encode()
+        self._where = where
+        self._token = None if where.token is None else where.token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        if not self._known(scope):
-            return await _turned_away(send)
+        wrong = self._wrong(scope)
+        if wrong is not None:
+            return await _turned_away(send, *wrong)
         gone = scope[GONE] = anyio.Event()
 
         async def heard() -> MutableMapping[str, Any]:
@@ -109,50 +123,64 @@ class _Door:
 
         return await self._app(scope, heard, send)
 
-    def _known(self, scope: Scope) -> bool:
-        if self._token is None:
-            return True
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+    def _wrong(self, scope: Scope) -> tuple[int, str] | None:
+        """The status, and what to do about it."""
+        hosts, pages = _header(scope, b"host"), _header(scope, b"origin")
+        if len(hosts) != 1 or not self._where.knows_host(hosts[0]):
+            return 421, "this server does not know that Host; --allow-host NAME adds one"
+        if len(pages) > 1 or not all(map(self._where.knows_page, pages)):
+            return 403, "pages of that Origin may not call; --allow-origin ORIGIN adds one"
+        if self._token is not None and not self._knows_token(_header(scope, b"authorization")):
+            return 401, "this server wants its token: Authorization: Bearer TOKEN"
+        return None
+
+    def _knows_token(self, given: list[str]) -> bool:
+        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        known = hmac.compare_digest(token.strip().encode(), self._token or b"")
+        return scheme.lower() == "bearer" and known
 
 
-async def _turned_away(send: Send) -> None:
-    body = b'{"error": "this server wants its token: Authorization: Bearer TOKEN"}\n'
+def _header(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+async def _turned_away(send: Send, status: int, problem: str) -> None:
+    body = json.dumps({"error": problem}).encode() + b"\n"
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
-        (b"www-authenticate", b'Bearer realm="nacre"'),
     ]
-    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    if status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="nacre"'))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 @contextlib.asynccontextmanager
-async def _ends_with_signals(shell: Shell) -> AsyncIterator[None]:
+async def _ends_with_signals(
+    shell: Shell, leave: Callable[[int], Awaitable[None]]
+) -> AsyncIterator[None]:
+    """At a signal what is being waited for is ended, and then we leave."""
     async with anyio.create_task_group() as beside:
-        beside.start_soon(_heed, shell, beside)
+        beside.start_soon(_heed, shell, beside, leave)
         try:
             yield
         finally:
             beside.cancel_scope.cancel()
 
 
-async def _heed(shell: Shell, beside: TaskGroup) -> None:
+async def _heed(shell: Shell, beside: TaskGroup, leave: Callable[[int], Awaitable[None]]) -> None:
     heeded = [each for each in _STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
     first = True
     with anyio.open_signal_receiver(*heeded) as received:
         async for number in received:
             shell.stop()
             if first:
-                beside.start_soon(_leave, shell, number)
+                beside.start_soon(_leave, shell, leave, number)
             first = False
 
 
-async def _leave(shell: Shell, number: int) -> None:
-    """Not by returning: a thread may still wait for the next line of stdin."""
+async def _leave(shell: Shell, leave: Callable[[int], Awaitable[None]], number: int) -> None:
     while shell.busy:
         await anyio.sleep(_MOMENT)
-    await anyio.sleep(_MOMENT)  # the last replies are on their way
-    sys.stderr.flush()
-    os._exit(128 + number)
+    await leave(number)

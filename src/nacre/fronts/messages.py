@@ -36,6 +36,11 @@ class Schema(Nothing, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
+class Abort(Nothing, frozen=True, kw_only=True):
+    target: str | int | float | None = None
+    all: bool = False
+
+
 class Ps(Nothing, frozen=True, kw_only=True):
     all: bool = False
     last: int = 20
@@ -77,4 +82,5 @@ def read(message: Message, kind: type[M]) -> M:
     try:
         return msgspec.convert(message, kind)
     except msgspec.ValidationError as error:
-        raise Wrong(f"{error}; docs/rpc.md shows every message") from None
+        takes = ", ".join(kind.__struct_encode_fields__) or "nothing more"
+        raise Wrong(f"{error}; besides id and type this takes {takes}") from None

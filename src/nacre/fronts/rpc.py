@@ -22,21 +22,19 @@ import msgspec
 
 from nacre.engine.engine import Engine
 from nacre.fronts.frames import LONGEST, Inbox, Outbox
-from nacre.fronts.messages import Message, Wrong
-from nacre.fronts.told import TooMuch
+from nacre.fronts.messages import Message
 from nacre.fronts.verbs import Call, Id, Verbs
 from nacre.loop import now
 from nacre.plan import KIB
-from nacre.refusals import Refused
-from nacre.store.reading import NoSuchRun
 
 _PIECE: Final = 256 * KIB
-_LAST: Final = 1.0  # seconds that our last words have to be read
+_LAST: Final = 5.0  # seconds in which a reader of our last words must have taken something
 _LONGEST_END: Final = 60.0  # more than any contract's grace
 
 
 class Server:
     _code: int | None = None  # why we are to end
+    _stopping = False  # what runs has been told to end
 
     def __init__(self, verbs: Verbs, engine: Engine, sink: int, *, linger: float = 1.0) -> None:
         """`linger`: seconds in which what runs at the end of input may still end by itself."""
@@ -44,7 +42,7 @@ class Server:
         self._engine = engine
         self._linger = linger
         self._inbox = Inbox()
-        self._out = Outbox(sink)
+        self._out = Outbox(sink, broken=lambda: self._end(141))
         self._came: deque[bytes] = deque()  # and is not looked at yet
         self._calls: set[Call] = set()
 
@@ -61,14 +59,14 @@ class Server:
         until = now() + _LONGEST_END
         while self._calls and now() < until:
             self._step(until - now())
-        self._out.drain(_LAST)
+        heard = self._out.drain(_LAST)
         self._out.close()
         self._verbs.close()
-        return self._code
+        return self._code if heard else self._code or 141
 
     def stop(self, number: int) -> None:
         """For signal handlers: once, end all that runs; again, kill it."""
-        if self._code:
+        if self._stopping:
             self._stop_all()
         self._end(128 + number)
 
@@ -76,15 +74,19 @@ class Server:
 
     def _listen(self, source: int) -> None:
         try:
-            self._engine.watch(source, lambda: self._came.append(_read(source)))
+            self._engine.watch(source, lambda: self._come(_read(source)))
         except PermissionError:  # a file: it cannot be waited for, and need not
             threading.Thread(target=self._slurp, args=(source,), daemon=True).start()
 
-    def _slurp(self, source: int) -> None:
-        data = b"\n"
-        while data:
-            data = _read(source)
+    def _come(self, data: bytes | None) -> None:
+        if data is not None:
             self._came.append(data)
+
+    def _slurp(self, source: int) -> None:
+        data: bytes | None = None
+        while data != b"":
+            data = _read(source)
+            self._come(data)
             self._engine.wake()
 
     def _step(self, patience: float | None) -> None:
@@ -109,6 +111,7 @@ class Server:
         self._engine.wake()
 
     def _stop_all(self) -> None:
+        self._stopping = True
         for call in list(self._calls):
             call.stop()
 
@@ -116,8 +119,6 @@ class Server:
 
     def _say(self, message: Message) -> None:
         self._out.put(msgspec.json.encode(message) + b"\n")
-        if self._out.problem is not None:
-            self._end(141)
 
     def _say_in_time(self, message: Message) -> None:
         """For listeners, each of which has a thread that may wait."""
@@ -142,22 +143,16 @@ class Server:
         if isinstance(id, bool) or not isinstance(id, Id):
             return self._complain(None, None, "id must be a string or a number")
         if not isinstance(verb, str) or verb not in self._verbs.names:
-            there = ", ".join(self._verbs.names)
-            return self._complain(id, None, f"there is no type {verb!r}; there is {there}")
+            wrong = "type is required" if verb is None else f"there is no type {verb!r}"
+            return self._complain(id, None, f"{wrong}; there is {', '.join(self._verbs.names)}")
         if id is not None and verb != "abort_bash" and any(each.id == id for each in self._calls):
             return self._complain(id, verb, f"the id {id!r} is in use; choose another")
         return self._do(Call(id, verb, self._say_in_time, self._answer), message)
 
     def _do(self, call: Call, message: Message) -> None:
         self._calls.add(call)
-        try:
+        with call.answering():
             self._verbs.do(call, message, self._calls)
-        except (NoSuchRun, TooMuch) as error:
-            call.fail(error.args[0])
-        except (Wrong, Refused, ValueError, OSError) as error:
-            call.fail(error)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours: whoever waits hears of it
-            call.fail(f"a mistake in nacre: {error!r}; please report it")
 
     def _answer(self, call: Call, rest: Message) -> None:
         self._calls.discard(call)
@@ -165,11 +160,11 @@ class Server:
         self._say({**said, "type": "response", "command": call.verb, **rest})
 
 
-def _read(source: int) -> bytes:
-    """What is there; nothing: there will be no more."""
+def _read(source: int) -> bytes | None:
+    """What is there; b"": there will be no more; None: it has gone meanwhile."""
     try:
         return os.read(source, _PIECE)
-    except BlockingIOError:  # it has gone meanwhile
-        return b"\n"
+    except BlockingIOError:
+        return None
     except OSError:
         return b""

@@ -12,7 +12,7 @@ from nacre.outcome import code_of, state_of
 from nacre.plan import MIB
 from nacre.store import reading
 from nacre.store.reading import Run
-from nacre.text import human_size
+from nacre.text import human_size, without_cut_end
 
 
 def as_json(run: Run) -> dict[str, Any]:
@@ -85,9 +85,11 @@ def part_of(
         if since is not None:
             start = source.seek(min(since, size))
             data = reading.read_up_to(source, most)
+            if not over or start + len(data) < size:
+                data = without_cut_end(data) or data  # the rest of a character comes with the next
         elif lines is not None:
             data = _gathered(run, reading.tail(source, lines), most, size)
-            start = size - len(data)
+            start = source.seek(0, os.SEEK_CUR) - len(data)  # it may have grown meanwhile
         else:
             index = run.index()
             start = reading.line_start(source, first or 1, index)
@@ -120,7 +122,7 @@ def _gathered(run: Run, blocks: Iterator[bytes], most: int, size: int) -> bytes:
         data += block
         if len(data) > most:
             raise TooMuch(
-                f"this of {run.name} is more than {human_size(most)}, of {human_size(size)} that "
-                "it has; ask for fewer lines, or go through it with since, from byte to byte"
+                f"these lines of {run.name} have more than {human_size(most)} (all of it: "
+                f"{human_size(size)}); ask for fewer, or go through it with since, byte by byte"
             )
     return bytes(data)

@@ -7,7 +7,8 @@ tools share one.
 import codecs
 import os
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -17,13 +18,12 @@ from msgspec import Struct
 from nacre import __version__, contracts
 from nacre.asks import Reached
 from nacre.cancel import CancelToken
-from nacre.contracts import pi_bang
 from nacre.contracts.contract import Reply
 from nacre.engine.engine import Engine, Ticket
 from nacre.events import Chunk, Event, Full, Listening, Stream
 from nacre.fronts import messages
 from nacre.fronts.messages import Message, Wrong
-from nacre.fronts.told import MOST, as_json, part_of
+from nacre.fronts.told import MOST, TooMuch, as_json, part_of
 from nacre.outcome import Outcome
 from nacre.plan import KIB
 from nacre.reach import Reach, checked
@@ -58,6 +58,7 @@ MakeTool = Callable[[Session], Tool]  # raises ValueError, OSError
 class Call:
     """A message that is being answered."""
 
+    session: Session | None = None  # whose tool it uses
     _cancel_wait: Callable[[], None] | None = None
 
     def __init__(
@@ -85,16 +86,24 @@ class Call:
     def fail(self, error: object) -> None:
         self._answer(self, {"success": False, "error": str(error)})
 
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Whatever goes wrong here is the answer."""
+        try:
+            yield
+        except (Wrong, Refused, NoSuchRun, TooMuch, ValueError, OSError) as error:
+            self.fail(error)
+        except RecursionError:
+            self.fail("this is nested too deep; send something flatter")
+        except Exception as error:  # noqa: BLE001 - a mistake of ours: whoever waits hears of it
+            self.fail(f"a mistake in nacre: {error!r}; please report it")
+
     def attend(self, ticket: Ticket[A], then: Callable[[A], object]) -> None:
-        """To be answered when the ticket is; what goes wrong with that is the answer, too."""
+        """To be answered when the ticket is."""
 
         def told(answer: A) -> None:
-            try:
+            with self.answering():
                 self.done(then(answer))
-            except (Wrong, Refused, OSError) as error:
-                self.fail(error)
-            except NoSuchRun as error:
-                self.fail(error.args[0])
 
         self._cancel_wait = ticket.cancel
         ticket.then(told)
@@ -111,23 +120,23 @@ class Call:
 
         def hear(event: Event) -> None:
             if isinstance(event, Chunk):
-                decoder = decoders.setdefault(event.stream, _utf8())
-                self._heard(event.stream, decoder.decode(event.data))
+                if event.stream not in decoders:
+                    decoders[event.stream] = codecs.getincrementaldecoder("utf-8")("replace")
+                said = decoders[event.stream].decode(event.data)
+                self._heard(event.stream, said, event.skipped)
             else:
                 for stream, decoder in decoders.items():
-                    self._heard(stream, decoder.decode(b"", final=True))
+                    self._heard(stream, decoder.decode(b"", final=True), 0)
 
         return Listening(listener=hear, every=_EVERY, buffer=_CHUNK, full=Full.WAIT, linger=None)
 
-    def _heard(self, stream: Stream, text: str) -> None:
-        if text:
+    def _heard(self, stream: Stream, text: str, skipped: int) -> None:
+        """`skipped`: one that is being ended does not wait for a slow reader any more."""
+        if text or skipped:
             said: Message = {} if self.id is None else {"id": self.id}
-            where = {"stream": "stderr"} if stream is Stream.ERRORS else {}
-            self._say({**said, "type": "bash_output", "chunk": text, **where})
-
-
-def _utf8() -> codecs.IncrementalDecoder:
-    return codecs.getincrementaldecoder("utf-8")("replace")
+            said |= {"type": "bash_output", "chunk": text}
+            said |= {"stream": "stderr"} if stream is Stream.ERRORS else {}
+            self._say({**said, "skipped": skipped} if skipped else said)
 
 
 class Verbs:
@@ -164,7 +173,7 @@ class Verbs:
         if call.verb == "abort_bash":
             call.done(_aborted(call, message, calls))
         else:
-            self._put_away(len(calls))
+            self._put_away({each.session for each in calls})
             self._verbs[call.verb](call, message)
 
     def close(self) -> None:
@@ -183,17 +192,22 @@ class Verbs:
             else:
                 call.fail(reply.text)
 
-        tool = self._tool(Session(contract="pi", cwd=self._cwd))
+        tool = self._tool(call, Session(contract="pi", cwd=self._cwd))
         listening = call.listening() if stream else None
-        tool.begin(message, told, tool=pi_bang.TOOL, listen=listening, cancel=call.cancel)
+        tool.begin(message, told, by_user=True, listen=listening, cancel=call.cancel)
 
     def _call(self, call: Call, message: Message) -> None:
         """What `nacre call` prints."""
         given = messages.read(message, messages.ToolCall)
-        tool = self._chosen(given, given.tools)
+        tool = self._chosen(call, given, given.tools)
+
+        def told(reply: Reply) -> None:
+            with call.answering():
+                call.done(tool.contract.printed(reply))
+
         tool.begin(
             given.arguments,
-            lambda reply: call.done(tool.contract.printed(reply)),
+            told,
             tool=given.tool,
             listen=call.listening() if given.stream else None,
             cancel=call.cancel,
@@ -201,10 +215,12 @@ class Verbs:
 
     def _schema(self, call: Call, message: Message) -> None:
         given = messages.read(message, messages.Schema)
-        call.done(self._chosen(given, ()).specs(given.format))
+        call.done(self._chosen(call, given, ()).specs(given.format))
 
     def _ps(self, call: Call, message: Message) -> None:
         given = messages.read(message, messages.Ps)
+        if given.last < 0:
+            raise Wrong(f"last is {given.last}; it must be 0 or more")
         place = None if given.all else self._workspace(given.cwd)
         call.done({"runs": [as_json(run) for run in listed(place, given.last)]})
 
@@ -262,27 +278,34 @@ class Verbs:
 
     # What they need.
 
-    def _tool(self, session: Session) -> Tool:
+    def _tool(self, call: Call, session: Session) -> Tool:
+        call.session = session
         tool = self._tools.pop(session, None) or self._make(session)
         self._tools[session] = tool  # the one used last is the last to go
         return tool
 
-    def _put_away(self, calls: int) -> None:
-        """Those that were not used for long, while nobody but the one who asks is here."""
-        while calls == 1 and len(self._tools) > _TOOLS:
-            self._tools.pop(next(iter(self._tools))).close()
+    def _put_away(self, used: Collection[Session | None]) -> None:
+        """Those that were not used for long, and that nobody uses."""
+        for session in list(self._tools):
+            if len(self._tools) <= _TOOLS:
+                break
+            if session not in used:
+                self._tools.pop(session).close()
 
-    def _chosen(self, given: "messages.ToolCall | messages.Schema", tools: tuple[str, ...]) -> Tool:
+    def _chosen(
+        self, call: Call, given: messages.ToolCall | messages.Schema, tools: tuple[str, ...]
+    ) -> Tool:
         return self._tool(
+            call,
             Session(
                 contract=given.contract or self._contract,
                 cwd=self._directory(given.cwd),
                 options=msgspec.json.encode(given.options, order="sorted").decode(),
                 tools=tools,
-            )
+            ),
         )
 
-    def _reach(self, given: "messages.OfRun") -> Reach:
+    def _reach(self, given: messages.OfRun) -> Reach:
         return Reach(self._engine, self._workspace(given.cwd))
 
     def _workspace(self, cwd: str | None) -> bytes:
@@ -291,7 +314,7 @@ class Verbs:
     def _directory(self, cwd: str | None) -> str | None:
         if cwd is None:
             return self._cwd
-        return str(Path(self._cwd or ".", Path(cwd).expanduser()).absolute())
+        return str(Path(self._cwd or ".", os.path.expanduser(cwd)))
 
 
 def _done(runs: Reach, name: str) -> Callable[[Reached], Message]:
@@ -309,9 +332,16 @@ def _seconds(given: float | None) -> float | None:
 
 
 def _aborted(call: Call, message: Message, calls: Collection[Call]) -> Message:
-    """All that runs, or the one whose id this is."""
-    messages.read(message, messages.Nothing)
-    running = [each for each in calls if each.runs and call.id in (None, each.id)]
+    """All that runs, or one of them: the `target`, or whose id this is."""
+    given = messages.read(message, messages.Abort)
+    running = [each for each in calls if each.runs]
+    wanted = call.id if given.target is None else given.target
+    if wanted is not None and not given.all:
+        running = [each for each in running if each.id == wanted]
+        if not running:
+            raise Wrong(
+                f'nothing that runs has the id {wanted!r}; {{"all": true}} ends all, "target" one'
+            )
     for each in running:
         each.stop()
     return {"aborted": len(running)}

@@ -130,7 +130,9 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
         help="how long a call may block, where what still runs can be handed back (default 45)",
     )
     parser.add_argument(
-        "--http", metavar="[HOST:]PORT", help="streamable HTTP, on this machine only by default"
+        "--http",
+        metavar="[HOST:]PORT",
+        help="HTTP instead of stdio, on this machine unless HOST is another; 0 is any free port",
     )
     parser.add_argument(
         "--token-file", metavar="F", help="with --http: the token (default: in the state directory)"
@@ -140,7 +142,11 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
         "--allow-host", action="append", default=[], metavar="H", help="another name of this server"
     )
     parser.add_argument(
-        "--allow-origin", action="append", default=[], metavar="O", help="of pages that may call"
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="O",
+        help="a page's origin, from which it may call",
     )
 
 
@@ -274,14 +280,21 @@ def _explain(parser: argparse.ArgumentParser) -> None:
 
 def _caller(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--tools", default="", metavar="a,b", help="what else the caller has, for interception"
+        "--tools",
+        default="",
+        metavar="a,b",
+        help="what else the caller has, for interception (option intercept, of pi)",
     )
     _options(parser)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the contract"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the contract (nacre doctor --all lists them); may be repeated",
     )
 
 

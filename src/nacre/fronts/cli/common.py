@@ -35,8 +35,8 @@ def own_tool(
     engine: Engine | None = None,
 ) -> Tool:
     """A tool whose process is ours: nothing that a stopped command started gets away, and
-    what a command must not have it does not find in its parent either. Those of a process share
-    an engine."""
+    what a command must not have it does not find in its parent either. Where a process has
+    several of them, they share an `engine`."""
     env = environment_as_given()
     try:
         tool = Tool(
@@ -69,6 +69,18 @@ def settings(given: list[str]) -> dict[str, str]:
             raise UsageError(f"--set {each} has no value; write --set {each}=VALUE")
         said[key] = value
     return said
+
+
+def check_directory(cwd: str | None) -> None:
+    """For who serves: what is wrong with it is said now, not to each caller. Raises UsageError."""
+    if cwd is not None and not os.path.isdir(cwd):
+        raise UsageError(f"--cwd {cwd} is no directory; name one that is there")
+
+
+def say_what_is_spoken(language: str) -> None:
+    """To a person who has started a server in a terminal."""
+    if sys.stdin.isatty():
+        remark(f"nacre: this speaks {language} on stdin and stdout, for a program; Ctrl-D ends it")
 
 
 @functools.cache
