@@ -24,7 +24,7 @@ async def main() -> str:
             for part in message.parts:
                 if part.part_kind == "tool-return":
                     shown(part.tool_name, "", str(part.content))
-        return result.output
+        return str(result.output)
 
 
 if __name__ == "__main__":

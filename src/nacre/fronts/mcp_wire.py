@@ -45,7 +45,7 @@ async def _left_stdio(number: int) -> None:
     may still be writing the last replies, for a reader who is slow."""
     threads = anyio.to_thread.current_default_thread_limiter()
     with anyio.move_on_after(_LAST):
-        await anyio.sleep(_MOMENT)
+        await anyio.sleep(5 * _MOMENT)  # they are on their way to that thread
         while threads.borrowed_tokens > 1:
             await anyio.sleep(_MOMENT)
     sys.stderr.flush()
