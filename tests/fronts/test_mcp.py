@@ -23,6 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 import nacre
 from nacre.contracts import shapes
 from nacre.fronts.mcp import Shell
+from tests import wardens
 from tests.contracts import table
 from tests.contracts.rows import ROWS
 from tests.helpers import alive, eventually, named
@@ -46,11 +47,23 @@ def over_stdio(talk: Talk, *words: str, era: str = "auto", cwd: Path | None = No
     anyio.run(run)
 
 
-def in_process(talk: Talk, era: str, cwd: Path, *, often: float = 1.0) -> None:
+def in_process(
+    talk: Talk,
+    cwd: Path,
+    *,
+    era: str = "legacy",
+    contract: str = "nacre",
+    often: float = 1.0,
+    max_wait: float = 45,
+    **options: object,
+) -> None:
     """Talk to one that is here: starting a server takes a second."""
 
     async def run() -> None:
-        with nacre.Tool(cwd=cwd) as tool, anyio.fail_after(60):
+        with (
+            nacre.Tool(contract, cwd=cwd, max_wait=max_wait, options=options) as tool,
+            anyio.fail_after(60),
+        ):
             async with Client(Shell(tool, often=often), mode=era) as client:
                 await talk(client)
 
@@ -103,7 +116,7 @@ def test_progress_tells_the_last_line_and_never_goes_back(tmp_path: Path) -> Non
         script = r"echo first; sleep 0.7; printf 'a\r\033[31mred 50%%\033[0m'; sleep 0.7"
         await client.call_tool("bash", {"command": script}, progress_callback=hear)
 
-    in_process(talk, "legacy", tmp_path, often=0.2)
+    in_process(talk, tmp_path, often=0.2)
     assert [progress for progress, _ in heard] == sorted(progress for progress, _ in heard)
     said = [re.sub(r"^\d+ s: ", "", message or "") for _, message in heard]
     assert said[0] == "first"
@@ -192,7 +205,7 @@ def test_pi_hands_back_a_job_too_but_not_what_ends_before_that(tmp_path: Path) -
         result = await client.call_tool("bash", {"command": "sleep 73.7", "timeout": 1})
         assert text(result).endswith("Command timed out after 1 second")
 
-    over_stdio(talk, "--contract", "pi", "--max-wait", "2.5", "--set", "grace=1", cwd=tmp_path)
+    in_process(talk, tmp_path, contract="pi", max_wait=1.5, grace=0.4)
 
 
 def test_a_contract_that_cannot_hand_back_keeps_the_client_waiting(tmp_path: Path) -> None:
@@ -203,13 +216,13 @@ def test_a_contract_that_cannot_hand_back_keeps_the_client_waiting(tmp_path: Pat
         heard.append(message)
 
     async def talk(client: Client) -> None:
-        given = {"command": "echo slow; sleep 1.8"}
+        given = {"command": "echo slow; sleep 1"}
         result = await client.call_tool("bash", given, progress_callback=hear)
         assert json.loads(text(result)) == details(result)
         assert details(result) == {"stdout": "slow\n", "stderr": "", "exitCode": 0}
 
-    over_stdio(talk, "--contract", "harness", "--max-wait", "1", cwd=tmp_path)
-    assert heard[0] == "1 s: slow"
+    in_process(talk, tmp_path, contract="harness", often=0.3, max_wait=0.1)
+    assert re.fullmatch(r"\d s: slow", heard[0] or "")
 
 
 @ERAS
@@ -267,7 +280,7 @@ def test_logs_are_resources_with_ranges_and_ids_to_choose_from(era: str, tmp_pat
         done = await client.complete(ref, {"name": "lines", "value": ""})
         assert done.completion.values == []
 
-    in_process(talk, era, tmp_path)
+    in_process(talk, tmp_path, era=era)
 
 
 def test_a_hundred_calls_at_once_are_neither_lost_nor_mixed(tmp_path: Path) -> None:
@@ -355,9 +368,14 @@ def _closed(schema: Any) -> Any:
 class Http:
     """A server on a port of its own."""
 
-    def __init__(self, *words: str, cwd: Path) -> None:
+    def __init__(self, *words: str, cwd: Path, **env: str) -> None:
+        self.cwd = cwd
         self.process = subprocess.Popen(
-            [str(NACRE), "mcp", "--http", "0", *words], stderr=subprocess.PIPE, text=True, cwd=cwd
+            [str(NACRE), "mcp", "--http", "0", *words],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            env={**os.environ, **env},
         )
         assert self.process.stderr is not None
         self.said = self.process.stderr.readline()
@@ -389,9 +407,17 @@ class Http:
         return code
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
+    place = tmp_path_factory.mktemp("http")
+    found = Http(cwd=place, NACRE_HOME=str(place / "state"))
+    yield found
+    assert found.end() == 143
+    wardens.end(place)
+
+
 @ERAS
-def test_http_does_all_of_it_too(era: str, tmp_path: Path) -> None:
-    server = Http(cwd=tmp_path)
+def test_http_does_all_of_it_too(era: str, server: Http) -> None:
     heard: list[str | None] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -418,29 +444,28 @@ def test_http_does_all_of_it_too(era: str, tmp_path: Path) -> None:
 
     anyio.run(talk)
     assert heard[0] == "1 s: hi"
-    assert server.end() == 143
 
 
 @ERAS
-def test_http_ends_what_a_client_waited_for_who_has_hung_up(era: str, tmp_path: Path) -> None:
-    server = Http(cwd=tmp_path)
+def test_http_ends_what_a_client_waited_for_who_has_hung_up(era: str, server: Http) -> None:
+    begun = server.cwd / f"begun-{era}"
     code = (
-        "import anyio, sys, tests.fronts.test_mcp as t\n"
+        "import anyio, httpx2\n"
         "from mcp import Client\n"
         "from mcp.client.streamable_http import streamable_http_client\n"
         "async def main():\n"
-        f"    async with t.httpx2.AsyncClient(headers={server.headers!r}, timeout=60) as http:\n"
+        f"    async with httpx2.AsyncClient(headers={server.headers!r}, timeout=60) as http:\n"
         f"        made = streamable_http_client({server.url!r}, http_client=http)\n"
         f"        async with Client(made, mode={era!r}) as client:\n"
-        "            await client.call_tool('bash', {'command': 'touch begun; sleep 73.9'})\n"
+        f"            command = 'touch {begun}; sleep 73.9'\n"
+        "            await client.call_tool('bash', {'command': command})\n"
         "anyio.run(main)"
     )
     client = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
-    eventually((tmp_path / "begun").exists, 30)
+    eventually(begun.exists, 30)
     client.kill()
     client.wait()
     eventually(lambda: not named("sleep 73.9"))
-    assert server.end() == 143
 
 
 def test_http_lets_nobody_in_who_should_not(tmp_path: Path, home: Path) -> None:
