@@ -592,16 +592,36 @@ def test_the_last_reply_is_whole_for_a_client_who_reads_slowly(tmp_path: Path) -
     process.stdout.close()
 
 
-def _lines(given: dict[str, Any]) -> Iterator[bytes]:
-    """A session of one call, as it is on the wire."""
+def test_a_client_who_goes_without_reading_does_not_keep_the_server(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [str(NACRE), "mcp", "--contract", "harness"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"".join(_lines(*({"command": f"seq 9000; touch {i}"} for i in "abcde"))))
+    process.stdin.flush()
+    eventually(lambda: len(list(tmp_path.glob("?"))) == 5)
+    time.sleep(1)  # the replies are more than the pipe holds
+    process.stdin.close()
+    assert process.wait(15) == 0  # and nobody has read a byte
+    process.stdout.close()
+
+
+def _lines(*given: dict[str, Any]) -> Iterator[bytes]:
+    """A session of some calls, as it is on the wire."""
     client = {"protocolVersion": "2025-11-25", "capabilities": {}}
     client["clientInfo"] = {"name": "t", "version": "1"}
-    call = {"name": "bash", "arguments": given}
-    for message in (
+    messages: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": client},
         {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/call", "params": call},
-    ):
+    ]
+    for number, each in enumerate(given, 2):
+        call = {"name": "bash", "arguments": each}
+        messages.append({"id": number, "method": "tools/call", "params": call})
+    for message in messages:
         yield json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
 
 

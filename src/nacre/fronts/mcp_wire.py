@@ -7,6 +7,7 @@ import contextlib
 import hmac
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
@@ -35,9 +36,27 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 async def over_stdio(shell: Shell) -> int:
-    async with _ends_with_signals(shell, _left_stdio):
+    wire = os.dup(0)  # the SDK moves the other one away
+    async with _ends_with_signals(shell, _left_stdio), anyio.create_task_group() as beside:
+        beside.start_soon(_hung_up, shell, wire)
         await shell.run_stdio_async()
+        beside.cancel_scope.cancel()
     return 0
+
+
+async def _hung_up(shell: Shell, wire: int) -> None:
+    """At the end of input the SDK ends by itself, but for a client who has not read all its
+    replies it would wait for ever."""
+    with select.epoll() as gone:
+        try:
+            gone.register(wire, 0)  # only that there is nobody at the other end
+        except PermissionError:  # a file has no other end
+            return
+        await anyio.wait_readable(gone.fileno())
+    while shell.busy:
+        await anyio.sleep(_MOMENT)
+    await anyio.sleep(_LAST)
+    os._exit(0)
 
 
 async def _left_stdio(number: int) -> None:
