@@ -222,7 +222,7 @@ class Verbs:
         if given.last < 0:
             raise Wrong(f"last is {given.last}; it must be 0 or more")
         place = None if given.all else self._workspace(given.cwd)
-        call.done({"runs": [as_json(run) for run in listed(place, given.last)]})
+        call.done([as_json(run) for run in listed(place, given.last)])
 
     def _read(self, call: Call, message: Message) -> None:
         given = messages.read(message, messages.Read)
