@@ -390,6 +390,16 @@ def test_a_command_cannot_get_at_the_wire(rpc: Rpc) -> None:
     assert rpc.ask(type="ping")  # and nothing of it came to us as a line
 
 
+def test_a_server_hides_its_descriptors_from_its_user() -> None:
+    """The test above sees it only where it is not root's."""
+    code = (
+        "import ctypes; from nacre.fronts.stdio import keep_to_ourselves; keep_to_ourselves();"
+        "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"  # PR_GET_DUMPABLE
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert said.stdout == "0\n"
+
+
 def test_no_name_of_a_tool_leads_to_the_users_own_commands(rpc: Rpc) -> None:
     given = {"contract": "pi", "options": {"intercept": "block"}, "tools": ["read"]}
     data = rpc.ask(type="call", tool="!", arguments={"command": "cat f"}, **given)
