@@ -44,12 +44,50 @@ def shown(name: str, arguments: object, reply: str) -> None:
     print(f"→ {name} {arguments}\n{reply.rstrip()}\n")
 
 
+def model(tools: Any) -> Script:
+    """For fronts that no SDK stands before: the script, or with ANTHROPIC_API_KEY (and the package
+    anthropic) the real model, to which these tools are given; it is asked again with each reply."""
+    if not chosen("ANTHROPIC_API_KEY"):
+        return recover
+    from anthropic import Anthropic
+
+    messages: list[Any] = [{"role": "user", "content": TASK}]
+
+    def script(replies: list[str]) -> Call | str:
+        if replies:
+            (used,) = (block for block in messages[-1]["content"] if block.type == "tool_use")
+            result = {"type": "tool_result", "tool_use_id": used.id, "content": replies[-1]}
+            messages.append({"role": "user", "content": [result]})
+        message = Anthropic().messages.create(
+            model=os.environ.get("ANTHROPIC_MODEL", "claude-sonnet-5-5"),
+            max_tokens=2000,
+            messages=messages,
+            tools=tools,
+            tool_choice={"type": "auto", "disable_parallel_tool_use": True},
+        )
+        messages.append({"role": "assistant", "content": message.content})
+        for block in message.content:
+            if block.type == "tool_use":
+                return block.name, dict(block.input)
+        return "".join(block.text for block in message.content if block.type == "text")
+
+    return script
+
+
 # Doors. Each SDK is imported by whoever asks for its own.
 
 
 def anthropic_client(script: Script) -> Any:
     """An `AsyncAnthropic` whose API is a script."""
     import anthropic
+    import httpx2
+
+    http = httpx2.AsyncClient(transport=anthropic_api(script))
+    return anthropic.AsyncAnthropic(api_key="none", http_client=http)
+
+
+def anthropic_api(script: Script) -> Any:
+    """What answers in place of the API, for any client."""
     import httpx2
 
     seen: dict[str, str] = {}  # some send only what is new
@@ -74,9 +112,7 @@ def anthropic_client(script: Script) -> Any:
         body = {**message, "content": [content], "stop_reason": why, "usage": usage}
         return httpx2.Response(200, json=body)
 
-    transport = httpx2.MockTransport(answer)
-    http = httpx2.AsyncClient(transport=transport)
-    return anthropic.AsyncAnthropic(api_key="none", http_client=http)
+    return httpx2.MockTransport(answer)
 
 
 def _text(content: Any) -> str:

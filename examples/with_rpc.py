@@ -1,6 +1,8 @@
 """A client of `nacre rpc`: what a program in any language has to do, in fifty lines.
 
 .venv/bin/python examples/with_rpc.py
+
+Without ANTHROPIC_API_KEY the model is a script; everything else is the same.
 """
 
 import itertools
@@ -11,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scripted import recover, shown, workplace
+from scripted import model, shown, workplace
 
 
 class Rpc:
@@ -50,8 +52,9 @@ def main() -> str:
     with workplace() as place:
         rpc = Rpc(place)
         rpc.ask("bash", command="for i in 1 2 3; do echo $i; sleep 0.1; done")  # as it comes
+        script = model(rpc.ask("schema", format="anthropic"))
         replies: list[str] = []
-        while not isinstance(said := recover(replies), str):
+        while not isinstance(said := script(replies), str):
             tool, arguments = said
             replies.append(rpc.ask("call", tool=tool, arguments=arguments)["content"])
             shown(tool, arguments, replies[-1])

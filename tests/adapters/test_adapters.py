@@ -12,7 +12,7 @@ import pytest
 import nacre
 from nacre.adapters import anthropic, openai, openai_agents
 from nacre.process import tag
-from scripted import CHECK, Call, agents_model, openai_client, recover
+from scripted import CHECK, Call, agents_model, anthropic_api, model, openai_client, recover
 from tests import wardens
 from tests.adapters.loops import LOOPS, Loop, Told, with_builtin_bash
 from tests.contracts import table
@@ -310,6 +310,25 @@ def test_the_examples_run_without_a_key(example: Path) -> None:
     assert (said.returncode, said.stderr) == (0, "")
     assert "must say hello" in said.stdout
     assert said.stdout.endswith("It passes now: ok\n")
+
+
+def test_with_a_key_the_examples_ask_the_real_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as that can be seen without one: its client is real, and its API a script."""
+    import anthropic as sdk
+    import httpx2
+
+    http = httpx2.Client(transport=anthropic_api(recover))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    client = sdk.Anthropic(http_client=http)
+    monkeypatch.setattr(sdk, "Anthropic", lambda: client)
+    (tmp_path / "check.sh").write_text(CHECK)
+    with nacre.Tool(cwd=tmp_path) as tool, http:
+        script, replies = model(tool.specs("anthropic")), list[str]()
+        while not isinstance(said := script(replies), str):
+            replies.append(tool.call(said[1], tool=said[0]).text)
+    assert said == "It passes now: ok"
 
 
 def test_what_is_missing_is_named_as_one_installs_it() -> None:
