@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import anyio
 import httpx2
@@ -551,14 +551,8 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
 
 
 def test_a_signal_ends_the_server_and_what_is_waited_for(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [str(NACRE), "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
     given = {"command": "trap '' TERM; touch begun; while :; do sleep 0.1; done #74.1"}
-    process.stdin.write(b"".join(_lines(given)))
-    process.stdin.flush()
+    process, stdin, stdout = _begun(tmp_path, given, contract="nacre")
     eventually((tmp_path / "begun").exists)
     process.send_signal(signal.SIGTERM)
     time.sleep(0.3)
@@ -566,48 +560,45 @@ def test_a_signal_ends_the_server_and_what_is_waited_for(tmp_path: Path) -> None
     process.send_signal(signal.SIGTERM)
     assert process.wait(4) == 143
     assert named("#74.1") == []
-    process.stdin.close()
-    process.stdout.close()
+    stdin.close()
+    stdout.close()
 
 
 def test_the_last_reply_is_whole_for_a_client_who_reads_slowly(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [str(NACRE), "mcp", "--contract", "harness"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=tmp_path,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"".join(_lines({"command": "seq 100000; touch begun; sleep 60"})))
-    process.stdin.flush()
+    process, stdin, stdout = _begun(tmp_path, {"command": "seq 100000; touch begun; sleep 60"})
     eventually((tmp_path / "begun").exists)
     process.terminate()
     time.sleep(1)
-    first, second = (json.loads(line) for line in process.stdout.read().splitlines())
+    first, second = (json.loads(line) for line in stdout.read().splitlines())
     assert (first["id"], second["id"]) == (1, 2)
     assert second["result"]["structuredContent"]["error"] == "command cancelled"
     assert process.wait(10) == 143
-    process.stdin.close()
-    process.stdout.close()
+    stdin.close()
+    stdout.close()
 
 
 def test_a_client_who_goes_without_reading_does_not_keep_the_server(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [str(NACRE), "mcp", "--contract", "harness"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=tmp_path,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"".join(_lines(*({"command": f"seq 9000; touch {i}"} for i in "abcde"))))
-    process.stdin.flush()
+    given = ({"command": f"seq 9000; touch {i}"} for i in "abcde")
+    process, stdin, stdout = _begun(tmp_path, *given)
     eventually(lambda: len(list(tmp_path.glob("?"))) == 5)
     time.sleep(1)  # the replies are more than the pipe holds
-    process.stdin.close()
+    stdin.close()
     assert process.wait(15) == 0  # and nobody has read a byte
-    process.stdout.close()
+    stdout.close()
+
+
+def _begun(
+    place: Path, *given: dict[str, Any], contract: str = "harness"
+) -> tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]:
+    """A server that has been sent these calls, and its stdin and stdout."""
+    words = [str(NACRE), "mcp", "--contract", contract]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, cwd=place)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"".join(_lines(*given)))
+    process.stdin.flush()
+    return process, process.stdin, process.stdout
 
 
 def _lines(*given: dict[str, Any]) -> Iterator[bytes]:

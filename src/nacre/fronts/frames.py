@@ -96,10 +96,12 @@ class Outbox:
         """Wait until all has been read. False: there was no reader, or he took nothing for so
         long."""
         with self._changed:
-            while self._bytes and not self._useless:
-                before = self._bytes
-                self._changed.wait(seconds)
-                if self._bytes == before:
+            while before := self._bytes:
+                # Whoever is told that something happened may find that nothing has moved.
+                moved = self._changed.wait_for(
+                    lambda: self._bytes < before or self._useless, seconds
+                )
+                if not moved or self._useless:
                     break
             return not self._bytes and self.problem is None
 

@@ -248,7 +248,7 @@ def _mcp() -> Finding:
     try:
         return Finding("mcp", f"SDK {version('mcp')}, for nacre mcp")
     except PackageNotFoundError:
-        remedy = "pip install 'nacre[mcp]'"
+        remedy = "pip install 'mcp>=2.3,<3'"
         return Finding("mcp", "no SDK, so no nacre mcp", remedy, essential=False)
 
 
