@@ -1,0 +1,249 @@
+"""The state of a shell: read from what it wrote as it ended, compared, and told to the next one.
+
+A draft (`save.bash`) has sections that bash itself has put into words: `declare -p`, `declare -f`,
+`alias -p`. The variables are taken apart here, because some are bash's own and never state, some
+belong to one call only, and `declare` can add what a variable is, but not take it away.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from nacre.shell.words import quoted
+
+# What bash sets by itself, or what means something only while a shell lives.
+_OWN: Final = frozenset(
+    b"_ BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND "
+    b"BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_SOURCE BASH_SUBSHELL "
+    b"BASH_VERSINFO BASH_VERSION BASH_XTRACEFD COMP_WORDBREAKS COPROC COPROC_PID DIRSTACK "
+    b"EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS POSIXLY_CORRECT "
+    b"PPID PWD RANDOM SECONDS SHELLOPTS SHLVL SRANDOM UID".split()
+)
+_PREFIX: Final = b"_nacre_"
+# Of every new shell of ours, in bash 5.2.
+SHOPT: Final = tuple(
+    b"checkwinsize cmdhist complete_fullquote expand_aliases extquote force_fignore "
+    b"globasciiranges globskipdots hostcomplete interactive_comments patsub_replacement progcomp "
+    b"promptvars sourcepath".split()
+)
+# Set by every new shell; some sessions may have unset them.
+_SET_BY_BASH: Final = b"HOSTNAME HOSTTYPE IFS MACHTYPE OLDPWD OPTERR OSTYPE PATH PS4 TERM".split()
+_CHANGES: Final = frozenset(b"iluc")  # attributes by which a value becomes another
+_COMPAT: Final = b"BASH_COMPAT"  # an option as much as a variable
+
+_VARIABLE: Final = re.compile(
+    rb"""declare\ -(\S+)\ ([A-Za-z_][A-Za-z0-9_]*)
+    (?:=( "[^"\\]*+(?:\\.[^"\\]*+)*+" | \$'[^'\\]*+(?:\\.[^'\\]*+)*+'
+        | \( (?: [^"'()\\$]++ | "[^"\\]*+(?:\\.[^"\\]*+)*+"
+                | \$'[^'\\]*+(?:\\.[^'\\]*+)*+' )*+ \) ) )?\n""",
+    re.VERBOSE | re.DOTALL,
+)
+_TRAP: Final = re.compile(rb"trap -- ((?:'[^']*'|\\')+) (\S+)\n")
+
+SET: Final = frozenset((b"braceexpand", b"hashall", b"interactive-comments"))  # of every new shell
+# What a shell cannot be told, or must not: it would never run anything again, or it is job control.
+_NO_SET: Final = frozenset((b"monitor", b"noexec", b"onecmd", b"privileged", b"restricted"))
+_NO_SHOPT: Final = frozenset((b"login_shell", b"restricted_shell"))
+_UNSEEN: Final = (b"SIGINT", b"SIGQUIT")
+# Traps that would speak up while the shell is still being told who it is.
+_LATE: Final = (b"ERR", b"RETURN", b"DEBUG")
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """Everything that one shell hands on to the next."""
+
+    status: int = 0
+    functions: bytes  # as bash prints them, with what they are
+    names: tuple[bytes, ...]  # of the functions
+    variables: dict[bytes, bytes]  # name → `declare -x NAME=...`
+    aliases: bytes
+    set: tuple[bytes, ...]
+    shopt: tuple[bytes, ...]
+    posix: bytes | None  # what POSIXLY_CORRECT was, if that was so
+    umask: bytes
+    directory: bytes
+    stack: tuple[bytes, ...]
+    arguments: tuple[bytes, ...]
+    traps: dict[bytes, bytes]  # signal → what to do, quoted
+
+
+class Base(Struct, frozen=True, kw_only=True):
+    """What a shell knows already when it is told the state: its variables and functions."""
+
+    variables: frozenset[bytes] = frozenset()
+    functions: bytes = b""
+    names: tuple[bytes, ...] = ()
+    aliases: bytes = b""
+    shopt: tuple[bytes, ...] = SHOPT
+
+
+def sections(draft: bytes, mark: bytes) -> dict[bytes, tuple[bytes, bytes]] | None:
+    """name → (words behind it, text); None for a draft that was not written to its end."""
+    if not draft.endswith(b"#%b end\n" % mark):
+        return None
+    begin = b"#%b " % mark
+    if not draft.startswith(begin):
+        return None
+    found = {}
+    for section in draft[len(begin) :].split(b"\n" + begin):
+        head, _, text = section.partition(b"\n")
+        name, _, words = head.partition(b" ")
+        found[name] = (words, text)
+    return found
+
+
+def read(
+    draft: bytes,
+    traps: bytes | None,
+    mark: bytes,
+    *,
+    before: State | None,
+    given: Mapping[bytes, bytes],
+    spared: Iterable[bytes] = (),
+) -> State | None:
+    """The state that a draft describes; `traps`: what its shell said of INT and QUIT, if it was
+    asked. `before` is the state before that command; where there was
+    none, `given` is the environment. `spared` are variables that belonged to the call alone, and
+    are what they were before. None: it was not written to its end, or makes no sense."""
+    found = sections(draft, mark)
+    if found is None:
+        return None
+    try:
+        variables = entries(found[b"variables"][1] + b"\n")
+        old = {*spared, *found[b"old"][0].split()}
+        for name in old:
+            variables.pop(name, None)
+        earlier = before.variables if before is not None else exported(given)
+        variables.update((name, earlier[name]) for name in old if name in earlier)
+        options = found[b"options"][1].split(b"\n")
+        inside, arguments = found[b"arguments"]
+        return State(
+            status=int(found[b"status"][0]),
+            functions=_lines(found[b"functions"][1]),
+            names=tuple(found[b"names"][1].split(b"\n")) if found[b"names"][1] else (),
+            variables=variables,
+            aliases=_lines(found[b"aliases"][1]),
+            set=tuple(options[0].split(b":")) if options[0] else (),
+            shopt=tuple(options[1].split(b":")) if options[1] else (),
+            posix=options[2] if b"posix" in options[0].split(b":") else None,
+            umask=found[b"umask"][1],
+            directory=found[b"directory"][1],
+            stack=tuple(each for each in found[b"stack"][1].split(b"\0") if each),
+            arguments=(before.arguments if before else ()) if inside else _arguments(arguments),
+            traps=_traps(_lines(found[b"traps"][1]), traps, before),
+        )
+    except (KeyError, ValueError, IndexError):
+        return None
+
+
+def _lines(text: bytes) -> bytes:
+    return text + b"\n" if text else b""
+
+
+def _arguments(text: bytes) -> tuple[bytes, ...]:
+    count, *words = text.split(b"\0")
+    return tuple(words[: int(count)])
+
+
+def _traps(text: bytes, more: bytes | None, before: State | None) -> dict[bytes, bytes]:
+    found = {name: words for words, name in _TRAP.findall(text)}
+    found.pop(b"EXIT", None)  # ours
+    known = {} if before is None else before.traps
+    if more is not None:
+        known = {name: words for words, name in _TRAP.findall(more)}
+    for name in _UNSEEN:
+        if name in found:  # there is one; which, the copy that saves cannot see
+            found[name] = known.get(name, b"''")
+    return found
+
+
+def entries(text: bytes) -> dict[bytes, bytes]:
+    """What `declare -p` says of each variable that is a command's own. Raises ValueError."""
+    found, at = {}, 0
+    while entry := _VARIABLE.match(text, at):
+        at, name = entry.end(), entry[2]
+        if name not in _OWN and not name.startswith(_PREFIX):
+            found[name] = entry[0]
+    if text[at:].strip():
+        raise ValueError(f"not what bash prints: {text[at : at + 80]!r}")
+    return found
+
+
+def exported(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """The same of an environment."""
+    return {
+        name: b"declare -x %b=%b\n" % (name, quoted(value))
+        for name, value in env.items()
+        if name not in _OWN
+    }
+
+
+def told(state: State, base: Base) -> bytes:
+    """A script after which a shell that knows `base` is as the one was that has left this state.
+    What would change how this very script goes is left for the moment before the next one."""
+    out = [b"builtin umask %b\nbuiltin cd -- %b\n" % (state.umask, quoted(state.directory))]
+    out.append(b"builtin dirs -c\n" if state.stack else b"")
+    out += [b"builtin pushd -n %b >/dev/null\n" % quoted(each) for each in reversed(state.stack)]
+    out.append(_unset(b"-v", sorted({*base.variables, *_SET_BY_BASH} - _OWN)))
+    out += [_declared(entry) for name, entry in state.variables.items() if name != _COMPAT]
+    if state.functions != base.functions:
+        # After the variables: `declare` takes a list only where no `builtin` stands before it, and
+        # one of these may be called so. What they are made of may need extglob to be read.
+        functions = [b"builtin shopt -s extglob\n", state.functions, b"builtin shopt -u extglob\n"]
+        out += [_unset(b"-f", base.names), *functions]
+    if state.arguments:
+        out.append(b"builtin set -- %b\n" % b" ".join(map(quoted, state.arguments)))
+    if state.aliases != base.aliases:
+        out += [b"builtin unalias -a\n", state.aliases]
+    out += [_shopts(state, base), state.variables.get(_COMPAT, b"")]
+    early = {name: words for name, words in state.traps.items() if name not in _LATE}
+    out += [b"builtin trap -- %b %b\n" % (words, name) for name, words in early.items()]
+    late = _late(state)
+    if late:
+        out.append(b"_nacre_late=%b\n" % quoted(late))
+    return b"".join(out)
+
+
+def _declared(entry: bytes) -> bytes:
+    """What changes a value as it is given comes after it: it may not have been there then."""
+    flags, _, rest = entry[len(b"declare -") :].partition(b" ")
+    name, given, _ = rest.partition(b"=")
+    if not given or _CHANGES.isdisjoint(flags):
+        return entry
+    first = bytes(each for each in flags if each not in _CHANGES and each != ord("r"))
+    return b"declare -%b %bdeclare -%b %b\n" % (first or b"-", rest, flags, name)
+
+
+def _unset(kind: bytes, names: Iterable[bytes]) -> bytes:
+    words = b" ".join(map(quoted, names))
+    return b"builtin unset %b %b\n" % (kind, words) if words else b""
+
+
+def _shopts(state: State, base: Base) -> bytes:
+    wanted, there = frozenset(state.shopt) - _NO_SHOPT, frozenset(base.shopt) - _NO_SHOPT
+    on, off = wanted - there, there - wanted
+    said = b"builtin shopt -s %b\n" % b" ".join(sorted(on)) if on else b""
+    return said + (b"builtin shopt -u %b\n" % b" ".join(sorted(off)) if off else b"")
+
+
+def _late(state: State) -> bytes:
+    """In front of the first line of the script, so that it has the line that it should have."""
+    wanted = frozenset(state.set) - _NO_SET - {b"posix"}
+    words = [b"-o " + each for each in sorted(wanted - SET)]
+    words += [b"+o " + each for each in sorted(SET - wanted)]
+    said = [
+        b"\\builtin trap -- %b %b" % (state.traps[each], each)
+        for each in _LATE[:2]
+        if each in state.traps
+    ]
+    if state.posix is not None:
+        said.append(b"\\builtin set -o posix; POSIXLY_CORRECT=%b" % quoted(state.posix))
+    if words:
+        said.append(b"\\builtin set %b" % b" ".join(words))
+    if b"DEBUG" in state.traps:
+        said.append(b"{ \\builtin trap -- %b DEBUG; } 2>/dev/null" % state.traps[b"DEBUG"])
+    if not said:
+        return b""
+    return b"".join(b"%b; " % each for each in (b"\\builtin unset -v _nacre_late", *said))

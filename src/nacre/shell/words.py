@@ -1,0 +1,73 @@
+"""What is said to a shell of a session, besides its script."""
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+_HERE: Final = os.fsencode(os.path.dirname(os.path.abspath(__file__)))
+SAVE: Final = _HERE + b"/save.bash"
+WAIT: Final = _HERE + b"/wait.bash"
+
+
+def quoted(word: bytes) -> bytes:
+    return b"'" + word.replace(b"'", b"'\\''") + b"'"
+
+
+def loader(control: int, file: int, state: int, idle: int, umask: int | None = None) -> bytes:
+    """What a shell is started with; one line, so that its script begins at line 1."""
+    return (
+        (b"" if umask is None else b"\\builtin umask %o; " % umask)
+        + b"_nacre_in=%d _nacre_file=%d _nacre_state=%d _nacre_idle=%d; "
+        b"\\builtin . %b && \\builtin :; "
+        b'\\builtin eval "${_nacre_late-}$BASH_EXECUTION_STRING"'
+        % (control, file, state, idle, quoted(WAIT))
+    )
+
+
+def call(
+    *,
+    draft: bytes | None,
+    mark: bytes,
+    status: int,
+    directory: bytes | None,
+    home: bytes | None,
+    env: Mapping[bytes, bytes],
+    traps: bool = True,
+) -> bytes:
+    """What belongs to one call: where it begins, its variables, and that its state is saved, if
+    there is a draft for it.
+    `directory`: where it begins, if not where the session stands; `home`: where that stays unless
+    the command itself goes elsewhere; `traps`: what it does at INT and QUIT is looked at."""
+    said = []
+    if directory is not None:
+        said.append(b"\\builtin cd -- %b 2>/dev/null" % quoted(directory))
+    for name, value in env.items():
+        said.append(b"\\builtin unset -v %b 2>/dev/null" % name)
+        said.append(b"\\builtin export %b=%b 2>/dev/null" % (name, quoted(value)))
+    if draft is not None:
+        saves = _at_exit(draft, mark, directory, home, traps)
+        said.append(b"\\builtin trap -- %b EXIT" % quoted(saves))
+    if status:  # lost on the way, if there is anything else to do before the script
+        again = b"( \\builtin exit %d ) >/dev/null 2>&1 {BASH_XTRACEFD}>/dev/null && \\builtin :; "
+        again = quoted(again % status)
+        said.append(b'\\builtin test -n "${_nacre_late-}" && _nacre_late+=%b' % again)
+    said.append(b"\\builtin unset -v _nacre_line")
+    said.append(b"\\builtin return %d" % status)
+    return b"\n".join(said)
+
+
+def _at_exit(
+    draft: bytes, mark: bytes, directory: bytes | None, home: bytes | None, traps: bool
+) -> bytes:
+    """A copy of the shell saves its state, while it ends itself. Nothing here is a command of the
+    shell's own, which a trap of its user could see, but the last one; what that prints goes to a
+    file, and it is left out where it can be, since it takes its time."""
+    came = b""
+    if directory is not None and home is not None:
+        came = b" _nacre_from=%b _nacre_home=%b" % (quoted(directory), quoted(home))
+    quiet = b"2>/dev/null {BASH_XTRACEFD}>/dev/null"
+    saves = b"( _nacre_status=$? _nacre_mark=%b%b; \\. %b )" % (mark, came, quoted(SAVE))
+    said = b"%b %b {_nacre_fd}>|%b </dev/null >/dev/null &" % (saves, quiet, quoted(draft))
+    if traps:
+        said += b" ! { \\builtin trap -p INT QUIT; } %b >|%b" % (quiet, quoted(draft + b".traps"))
+    return said
