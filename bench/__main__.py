@@ -15,7 +15,17 @@ from pathlib import Path
 from bench.limits import build
 from bench.result import Result
 
-BENCHES = ("latency", "warden", "fronts", "decide", "many", "tree", "startup", "capture")
+BENCHES = (
+    "latency",
+    "sessions",
+    "warden",
+    "fronts",
+    "decide",
+    "many",
+    "tree",
+    "startup",
+    "capture",
+)
 
 
 def main() -> int:

@@ -28,7 +28,12 @@ def measure(program: Path) -> Iterator[Result]:
         yield from _flood()
         yield from _idle()
         yield _live(phoenix)
-    os.kill(_pid(), 15)  # the one that this run has started
+    end_warden()
+
+
+def end_warden() -> None:
+    """The one that this run has started."""
+    os.kill(_pid(), 15)
 
 
 def _pid() -> int:

@@ -38,7 +38,10 @@ class Caller(Struct, frozen=True, kw_only=True):
     cwd: bytes
     workspace: bytes = b""
     env: dict[bytes, bytes] | None = None  # None: exactly what this process has
-    session: str = ""  # calls of one session may have to wait for each other
+    place: str = ""  # the workspace, by the name under which the store knows it
+    session: str = ""  # whose calls these are, where they have one shell that remembers
+    session_name: str = ""  # as people call that; without one it is nobody else's
+    stands: Callable[[str], bytes | None] = lambda _: None  # where the shell of a session stands
     tools: tuple[str, ...] = ()  # what else the caller could use instead of a shell
     resolvers: Mapping[str, Resolver] = _NONE  # of internal URLs, by scheme
     run_of: Callable[[int], str | None] = lambda _: None  # which run of his a process belongs to
@@ -47,6 +50,14 @@ class Caller(Struct, frozen=True, kw_only=True):
     def home(self) -> bytes | None:
         """As bash has it: where HOME is not set, it asks the system."""
         return self.variable(b"HOME") or _home_of_user(os.getuid())
+
+    @property
+    def variables(self) -> tuple[tuple[bytes, bytes], ...]:
+        """All of them."""
+        if self.env is not None:
+            return tuple(self.env.items())
+        known = getattr(os.environb, "_data", None)  # copied in C where that can be had
+        return tuple((known if isinstance(known, dict) else os.environb).items())
 
     def variable(self, name: bytes) -> bytes | None:
         return (os.environb if self.env is None else self.env).get(name)

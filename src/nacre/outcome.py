@@ -133,6 +133,8 @@ class Outcome(Struct, frozen=True, kw_only=True, tag=True):
     put_down: tuple[Survivor, ...] = ()  # what it would have left running, but for the plan
     out_of_memory: bool = False  # the kernel has killed something here while it ran
     stored: bool = False  # all of its output can be read later, by its number
+    kept: bool | None = None  # its session knows what it did to its shell; None: it had no session
+    unkept: str = ""  # why there was none, though it should have had one
 
     @property
     def exit_code(self) -> int | None:

@@ -148,6 +148,16 @@ class Epitaph(Struct, frozen=True, kw_only=True):
     error: str  # {why}
 
 
+class Session(Struct, frozen=True, kw_only=True):
+    """A shell that remembers, of which a command is the next one."""
+
+    place: str = ""  # which workspace's
+    key: str  # which of those
+    name: str = ""  # as people call it; without one it belongs to one caller alone
+    contract: str = ""
+    stood: bytes = b""  # where its shell stood when this was decided
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """One command with everything that was decided about it."""
 
@@ -160,6 +170,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     stdin: bytes | Held | None = None  # None: /dev/null
     epitaph: Epitaph | None = None
     leave: AtExit = AtExit.KEEP
+    session: Session | None = None
     lane: str | None = None  # of the runs in one lane only one runs at a time, in order
     chores: tuple[Chore, ...] = ()
     findings: tuple[AnyFinding, ...] = ()  # what deciding noted on the way

@@ -6,7 +6,6 @@ The type changes at each step and never changes back. Only the tool knows contra
 ending, so it also writes the audit line.
 """
 
-import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,8 +18,9 @@ from nacre import asks, contracts, settings
 from nacre.asks import Answer, Done, Earlier, Listing, No, Reached, Running, Signal
 from nacre.caller import Caller
 from nacre.cancel import CancelToken
-from nacre.contracts.contract import Admitted, Reply
+from nacre.contracts.contract import Admitted, Contract, Reply
 from nacre.contracts.providers import Format, shaped
+from nacre.contracts.sessions import session_name
 from nacre.engine.engine import Engine, Ticket
 from nacre.events import Listener, Listening
 from nacre.findings import Dropped
@@ -37,6 +37,7 @@ from nacre.refusals import (
     Refused,
 )
 from nacre.signals import check_signal
+from nacre.store import journal
 from nacre.store.audit import Audit, Line
 from nacre.store.links import resolvers
 from nacre.store.store import Store
@@ -88,12 +89,14 @@ class Tool:
         env: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
         tools: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
+        session: str | None = None,
         max_wait: float | None = None,
         place: Where = "auto",
         engine: Engine | None = None,
     ) -> None:
         """`env` replaces the environment that commands inherit; `tools` names what else the
-        agent could call; `max_wait` is how many seconds a call may block, under a contract that
+        agent could call; `session` names a shell that remembers, also for the next tool of that
+        name here; `max_wait` is how many seconds a call may block, under a contract that
         can hand back what still runs then (nacre and pi); `place` says where commands run: "here",
         in the "warden", or ("auto") there when they may outlive the call; `engine` is for fronts
         whose process is nacre's own: closing the tool does not close it.
@@ -114,13 +117,15 @@ class Tool:
             raise ValueError(f"tools must be a list of names, not {tools!r}; write [{tools!r}]")
         self._tools = tuple(tools)
         self._borrowed = engine is not None
-        self._engine = engine or Engine(keeps=True)
+        self._engine = engine or Engine(keeps=True, warms=True)
         self._audit = Audit()
         self._store = Store(self.settings.bounds)
         self._spill = self.settings.spill
         self._place = Place(self._engine, self._store, place)
         self._known: Caller | None = None
-        self._session = f"{os.getpid()}.{next(_sessions)}"
+        self._name = _checked_name(session, self.contract)
+        self._session = self._name or os.urandom(12).hex()
+        self._passing: set[tuple[str, str]] = set()  # sessions that end with us
 
     def call(
         self,
@@ -310,6 +315,11 @@ class Tool:
     def close(self) -> None:
         if not self._borrowed:
             self._engine.close()
+        if self._passing:
+            from nacre.store import sessions
+
+            while self._passing:
+                sessions.forget(*self._passing.pop())
         self._store.close()
         self._audit.close()
 
@@ -345,6 +355,7 @@ class Tool:
         if not isinstance(ask, asks.Run):
             call.ticket = self._place.attend(ask, caller.workspace, cancel)
             return
+        caller = admitted.caller or caller
         decision = decide(ask.plan, admitted.steps, caller)
         if decision.refusal is not None:
             raise Refused(decision.refusal)
@@ -356,6 +367,8 @@ class Tool:
         if change is not None:
             ask = change(ask)
         plan = call.plan = ask.plan
+        if plan.session is not None and not plan.session.name:
+            self._passing.add((plan.session.place, plan.session.key))
         call.ticket = self._place.begin(ask, self._heard(listen), cancel)
         try:
             # The command runs already: what is done here need not be done at its end.
@@ -376,16 +389,23 @@ class Tool:
         known = self._known  # another thread may stand elsewhere
         if known is None or known.cwd != cwd:
             place = workspace(cwd)
+            key = journal.key(place)
             self._known = known = Caller(
                 cwd=cwd,
                 workspace=place,
                 env=self._env,
+                place=key,
                 session=self._session,
+                session_name=self._name,
+                stands=partial(self._stands, key),
                 tools=self._tools,
                 resolvers=resolvers(place),
                 run_of=partial(_run_of, place),
             )
         return known
+
+    def _stands(self, place: str, key: str) -> bytes | None:
+        return self._engine.sessions().stands(place, key)
 
     def _replied(self, call: _Call, reached: Reached | Listing) -> Reply:
         try:
@@ -449,7 +469,13 @@ class Tool:
         line.end(rest)
 
 
-_sessions = itertools.count(1)
+def _checked_name(session: str | None, contract: Contract) -> str:
+    """Raises ValueError."""
+    if session is None:
+        return ""
+    if not contract.remembers:
+        raise ValueError(f"{contract.name} has no sessions: leave session out, or take nacre or pi")
+    return session_name(session)
 
 
 def _run_of(place: bytes, pid: int) -> str | None:

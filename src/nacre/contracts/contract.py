@@ -31,6 +31,7 @@ class Admitted(Struct, frozen=True, kw_only=True):
     ask: Run | Jobs | JobAsk
     steps: Sequence[Step] = ()  # what this call goes through before it runs
     said: Any = None
+    caller: Caller | None = None  # who asks, if he stands elsewhere than the tool does
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -55,6 +56,7 @@ class Checks(Protocol):
 
 class Contract(Checks, Protocol):
     every: float  # seconds at least between two live updates
+    remembers: bool  # it has sessions
 
     def within(self, seconds: float) -> "Contract":
         """The same, of which no call blocks longer than that: what still runs then is handed back.

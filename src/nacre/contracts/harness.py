@@ -56,6 +56,7 @@ class Options(Struct, frozen=True, kw_only=True):
 class Harness:
     name = "harness"
     every = 0.0
+    remembers = False
     steps = (directory,)
     admit_own = staticmethod(no_own)
 

@@ -29,11 +29,12 @@ from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_own, printed
 from nacre.contracts.nacre_said import Said
 from nacre.contracts.nacre_until import LONGEST_WAIT, UNTIL, placed
 from nacre.contracts.options import LESS, Seconds, read_options
+from nacre.contracts.sessions import remembering, session_name
 from nacre.contracts.shared import Safety, Shared, checked, directory_of, signed
 from nacre.contracts.words import SPILL
 from nacre.digest import digest
 from nacre.findings import AnyFinding
-from nacre.plan import KIB, MIB, AtExit, Command, Held, Keep, Limits, Plan, Streams
+from nacre.plan import KIB, MIB, AtExit, Command, Held, Keep, Limits, Plan, Session, Streams
 from nacre.prepare.decide import Step
 from nacre.prepare.directory import directory
 from nacre.prepare.environment import EDITORS, NON_INTERACTIVE, environment, variable_names
@@ -44,10 +45,6 @@ from nacre.refusals import AnyRefusal, Refused, Unavailable, UnknownTool
 MOST_OUTPUT: Final = 200_000
 _LONGEST_NAME: Final = 200  # of a request
 _KEEP: Final = Keep(whole=2 * MIB, head=512 * KIB, tail=1536 * KIB)
-_NO_SESSIONS: Final = Unavailable(
-    problem="there are no sessions yet: each call is a new shell; leave session out, give cwd and "
-    "env instead, and put what belongs together into one command"
-)
 _NO_TERMINALS: Final = Unavailable(
     problem="there are no terminals yet: a command has pipes; leave pty out, and use interactive "
     "to answer what it asks"
@@ -59,7 +56,8 @@ If it still runs after `wait` seconds ({wait:g} by default) you get its id, like
 on: the tool job waits for it, reads it, answers it, ends it. `wait` is NOT a timeout: nothing is \
 ended by it; `wait: 0` starts something in the background.
 Never sleep to wait for something: give `until`, or use job wait.
-Each call is a new shell: give cwd and env instead of cd and export. If it may ask something, give \
+Each call is a new shell: give cwd and env instead of cd and export, or a session, which remembers \
+them. If it may ask something, give \
 interactive: true; you are told what it asks.
 Of long output you see the beginning and the end, {most:,} bytes; job read shows the rest."""
 
@@ -112,6 +110,7 @@ class Options(Shared, frozen=True, kw_only=True):
 class Nacre:
     name = "nacre"
     every = 0.05
+    remembers = True
     printed = staticmethod(printed)
     admit_own = staticmethod(no_own)
 
@@ -146,7 +145,7 @@ class Nacre:
             "stdin": "Text for its stdin, then end of file; default: nothing",
             "interactive": "Keep stdin open for job write, and tell when it waits for input",
             "pty": "Not available yet",
-            "session": "Not available yet",
+            "session": "Name of a shell that remembers: directory, variables, functions, options",
             "until": "Come back early, with what was seen, on the first of these",
             "max_output": f"Bytes of output in the reply, default {options.max_output}",
             "leave": 'What it leaves running: "keep" (default) or "end"',
@@ -173,7 +172,10 @@ class Nacre:
             raise Refused(UnknownTool(tool=tool, known=("bash", "job")))
         given = read_arguments(arguments, Bash)
         _check(given)
+        session, caller = self._session(given.session or caller.session_name, caller)
         plan = self._given_plan(given, caller)
+        if session is not None:
+            plan = msgspec.structs.replace(plan, session=session, lane=session.key)
         wait, clamped = self._wait(given.wait)
         until = placed(given.until, plan.command.cwd, caller)
         ask = Run(
@@ -193,8 +195,15 @@ class Nacre:
             run_of=caller.run_of,
             open_stdin=plan.stdin is not None,
             until=bool(until) and wait > 0,
+            session="" if session is None else session.name,
         )
-        return Admitted(ask=ask, steps=self.steps, said=said)
+        return Admitted(ask=ask, steps=self.steps, said=said, caller=caller)
+
+    def _session(self, name: str, caller: Caller) -> tuple[Session | None, Caller]:
+        if not name:
+            return None, caller
+        made_of = (self.options.environment, self.options.allow)
+        return remembering(self.name, caller, name, whose=name, made_of=made_of)
 
     def _wait(self, asked: float | None) -> tuple[float, float | None]:
         """How long to wait; and, if the one who asks for us waits less than was asked, how long."""
@@ -258,7 +267,10 @@ def _check(given: Bash) -> None:
     if given.pty:
         raise Refused(_NO_TERMINALS)
     if given.session is not None:
-        raise Refused(_NO_SESSIONS)
+        try:
+            session_name(given.session)
+        except ValueError as error:
+            raise bad(f"session: {error}") from None
     name = given.request_id
     if name is not None and not 0 < len(name) <= _LONGEST_NAME:
         raise bad(f"request_id must have 1 to {_LONGEST_NAME} characters, not {{}}", len(name))
@@ -291,5 +303,6 @@ def _request(given: Bash, plan: Plan) -> Request | None:
         plan.limits.timeout,
         plan.stdin,
         plan.leave,
+        None if plan.session is None else plan.session.key,
     )
     return Request(id=given.request_id, digest=digest(msgspec.msgpack.encode(made), 16))

@@ -13,4 +13,5 @@ class Said(Struct, frozen=True, kw_only=True):
     run_of: Callable[[int], str | None] = lambda _: None
     open_stdin: bool = False
     until: bool = False  # it waits for something
+    session: str = ""  # in which it ran
     clamped: float | None = None  # seconds that whoever asks for us waits at most

@@ -9,6 +9,7 @@ from typing import Any, Final
 from nacre.asks import Evidence, Job, Running
 from nacre.contracts.contract import Reply
 from nacre.contracts.nacre_said import Said
+from nacre.contracts.words import remembered
 from nacre.findings import AnyFinding, NeedsTerminal, Suggested, Unsigned
 from nacre.outcome import (
     Cancelled,
@@ -50,10 +51,19 @@ def replied(answer: Outcome | Running, said: Said, findings: Sequence[AnyFinding
     return spoken(
         job,
         rendered(job, said.most),
+        state=_session(answer, said),
         hints=_hints(job, said, findings),
         clamped=said.clamped,
         unmet=said.until and job.fired is None,
     )
+
+
+def _session(answer: Outcome | Running, said: Said) -> str | None:
+    if isinstance(answer, Outcome):
+        return remembered(answer)
+    if said.session:
+        return "the session goes on without it: what it does to its shell is not remembered"
+    return None
 
 
 def _job(answer: Outcome | Running, said: Said) -> Job:
@@ -79,7 +89,7 @@ def _job(answer: Outcome | Running, said: Said) -> Job:
 
 
 def _hints(job: Job, said: Said, findings: Sequence[AnyFinding]) -> list[str]:
-    found = hints_of(job, said.script, said.cwd, said.path, said.run_of)
+    found = hints_of(job, said.script, said.cwd, said.path, said.run_of, lasts=bool(said.session))
     for finding in findings:
         match finding:
             case Suggested(message=message):
@@ -97,8 +107,10 @@ def hints_of(
     cwd: bytes,
     path: bytes,
     run_of: Callable[[int], str | None],
+    *,
+    lasts: bool = False,
 ) -> list[str]:
-    """What there is to add about one that has ended."""
+    """What there is to add about one that has ended. `lasts`: what it does to its shell does."""
     if job.state is None or (job.state == Exited(0) and not _PERHAPS.search(script)):
         return []
     from nacre.hindsight.hints import Facts, hints  # most replies have none
@@ -113,6 +125,7 @@ def hints_of(
         open_stdin=job.open_stdin,
         out_of_memory=job.out_of_memory,
         run_of=run_of,
+        lasts=lasts,
     )
     return list(hints(facts))
 
@@ -121,18 +134,21 @@ def spoken(
     job: Job,
     part: Rendered,
     *,
+    state: str | None = None,
     hints: Sequence[str] = (),
     clamped: float | None = None,
     unmet: bool = False,
     always: bool = False,
 ) -> Reply:
-    """Of one run: what is shown of its output, and where it stands. `unmet`: what was waited for
+    """Of one run: what is shown of its output, and where it stands. `state`: what became of its
+    session; `unmet`: what was waited for
     has not come true; `always`: also a plain success is said."""
     body = _body(job, part)
     lines = [
         *state_lines(job, part, unmet=unmet, always=always),
         *_kept(job),
         *_left(job),
+        *([f"[{state}]"] if state else []),
         *([f"[this front waits at most {clamped:g} s]"] if clamped is not None else []),
         *(f"[hint: {each}]" for each in hints),
     ]

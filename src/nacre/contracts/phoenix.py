@@ -90,6 +90,7 @@ class Options(Shared, frozen=True, kw_only=True):
 class Phoenix:
     name = "phoenix"
     every = 0.0
+    remembers = False
     printed = staticmethod(printed)
     admit_own = staticmethod(no_own)
 

@@ -19,12 +19,13 @@ from nacre.contracts.contract import Admitted, Reply, ToolSpec, printed
 from nacre.contracts.options import read_options
 from nacre.contracts.pi_options import LONGEST, SHORTEST, Options
 from nacre.contracts.pi_words import LIMIT, Said, Shown, details, ending, notices, shown
+from nacre.contracts.sessions import remembering
 from nacre.contracts.shared import checked, directory_of, signed
-from nacre.contracts.words import SPILL, bad_directory, left_running
+from nacre.contracts.words import SPILL, bad_directory, left_running, remembered
 from nacre.findings import AnyFinding, Limited
 from nacre.hindsight.minimize import minimized
 from nacre.outcome import NotStarted, Outcome
-from nacre.plan import Command, Keep, Limits, Plan, Streams
+from nacre.plan import Command, Keep, Limits, Plan, Session, Streams
 from nacre.prepare import interception
 from nacre.prepare.decide import Step, refusing
 from nacre.prepare.directory import directory
@@ -77,6 +78,7 @@ class Bash(Struct, frozen=True, kw_only=True):
 class Pi:
     name = "pi"
     every = 0.05
+    remembers = True
     printed = staticmethod(printed)
 
     def __init__(self, options: Options, *, most: float | None = None) -> None:
@@ -142,9 +144,11 @@ class Pi:
         hidden = () if self.options.head_tail else ("head", "tail")
         given = read_arguments(arguments, Bash, without=hidden)
         timeout = self._timeout(given.timeout)
+        session, caller = self._session(caller)
         plan = self._given_plan(given, timeout, caller)
         shared = self.options.concurrency == "shared" or given.async_
-        plan = msgspec.structs.replace(plan, lane=None if shared else caller.session)
+        lane = None if shared else session.key
+        plan = msgspec.structs.replace(plan, lane=lane, session=session)
         said = Said(
             script=plan.command.given,
             timeout=timeout,
@@ -157,13 +161,28 @@ class Pi:
         ask = Run(plan=plan, patience=patience, job=True, most=self.options.max_jobs)
         off = given.async_ and not self.options.async_
         steps = (*self._first, refusing(_ASYNC_OFF)) if off else self.steps
-        return Admitted(ask=ask, steps=steps, said=said)
+        return Admitted(ask=ask, steps=steps, said=said, caller=caller)
 
     def admit_own(self, arguments: object, caller: Caller) -> Admitted:
         given = pi_bang.given(arguments)
+        session, caller = self._session(caller, "own")
         plan = self._given_plan(given, given.timeout or 0.0, caller)
+        plan = msgspec.structs.replace(plan, session=session)
         steps = (variable_names, *self._rest)
-        return Admitted(ask=Run(plan=plan), steps=steps, said=pi_bang.Said())
+        return Admitted(ask=Run(plan=plan), steps=steps, said=pi_bang.Said(), caller=caller)
+
+    def _session(self, caller: Caller, kind: str = "") -> tuple[Session, Caller]:
+        options = self.options
+        made_of = (
+            kind,
+            options.prefix,
+            options.environment,
+            options.allow,
+            caller.variables,
+        )
+        return remembering(
+            self.name, caller, caller.session_name, whose=caller.session, made_of=made_of
+        )
 
     def _given_plan(self, given: Bash | pi_bang.Arguments, timeout: float, caller: Caller) -> Plan:
         plan = self.plan(read_script(given.command), caller)
@@ -229,6 +248,7 @@ class Pi:
             *said.notices,
             *notices(findings),
             *map(left_running, answer.left_running),
+            *([f"[{state}]"] if (state := remembered(answer)) else []),
             f"Wall time: {answer.seconds:.2f} seconds",
             *([ends] if ends else []),
         ]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from nacre.outcome import Capture, Survivor
+from nacre.outcome import Cancelled, Capture, NotStarted, Outcome, Survivor, TimedOut
 from nacre.plan import AtLimit, Spill
 from nacre.refusals import BadDirectory, DirectoryProblem
 from nacre.text import decode
@@ -14,6 +14,22 @@ SPILL: Final = Spill(then=AtLimit.CLOSE)
 
 def left_running(survivor: Survivor) -> str:
     return f"[left running: {survivor.pid} {survivor.command}]"
+
+
+def remembered(outcome: Outcome) -> str | None:
+    """What became of the shell of its session, where one may wonder."""
+    if outcome.kept is None or isinstance(outcome.ending, NotStarted):
+        return None
+    if outcome.unkept:
+        return f"this command had no session, and nothing is remembered: {outcome.unkept}"
+    if not outcome.kept:
+        return (
+            "the session is as it was before this command: it was killed, became another program, "
+            "or has an EXIT trap of its own"
+        )
+    if isinstance(outcome.ending, TimedOut | Cancelled):
+        return "the session is as this command has left it"
+    return None
 
 
 _DIRECTORY: Final = {

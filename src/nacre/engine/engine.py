@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 from nacre.asks import Done, Signal
 from nacre.cancel import CancelToken
 from nacre.engine import leftovers
-from nacre.engine.ground import Ground, Leave
+from nacre.engine.ground import Ground, Leave, Rememberer
 from nacre.engine.relay import ListenerThread
 from nacre.engine.run import Run
 from nacre.engine.slots import Slots
@@ -171,16 +171,23 @@ class Engine:
 
     `ours`: this process is nacre's own and has made itself the subreaper, see `process.ours`.
     `keeps`: a loop is kept for the next command, until the engine is closed or forgotten.
+    `warms`: shells of sessions are started before somebody wants them.
     `leave`: what becomes of the pipes of a command that has left something running.
     """
 
     _resting: Supervisor | None = None
 
     def __init__(
-        self, *, ours: bool = False, keeps: bool = False, leave: Leave = leftovers.shelve
+        self,
+        *,
+        ours: bool = False,
+        keeps: bool = False,
+        warms: bool = False,
+        leave: Leave = leftovers.shelve,
     ) -> None:
         self._ours = ours
         self._keeps = keeps
+        self.sessions = Rememberer(keeps=warms)
         self.leave = leave
         self._slots = Slots()
         self._numbers = itertools.count(1)
@@ -277,6 +284,7 @@ class Engine:
                     self._wait_a_moment()
                 else:
                     supervisor.drive(_MOMENT)
+        self.sessions.close()
 
     def _wait_a_moment(self) -> None:
         with self._changed:
@@ -300,7 +308,7 @@ class Engine:
 
     def _ground(self) -> Ground:
         try:
-            return Ground(self._slots, ours=self._ours, leave=self.leave)
+            return Ground(self._slots, ours=self._ours, leave=self.leave, sessions=self.sessions)
         except OSError as error:
             raise Refused(NoDescriptors(limit=descriptor_limit())) from error
 
@@ -326,6 +334,7 @@ class Engine:
 
     def __del__(self) -> None:
         self._retire()
+        self.sessions.close()
 
     def forked(self) -> None:
         """We are a fork of our host: the runs are the parent's, and so are their loops."""
@@ -340,6 +349,7 @@ class Engine:
             supervisor.closed = True
         self._supervisors = {}
         self._slots = Slots()
+        self.sessions.forked()
 
 
 def _nothing() -> None:

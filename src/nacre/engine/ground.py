@@ -1,7 +1,7 @@
 """What the runs of one loop stand on: the loop, the spawner, and what they share."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from nacre.engine import leftovers
 from nacre.engine.leftovers import Leftover
@@ -10,6 +10,9 @@ from nacre.loop import Loop
 from nacre.process.census import Census
 from nacre.process.child import Spawner
 from nacre.process.pipes import Growth
+
+if TYPE_CHECKING:  # who has no sessions need not load them
+    from nacre.engine.sessions import Sessions
 
 
 class Line(Protocol):
@@ -32,13 +35,52 @@ class Line(Protocol):
 Leave = Callable[[Leftover], None]  # what becomes of the pipes of an ended command
 
 
+class Rememberer:
+    """The sessions of an engine, made when the first is wanted."""
+
+    made: "Sessions | None" = None
+
+    def __init__(self, *, keeps: bool = False) -> None:
+        self._keeps = keeps
+
+    def __call__(self) -> "Sessions":
+        if self.made is None:
+            from nacre.engine.sessions import Sessions
+
+            self.made = Sessions(keeps=self._keeps)
+        return self.made
+
+    @property
+    def pids(self) -> set[int]:
+        """Of shells that wait."""
+        return set() if self.made is None else self.made.pids
+
+    def forked(self) -> None:
+        made, self.made = self.made, None
+        if made is not None:
+            made.forked()
+
+    def close(self) -> None:
+        made, self.made = self.made, None
+        if made is not None:
+            made.close()
+
+
 class Ground:
     """What the runs of one loop stand on."""
 
     line: Line | None = None
 
-    def __init__(self, slots: Slots, *, ours: bool, leave: Leave = leftovers.shelve) -> None:
+    def __init__(
+        self,
+        slots: Slots,
+        *,
+        ours: bool,
+        leave: Leave = leftovers.shelve,
+        sessions: Rememberer | None = None,
+    ) -> None:
         self.leave = leave
+        self.sessions = sessions or Rememberer()
         self.spawner = Spawner(ours=ours)
         self.loop = Loop()
         self.census = Census()

@@ -26,6 +26,7 @@ class Happening(_Named):
     SLOT = "a slot is free"
     SPAWN_FAILED = "the spawn fails"
     NO_ROOM = "no descriptors, but others will end"
+    NOT_READY = "its session is not ready"
     DEADLINE = "the deadline passes"
     CANCEL = "cancel"
     SIGNAL = "a signal is asked for"
@@ -76,6 +77,7 @@ TABLE: dict[tuple[State, Happening], Step] = {
         State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)
     ),
     (State.RUNNING, Happening.NO_ROOM): Step(State.QUEUED, ()),
+    (State.RUNNING, Happening.NOT_READY): Step(State.QUEUED, ()),
     (State.RUNNING, Happening.DEADLINE): Step(State.STOPPING, (Action.NOTE_TIMEOUT, *_STOP)),
     (State.RUNNING, Happening.CANCEL): Step(State.STOPPING, (Action.NOTE_CANCEL, *_STOP)),
     (State.RUNNING, Happening.SIGNAL): Step(State.RUNNING, (Action.SIGNAL_TREE,)),

@@ -38,9 +38,10 @@ from nacre.outcome import (
     Outcome,
     Survivor,
     TimedOut,
+    code_of,
 )
 from nacre.plan import AtExit, Held, Plan, Streams, When
-from nacre.proc import blocked
+from nacre.proc import Process, blocked
 from nacre.process import child as children
 from nacre.process.birth import Birth
 from nacre.process.child import Child
@@ -56,6 +57,7 @@ from nacre.refusals import (
 )
 
 if TYPE_CHECKING:  # whoever runs without a store need not load it
+    from nacre.engine.sessions import Taken
     from nacre.store.record import Record
 
 # Most commands are over before this, and are left alone until they are: output that fits the pipe
@@ -78,6 +80,9 @@ class Run:
     _leftover: Leftover | None = None
     _grace: float | None = None  # instead of the plan's
     _birth: Birth | None = None  # the child's; undone, should we be interrupted before we have it
+    _taken: "Taken | None" = None  # the session that it is a command of
+    _kept: bool | None = None  # what that knows of it
+    _unkept = ""  # why there is none
     _tree: Tree | None = None
     _next_look: Timer | None = None
     _look_pause = _FIRST_LOOK
@@ -172,6 +177,8 @@ class Run:
         """Go on without whoever has started it: nobody waits behind it, its output is on disk."""
         assert self._child is not None
         self._ground.slots.leave_lane(self)
+        if self._taken is not None:
+            self._taken.let_go()
         output = self._output.to_disk()[0]
         if self._record is not None:
             process = proc.look(self._child.pid)
@@ -306,8 +313,12 @@ class Run:
                 self._record.tag = None if mark is None else mark.value
                 if self._started is not None or self._record.early:
                     self._record.begin()
-            self._birth = birth = Birth()
-            self._child = shell = ground.spawner.spawn(self._plan, birth, mark)
+            if self._plan.session is not None and not self._take_shell(mark):
+                self._happen(Happening.NOT_READY)
+                return
+            if self._child is None:
+                self._birth = birth = Birth()
+                self._child = ground.spawner.spawn(self._plan, birth, mark)
         except Refused as refused:
             self._birth = None
             if isinstance(refused.refusal, NoDescriptors) and ground.slots.step_back(self):
@@ -316,7 +327,25 @@ class Run:
                 self._why = refused.refusal
                 self._happen(Happening.SPAWN_FAILED)
             return
-        self._follow(shell)
+        self._follow(self._child)
+
+    def _take_shell(self, mark: Tag | None) -> bool:
+        """The shell of its session; False: that is not ready, and says when it is worth another
+        try. Where nothing can be remembered, it runs all the same. Raises Refused."""
+        from nacre.engine.sessions import CannotKeep, without
+
+        ground = self._ground
+        ready = partial(self._happen, Happening.SLOT)
+        ground.census.begin(None, alone=not ground.shells)
+        try:
+            taken = ground.sessions().take(self._plan, ground.spawner, mark, ground.loop, ready)
+        except CannotKeep as why:
+            self._plan, self._kept, self._unkept = without(self._plan), False, str(why)
+            return True
+        if taken is None:
+            return False
+        self._child, self._taken = taken
+        return True
 
     def _do_chores(self) -> None:
         from nacre.store import chores  # few have any
@@ -339,8 +368,9 @@ class Run:
         )
         if shell.stdin is not None and isinstance(plan.stdin, Held):
             self._feeding = Feeding(shell.stdin, ground.loop, plan.stdin.first)
-        ground.census.begin(shell.pid, alone=len(ground.shells) == 1)
-        if not ground.ours and shell.tag is not None:
+        if self._taken is None:
+            ground.census.begin(shell.pid, alone=len(ground.shells) == 1)
+        if not ground.ours and shell.tag is not None and self._taken is None:
             ground.census.tag_early_children(shell.pid, shell.tag, output.pipes)
         ground.loop.watch(shell.pidfd, self._shell_ended)
         if self._relay is not None:
@@ -434,7 +464,13 @@ class Run:
         self._reason = reason
 
     def _shell_ended(self) -> None:
+        assert self._child is not None
         keeps = self._plan.leave is AtExit.KEEP
+        if not keeps and self._taken is not None and self._taken.saving:
+            # Whoever saves its state must not be ended with what it has left running.
+            self._ground.loop.forget(self._child.pidfd)
+            self._later(_FIRST_LOOK, self._shell_ended)
+            return
         self._happen(Happening.EXIT if keeps else Happening.EXIT_OF_ALL)
 
     def _note_exit(self) -> None:
@@ -453,12 +489,25 @@ class Run:
             left = self._ground.census.left_by(self._child.pid, self._child.tag)
         else:
             left = self._the_tree().members()
+        if self._taken is not None:
+            left = self._without_savers(left, self._taken)
         if left:
             self._left = survivors(left)
 
+    def _without_savers(self, left: list[Process], taken: "Taken") -> list[Process]:
+        """Whoever writes down what the session shall know is no part of the command."""
+        assert self._child is not None
+        savers = [each for each in left if taken.saves(each.pid)]
+        ended = children.collect(self._child.pidfd, leave=True) if self._exited else None
+        self._kept = taken.ended(savers, code_of(ended))
+        return [each for each in left if each not in savers]
+
     def _has_strays(self) -> bool:
         """Whether orphans have come to us, the subreaper, and live."""
-        return bool(collect_strays(self._ground.shells))
+        strays = collect_strays(self._ground.shells | self._ground.sessions.pids)
+        if self._taken is not None:
+            strays = [pid for pid in strays if not self._taken.saves(pid)]
+        return bool(strays)
 
     def _finish(self) -> None:
         if self._timers:
@@ -466,6 +515,8 @@ class Run:
         if self._child is not None:
             self._let_go(self._child)
         self._ground.slots.leave(self)
+        if self._taken is not None:
+            self._taken.let_go()
         if self._outcome is None:
             self._outcome = self._made_outcome()
         if self._leftover is not None:
@@ -497,6 +548,8 @@ class Run:
             left_running=self._left,
             put_down=tuple(each for each in self._rest if each not in self._left),
             out_of_memory=self._out_of_memory(),
+            kept=self._kept,
+            unkept=self._unkept,
         )
         settle = self._output.settle if self._plan.epitaph is not None else None
         if record is not None and record.end(outcome, settle):

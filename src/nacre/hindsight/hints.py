@@ -38,6 +38,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     open_stdin: bool = False  # or it was given something to read
     out_of_memory: bool = False
     run_of: Callable[[int], str | None] = lambda _: None  # which run a process belongs to
+    lasts: bool = False  # what it does to its shell is remembered
 
     @property
     def failed(self) -> bool:
@@ -278,15 +279,18 @@ _NO_INPUT: Final = re.compile(
 
 
 _LASTS: Final = {
-    b"cd": "the directory does not last: each call is a new shell; give cwd instead",
-    b"export": "variables do not last: each call is a new shell; give env instead",
-    b"source": "what was sourced does not last: each call is a new shell; use it in the same call",
+    b"cd": "the directory does not last: each call is a new shell; give cwd or a session",
+    b"export": "variables do not last: each call is a new shell; give env or a session",
+    b"source": "what was sourced does not last: each call is a new shell; use it in the same call, or "
+    "give a session",
 }
 _SAME: Final = {b"pushd": b"cd", b"popd": b"cd", b".": b"source", b"chdir": b"cd"}
 
 
 def does_not_last(facts: Facts) -> str | None:
     """The last thing that it does is something that ends with its shell."""
+    if facts.lasts:
+        return None
     script = facts.script.rstrip(b" \t\n;")
     last = max(read(facts.script).commands, key=lambda each: each.end, default=None)
     if last is None or last.end < len(script) or not _is_plain(last):

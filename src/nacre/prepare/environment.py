@@ -137,9 +137,10 @@ def environment(
         command = plan.command
         if policy == "inherit" and not defaults and not command.extra:
             return plan
-        before = os.environb if caller.env is None else caller.env
-        kept, dropped = _kept(policy, allowed, tuple(before.items()))
-        env = {**kept, **defaults, **command.extra}
+        kept, dropped = _kept(policy, allowed, caller.variables)
+        # In a session they are the call's alone, and it sees to them.
+        extra = command.extra if plan.session is None else {}
+        env = {**kept, **defaults, **extra}
         plan = msgspec.structs.replace(plan, command=msgspec.structs.replace(command, env=env))
         return noted(plan, Dropped(names=dropped)) if dropped else plan
 

@@ -199,6 +199,24 @@ def writes_to(pid: int, pipes: frozenset[int]) -> bool:
     return any(_link(pid, fd) in names and _is_writable(pid, fd) for fd in fds)
 
 
+def writes_file(pid: int, path: str) -> bool:
+    """Whether a process has this file open for writing."""
+    try:
+        fds = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    return any(_link(pid, fd) == path and _is_writable(pid, fd) for fd in fds)
+
+
+def writers(path: str) -> list[int]:
+    """Who has this file open for writing, as far as we can see."""
+    real = os.path.realpath(path)
+    try:
+        return [pid for pid in pids() if writes_file(pid, real)]
+    except OSError:
+        return []
+
+
 def _link(pid: int, fd: str) -> str:
     try:
         return os.readlink(f"/proc/{pid}/fd/{fd}")

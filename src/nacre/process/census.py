@@ -30,11 +30,11 @@ class Census:
         self._nested: dict[int, list[int]] = {}  # the outer number of a run inside ours → pids
         self._sessions: dict[int, list[int]] = {}  # session → pids that are not its leader
 
-    def begin(self, shell: int, *, alone: bool) -> None:
+    def begin(self, shell: int | None, *, alone: bool) -> None:
         """A shell has started: whatever it starts has a later number. `alone`: no other runs, so
-        what we know of before is of no use."""
+        what we know of before is of no use. None: one is about to, which has a number already."""
         if alone or self._last is None:
-            self._last, self._looked = shell, now()
+            self._last, self._looked = shell or self._newest.read(), now()
             self._forget()
 
     def spare_descriptors(self) -> None:

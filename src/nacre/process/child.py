@@ -12,6 +12,7 @@ import re
 import resource
 import struct
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -38,6 +39,10 @@ from nacre.refusals import (
 
 _NOTHING: Final = os.stat(os.devnull).st_rdev
 _DETACHES: Final = re.compile(rb"(?<![&<>|])&(?![&>])|setsid")
+
+
+Start = Callable[[Order, Birth], None]
+harmless: Final[set[threading.Thread]] = set()  # threads of ours that keep nobody from running
 
 
 class Child(Struct, frozen=True):
@@ -69,11 +74,23 @@ class Spawner:
         """For the next one."""
         return self._tags.new()
 
-    def spawn(self, plan: Plan, birth: Birth, mark: tag.Tag | None) -> Child:
-        """Start the plan's shell. Raises Refused, leaving nothing behind; whoever is interrupted
-        before he has the child undoes the birth."""
+    @property
+    def hard(self) -> int:
+        """The hard limit beside a tag."""
+        return self._tags.hard
+
+    def spawn(
+        self,
+        plan: Plan,
+        birth: Birth,
+        mark: tag.Tag | None,
+        passed: tuple[int, ...] = (),
+        start: Start = launch,
+    ) -> Child:
+        """Start the plan's shell; `passed` are descriptors that it shall have, too. Raises Refused,
+        leaving nothing behind; whoever is interrupted before he has the child undoes the birth."""
         try:
-            return self._spawn(plan, birth, mark)
+            return self._spawn(plan, birth, mark, passed, start)
         except BaseException as error:
             birth.undo()
             if isinstance(error, OSError):
@@ -101,9 +118,15 @@ class Spawner:
     def __del__(self) -> None:
         self.close()
 
-    def _spawn(self, plan: Plan, birth: Birth, mark: tag.Tag | None) -> Child:
+    def _spawn(
+        self,
+        plan: Plan,
+        birth: Birth,
+        mark: tag.Tag | None,
+        passed: tuple[int, ...],
+        start: Start,
+    ) -> Child:
         command, script, given, stdin = plan.command, plan.command.script, plan.stdin, self._nothing
-        passed: tuple[int, ...] = ()
         words = [plan.shell, b"-c", b"--", script]
         output = errors = _pipe(birth)
         if plan.streams is Streams.SEPARATE:
@@ -114,7 +137,7 @@ class Spawner:
             stdin = _input_pipe(birth)
         if len(script) > inputs.LONGEST_ARGUMENT:
             birth.given.append(fd := inputs.memory_file("nacre-script", script))
-            words[-1], passed = inputs.long_script_loader(fd), (fd,)
+            words[-1], passed = inputs.long_script_loader(fd), (*passed, fd)
         birth.hard = self._tags.hard
         wear: tuple[Worn, ...] = ()
         if mark is not None and self._ours:
@@ -135,7 +158,7 @@ class Spawner:
             if set_by_prlimit:
                 words = [terms.PRLIMIT, *set_by_prlimit, *words]
         order = Order(words, command.cwd, command.env, stdin, output, errors, passed, umask, wear)
-        launch(order, birth)
+        start(order, birth)
         birth.give()
         return _child(plan, birth, mark)
 
@@ -156,7 +179,7 @@ def _comes_too_late(script: bytes) -> bool:
     the script puts something into the background, prlimit(1) sets the tag and becomes the shell;
     it costs half a millisecond. A script that is misread only takes the other way.
     """
-    if threading.active_count() > 1:
+    if threading.active_count() - len(harmless) > 1:
         return True
     return (b"&" in script or b"setsid" in script) and _DETACHES.search(script) is not None
 
@@ -229,10 +252,12 @@ def _directory_problem(error: OSError) -> DirectoryProblem:
             return DirectoryProblem.MISSING
 
 
-def collect(pidfd: int) -> Exited | Killed | None:
-    """How the shell ended; lets the zombie go. None when it has not, or nobody can tell."""
+def collect(pidfd: int, *, leave: bool = False) -> Exited | Killed | None:
+    """How the shell ended; lets the zombie go, or leaves it. None when it has not ended, or nobody
+    can tell."""
+    kept = os.WNOWAIT if leave else 0
     try:
-        status = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+        status = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | kept)
     except OSError:
         # The host collects every child, or ignores SIGCHLD; the kernel may still remember.
         return _remembered(pidfd)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from nacre import asks
-from nacre.engine.ground import Ground
+from nacre.engine.ground import Ground, Rememberer
 from nacre.engine.leftovers import Leftover, watch
 from nacre.engine.slots import Slots
 from nacre.loop import Timer
@@ -47,7 +47,10 @@ class Warden:
     def __init__(self, lock: door.Lock, *, idle: float = IDLE) -> None:
         self._lock = lock
         self._patience = idle
-        self.ground = Ground(Slots(), ours=become_subreaper(), leave=self.keep)
+        self.sessions = Rememberer(keeps=True)
+        self.ground = Ground(
+            Slots(), ours=become_subreaper(), leave=self.keep, sessions=self.sessions
+        )
         self.loop = self.ground.loop
         self.files = Files("warden")
         self.hosted: dict[str, Hosted] = {}
@@ -82,6 +85,7 @@ class Warden:
         self._socket.close()
         self._lock.release()
         self.files.close()
+        self.sessions.close()
         self.ground.close()
 
     def rest(self) -> None:

@@ -1,0 +1,104 @@
+"""What sessions promise: an echo in a shell that was already there and has read a set-up of three
+hundred functions, beside a C posix_spawn of a bash that has read nothing."""
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import nacre
+from bench.limits import beside
+from bench.result import Result
+from bench.warden import end_warden
+from nacre import proc
+
+FUNCTIONS = 300
+_FUNCTION = """\
+work_{number}() {{
+    local name="$1" result=${{2:-none}}
+    if [[ -n $name && $result != done ]]; then
+        printf '%s: %s\\n' "$name" "$result"
+    else
+        return {number} % 256
+    fi
+}}
+"""
+
+
+def measure(program: Path) -> Iterator[Result]:
+    with tempfile.TemporaryDirectory(prefix="nacre-bench-") as home:
+        Path(home, ".bashrc").write_text(
+            "".join(_FUNCTION.format(number=number) for number in range(FUNCTIONS))
+        )
+        env = {**os.environ, "HOME": home}
+        with nacre.Tool("pi", cwd=home, env=env) as tool:
+            assert _said(tool, "type -t work_7") == "function"
+            yield _pairs(program, tool, "echo in a session, 20 ms apart", 0.6, pause=0.02)
+            yield _pairs(program, tool, "the same back to back", 2.5)
+            yield _pairs(
+                program, tool, "the same back to back, each changes something", 0.0, change=True
+            )
+            yield from _idle(tool)
+        with nacre.Tool("pi", cwd=home, env=env, place="warden") as tool:
+            assert _said(tool, "type -t work_7") == "function"
+            yield _pairs(
+                program, tool, "echo in a session in the warden, 20 ms apart", 0.8, pause=0.02
+            )
+            yield _pairs(program, tool, "the same back to back", 2.5)
+        end_warden()
+
+
+def _said(tool: nacre.Tool, command: str) -> str:
+    reply = tool.call({"command": command})
+    assert not reply.is_error, reply.text
+    return reply.text.partition("\n")[0]
+
+
+def _pairs(
+    program: Path,
+    tool: nacre.Tool,
+    promise: str,
+    limit: float,
+    *,
+    pause: float = 0.0,
+    change: bool = False,
+) -> Result:
+    command = "((n += 1)); echo hi" if change else "echo hi"
+
+    def call() -> float:
+        time.sleep(pause)
+        begin = time.perf_counter()
+        reply = tool.call({"command": command})
+        seconds = time.perf_counter() - begin
+        assert reply.text.startswith("hi\n"), reply.text
+        return seconds * 1e6
+
+    return beside(program, call, promise, limit, pause)
+
+
+def _idle(tool: nacre.Tool) -> Iterator[Result]:
+    """Of the shells that wait: what memory is theirs alone, and what time they take."""
+    _said(tool, "true")
+    time.sleep(0.5)
+    shells = [pid for pid in proc.own_children() if "_nacre_in" in proc.command_line(pid)]
+    assert shells
+    before = sum(map(_ticks, shells))
+    time.sleep(2)
+    spent = sum(map(_ticks, shells)) - before
+    private = max(map(_private, shells)) / 1024
+    yield Result(
+        "private memory of a shell that waits", private, "<=", 3.0, "MB", f"{len(shells)} wait"
+    )
+    yield Result("ticks of a processor that they take in 2 s", spent, "<=", 0.0, "", "")
+
+
+def _private(pid: int) -> int:
+    rollup = proc.read_all(f"/proc/{pid}/smaps_rollup").decode()
+    return sum(map(int, re.findall(r"^Private_\w+:\s+(\d+) kB", rollup, re.MULTILINE)))
+
+
+def _ticks(pid: int) -> int:
+    fields = proc.read_all(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return int(fields[11]) + int(fields[12])

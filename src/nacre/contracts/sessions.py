@@ -1,0 +1,35 @@
+"""Which session a call belongs to: its key, and where its shell stands."""
+
+import os
+from typing import Final
+
+import msgspec
+
+from nacre.caller import Caller
+from nacre.digest import digest
+from nacre.plan import Session
+
+_LONGEST_NAME: Final = 100
+
+
+def session_name(name: str) -> str:
+    """Raises ValueError for what cannot be one."""
+    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or name != name.strip():
+        raise ValueError(
+            f"a session's name has 1 to {_LONGEST_NAME} characters that can be printed, and no "
+            f"blanks around it; {name[:_LONGEST_NAME]!r} has not"
+        )
+    return name
+
+
+def remembering(
+    contract: str, caller: Caller, name: str, *, whose: str, made_of: object
+) -> tuple[Session, Caller]:
+    """The session of that name, and its caller, who stands where its shell does. `whose` tells it
+    from others of that name, and so does all that a shell of it is made of."""
+    key = digest(msgspec.msgpack.encode((contract, whose, made_of)), 12)
+    stood = caller.stands(key) or caller.cwd
+    while not os.path.isdir(stood) and stood != b"/":
+        stood = os.path.dirname(stood) or b"/"  # it was removed meanwhile
+    session = Session(place=caller.place, key=key, name=name, contract=contract, stood=stood)
+    return session, msgspec.structs.replace(caller, cwd=stood)

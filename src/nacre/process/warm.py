@@ -1,0 +1,139 @@
+"""A shell that waits for its script: it has its pipes, and is told the rest when that is known.
+
+It reads a line from a pipe for each thing that it shall do; texts stand in files in memory, so that
+they can be of any size: one for what it shall be, one for what it shall run. When whoever holds the
+other end of the pipe goes, however that comes, the shell goes, too.
+"""
+
+import os
+import signal
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from nacre.loop import now
+from nacre.plan import Plan
+from nacre.process import quiet, tag
+from nacre.process.birth import Birth
+from nacre.process.child import Child, Spawner
+from nacre.shell.words import loader
+
+IDLE: Final = 300  # seconds, after which it goes by itself
+_FRESH: Final = IDLE - 30  # and for which we may still count on it
+
+
+class Warm:
+    state = ""  # what it was told to be
+    _control = _script = _state = -1
+
+    def __init__(
+        self,
+        plan: Plan,
+        spawner: Spawner,
+        *,
+        base: object,
+        session: str,
+        mark: str,
+        quietly: bool = False,
+    ) -> None:
+        """Started as the plan says, but for its script. `base`, `session` and `mark` say for whom
+        it is; `quietly`: nobody waits for it, and nobody
+        shall have to. Raises Refused."""
+        self.base = base
+        self.session = session
+        self.mark = mark
+        self.cwd = plan.command.cwd
+        self._born = now()
+        self.child: Child | None = None
+        birth = Birth()
+        reading, self._control = os.pipe2(os.O_CLOEXEC)
+        try:
+            self._script = os.memfd_create("nacre-script", os.MFD_CLOEXEC)
+            self._state = os.memfd_create("nacre-state", os.MFD_CLOEXEC)
+            passed = (reading, self._script, self._state)
+            numbers = (3, 4, 5) if quietly else passed  # as the shell has them
+            self._reads = b"/dev/fd/%d" % numbers[2]
+            umask = plan.command.terms.umask if quietly and plan.command.terms else None
+            script = loader(*numbers, IDLE, umask)
+            command = msgspec.structs.replace(plan.command, script=script)
+            waits = msgspec.structs.replace(plan, command=command)
+            self.hard, own = spawner.hard, spawner.new_tag()
+            if quietly:
+                self.child = spawner.spawn(waits, birth, None, passed, quiet.start)
+                if own is not None:
+                    tag.put(self.child.pid, own, self.hard)
+            else:
+                self.child = spawner.spawn(waits, birth, own, passed)
+        except BaseException:
+            birth.undo()
+            self._close()
+            raise
+        finally:
+            os.close(reading)
+
+    @property
+    def usable(self) -> bool:
+        return self.child is not None and now() - self._born < _FRESH
+
+    def read(self, path: bytes) -> None:
+        """Have it read a script of ours. Raises OSError when it is gone."""
+        os.write(self._control, path + b"\n")
+
+    def become(self, state: str, text: bytes) -> None:
+        """Have it become what this script makes of it. Raises OSError when it is gone."""
+        self.state = state
+        _write(self._state, text)
+        self.read(self._reads)
+
+    def run(self, call: bytes, script: bytes, mark: tag.Tag | None) -> Child:
+        """Have it run; from here on it is a command as any other. Raises OSError when it is gone,
+        and has run nothing."""
+        assert self.child is not None
+        if mark is not None:
+            tag.put(self.child.pid, mark, self.hard)
+        _write(self._script, b"%b\0%b\0" % (call, script))
+        os.write(self._control, b"\n")
+        child, self.child = self.child, None
+        self._close()
+        return msgspec.structs.replace(child, tag=mark)
+
+    def end(self) -> None:
+        """Nobody wants it: it goes at once, and is waited for."""
+        child, self.child = self.child, None
+        self._close()
+        if child is None:
+            return
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+        self._let_go(child)
+
+    def _let_go(self, child: Child) -> None:
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PIDFD, child.pidfd, os.WEXITED)
+        for fd in (child.pidfd, child.output, child.errors):
+            if fd is not None:
+                os.close(fd)
+
+    def forked(self) -> None:
+        """We are a fork of our host: it is the parent's."""
+        child, self.child = self.child, None
+        self._close()
+        if child is not None:
+            for fd in (child.pidfd, child.output, child.errors):
+                if fd is not None:
+                    os.close(fd)
+
+    def _close(self) -> None:
+        for fd in (self._control, self._script, self._state):
+            if fd >= 0:
+                os.close(fd)
+        self._control = self._script = self._state = -1
+
+
+def _write(fd: int, text: bytes) -> None:
+    """From the beginning, and without moving the place that we share with its reader."""
+    at, rest = 0, memoryview(text)
+    while rest:
+        done = os.pwrite(fd, rest, at)
+        at, rest = at + done, rest[done:]
