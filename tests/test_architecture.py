@@ -19,7 +19,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("outcome",),
     ("events",),
     ("asks", "caller", "cancel"),
-    ("script", "shell", "text", "lines", "unmarked", "digest", "loop", "proc"),
+    ("script", "secrets", "shell", "text", "lines", "unmarked", "digest", "loop", "proc"),
     ("render", "search"),
     ("prepare", "hindsight", "store", "capture", "process"),
     ("contracts", "engine"),

@@ -42,6 +42,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     session: str = ""  # whose calls these are, where they have one shell that remembers
     session_name: str = ""  # as people call that; without one it is nobody else's
     stands: Callable[[str], bytes | None] = lambda _: None  # where the shell of a session stands
+    setup: Callable[[], str] = lambda: ""  # which snapshot there is of his own set-up
     tools: tuple[str, ...] = ()  # what else the caller could use instead of a shell
     resolvers: Mapping[str, Resolver] = _NONE  # of internal URLs, by scheme
     run_of: Callable[[int], str | None] = lambda _: None  # which run of his a process belongs to

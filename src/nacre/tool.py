@@ -398,6 +398,7 @@ class Tool:
                 session=self._session,
                 session_name=self._name,
                 stands=partial(self._stands, key),
+                setup=partial(self._setup, cwd),
                 tools=self._tools,
                 resolvers=resolvers(place),
                 run_of=partial(_run_of, place),
@@ -406,6 +407,11 @@ class Tool:
 
     def _stands(self, place: str, key: str) -> bytes | None:
         return self._engine.sessions().stands(place, key)
+
+    def _setup(self, cwd: bytes) -> str:
+        from nacre.store import snapshots  # only sessions have one
+
+        return snapshots.signature(os.environb if self._env is None else self._env, cwd)
 
     def _replied(self, call: _Call, reached: Reached | Listing) -> Reply:
         try:

@@ -28,7 +28,7 @@ from nacre.contracts.arguments import (
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_own, printed
 from nacre.contracts.nacre_said import Said
 from nacre.contracts.nacre_until import LONGEST_WAIT, UNTIL, placed
-from nacre.contracts.options import LESS, Seconds, read_options
+from nacre.contracts.options import LESS, OFF, Seconds, read_options
 from nacre.contracts.sessions import remembering, session_name
 from nacre.contracts.shared import Safety, Shared, checked, directory_of, signed
 from nacre.contracts.words import SPILL
@@ -105,6 +105,7 @@ class Options(Shared, frozen=True, kw_only=True):
     grace: Seconds = 5.0
     max_output: Annotated[int, Meta(ge=0, le=MOST_OUTPUT, extra=LESS)] = 20_000
     max_runs: Annotated[int, Meta(ge=1, extra=LESS)] = 100
+    snapshot: Annotated[bool, Meta(extra=OFF)] = False  # sessions begin with the user's own set-up
 
 
 class Nacre:
@@ -203,7 +204,8 @@ class Nacre:
         if not name:
             return None, caller
         made_of = (self.options.environment, self.options.allow)
-        return remembering(self.name, caller, name, whose=name, made_of=made_of)
+        setup = caller.setup() if self.options.snapshot else ""
+        return remembering(self.name, caller, name, whose=name, made_of=made_of, setup=setup)
 
     def _wait(self, asked: float | None) -> tuple[float, float | None]:
         """How long to wait; and, if the one who asks for us waits less than was asked, how long."""

@@ -173,15 +173,22 @@ class Pi:
 
     def _session(self, caller: Caller, kind: str = "") -> tuple[Session, Caller]:
         options = self.options
+        setup = caller.setup() if options.snapshot else ""
         made_of = (
             kind,
+            setup,
             options.prefix,
             options.environment,
             options.allow,
             caller.variables,
         )
         return remembering(
-            self.name, caller, caller.session_name, whose=caller.session, made_of=made_of
+            self.name,
+            caller,
+            caller.session_name,
+            whose=caller.session,
+            made_of=made_of,
+            setup=setup,
         )
 
     def _given_plan(self, given: Bash | pi_bang.Arguments, timeout: float, caller: Caller) -> Plan:

@@ -29,6 +29,7 @@ class Options(Shared, frozen=True, kw_only=True):
     timeout_zero: Literal["clamp", "none"] = "clamp"
     grace: Seconds = 5.0
     prefix: str = ""
+    snapshot: Annotated[bool, Meta(extra=OFF)] = True  # sessions begin with the user's own set-up
     minimizer: bool = False
 
     def __post_init__(self) -> None:

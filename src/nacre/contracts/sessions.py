@@ -23,7 +23,7 @@ def session_name(name: str) -> str:
 
 
 def remembering(
-    contract: str, caller: Caller, name: str, *, whose: str, made_of: object
+    contract: str, caller: Caller, name: str, *, whose: str, made_of: object, setup: str = ""
 ) -> tuple[Session, Caller]:
     """The session of that name, and its caller, who stands where its shell does. `whose` tells it
     from others of that name, and so does all that a shell of it is made of."""
@@ -31,5 +31,7 @@ def remembering(
     stood = caller.stands(key) or caller.cwd
     while not os.path.isdir(stood) and stood != b"/":
         stood = os.path.dirname(stood) or b"/"  # it was removed meanwhile
-    session = Session(place=caller.place, key=key, name=name, contract=contract, stood=stood)
+    session = Session(
+        place=caller.place, key=key, name=name, contract=contract, stood=stood, setup=setup
+    )
     return session, msgspec.structs.replace(caller, cwd=stood)

@@ -500,7 +500,8 @@ class Run:
         savers = [each for each in left if taken.saves(each.pid)]
         ended = children.collect(self._child.pidfd, leave=True) if self._exited else None
         self._kept = taken.ended(savers, code_of(ended))
-        return [each for each in left if each not in savers]
+        others = [each for each in left if each not in savers]
+        return [each for each in others if _lives(each)]  # it may have been one, and be done
 
     def _has_strays(self) -> bool:
         """Whether orphans have come to us, the subreaper, and live."""
@@ -612,6 +613,11 @@ class Run:
         if self._outcome is not None:
             self._answer(self._outcome)
             self._outcome = None
+
+
+def _lives(process: Process) -> bool:
+    now = proc.look(process.pid)
+    return now is not None and now.alive and now.started == process.started
 
 
 _DO: Final[dict[Action, Callable[[Run], None]]] = {

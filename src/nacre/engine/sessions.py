@@ -32,6 +32,7 @@ from nacre.shell import state as states
 from nacre.shell import words
 from nacre.shell.plain import is_plain
 from nacre.shell.state import State
+from nacre.store import snapshots
 from nacre.store.sessions import Ledger, Pending, SessionFile, new_mark
 
 _AGAIN: Final = 0.001  # seconds until we look again, and how many that becomes
@@ -42,6 +43,9 @@ _PATIENCE: Final = 5.0  # seconds that a shell may take to be written down
 _BLINK: Final = 0.0003
 # What may set a trap without saying so.
 _MAY_TRAP: Final = re.compile(rb"trap|source|eval|(?:^|[\s;&|({])\.\s")
+
+
+_UNKNOWN: Final = states.NOTHING  # by identity
 
 
 class CannotKeep(Exception):
@@ -125,6 +129,8 @@ class Sessions:
         self._users: dict[SessionFile, int] = {}  # commands that run
         self._pauses: dict[SessionFile, float] = {}
         self._warm: list[Warm] = []
+        self._setups: dict[str, snapshots.Snapshot] = {}
+        self._reading: set[str] = set()  # that are being made
         self._stoker = Stoker()
 
     def stands(self, place: str, key: str, seconds: float = 0.1) -> bytes | None:
@@ -169,18 +175,50 @@ class Sessions:
                     ledger = file.settle(file.ledger())
                     if ledger is None and alone:
                         file.unlock()
-                if ledger is None:
+                initial = None if ledger is None else self._initial(plan, session, ledger)
+                if ledger is None or initial is _UNKNOWN:
+                    if ledger is not None and alone:
+                        file.unlock()
                     self._later(file, loop, again)
                     return None
                 self._pauses.pop(file, None)
                 self._users[file] = self._users.get(file, 0) + 1
                 try:
-                    return self._begin(plan, session, file, ledger, spawner, mark)
+                    return self._begin(plan, session, file, ledger, initial, spawner, mark)
                 except BaseException:
                     self.release(file)
                     raise
         except OSError as error:
             raise CannotKeep(f"the session cannot be kept ({error.strerror or error})") from error
+
+    def _initial(self, plan: Plan, session: Session, ledger: Ledger) -> State | None:
+        """What a new session begins with: the user's own set-up, if that is wanted. _UNKNOWN: it is
+        being read."""
+        if ledger.state or not session.setup:
+            return None
+        name = session.setup
+        found = self._setups.get(name) or snapshots.load(name)
+        if found is None:
+            if name not in self._reading:
+                self._reading.add(name)
+                self._stoker.do(lambda: self._read_setup(plan, session))
+            return _UNKNOWN
+        self._setups[name] = found
+        env = os.environb if plan.command.env is None else plan.command.env
+        return None if found.state is None else states.begun(found.state, env, session.stood)
+
+    def _read_setup(self, plan: Plan, session: Session) -> None:
+        from nacre.engine.snapshot import make  # seldom
+
+        env = os.environb if plan.command.env is None else plan.command.env
+        found = make(plan.shell, env, session.stood)
+        try:
+            made = snapshots.save(session.setup, found)
+        except OSError:
+            made = snapshots.Snapshot(made=time.time(), state=found)
+        with self._lock:
+            self._setups[session.setup] = made
+            self._reading.discard(session.setup)
 
     def release(self, file: SessionFile) -> None:
         """A command of it has ended, or does not count any more."""
@@ -212,6 +250,7 @@ class Sessions:
         session: Session,
         file: SessionFile,
         ledger: Ledger,
+        initial: State | None,
         spawner: Spawner,
         mark: Tag | None,
     ) -> tuple[Child, Taken]:
@@ -219,9 +258,9 @@ class Sessions:
             ledger = msgspec.structs.replace(
                 ledger, name=session.name, contract=session.contract, made=time.time()
             )
-        state = file.state(ledger)
-        wanted = "" if state is None else ledger.state
-        stands = session.stood if state is None else ledger.directory
+        state = file.state(ledger) or initial
+        wanted = _name(ledger, session, state)
+        stands = ledger.directory or session.stood
         begins, base = _where_it_stood(plan, session), _Base(plan)
         plain = is_plain(plan.command.script, state) and (
             plan.command.placed or plan.command.cwd == session.stood
@@ -303,8 +342,8 @@ class Sessions:
                 ledger = None if self._closed or file.gone else self._settled(file)
                 if ledger is None or self._users.get(file):
                     return
-                state = file.state(ledger)
-                wanted = "" if state is None else ledger.state
+                state = file.state(ledger) or self._initial(plan, session, ledger)
+                wanted = _name(ledger, session, state)
                 mine = [each for each in self._warm if each.session == key]
                 if sum(each.state == wanted and each.base == base for each in mine) >= _READY:
                     return
@@ -371,6 +410,11 @@ class _Base:
 
     def __hash__(self) -> int:
         return hash(self._is)
+
+
+def _name(ledger: Ledger, session: Session, state: State | None) -> str:
+    """Of a state."""
+    return "" if state is None else ledger.state or f"+{session.setup}"
 
 
 def _may_trap(script: bytes, state: State | None) -> bool:

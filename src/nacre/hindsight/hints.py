@@ -281,8 +281,8 @@ _NO_INPUT: Final = re.compile(
 _LASTS: Final = {
     b"cd": "the directory does not last: each call is a new shell; give cwd or a session",
     b"export": "variables do not last: each call is a new shell; give env or a session",
-    b"source": "what was sourced does not last: each call is a new shell; use it in the same call, or "
-    "give a session",
+    b"source": "what was sourced does not last: each call is a new shell; use it in the same call, "
+    "or give a session",
 }
 _SAME: Final = {b"pushd": b"cd", b"popd": b"cd", b".": b"source", b"chdir": b"cd"}
 

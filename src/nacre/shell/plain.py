@@ -14,11 +14,11 @@ _WORD: Final = rb"(?:[\w./:@%+,=-]|'[^']*'|\"[^\"$`\\!]*\")+"
 _ONE_COMMAND: Final = re.compile(rb"\s*([\w./+-]+)(?:[ \t]+%b)*\s*" % _WORD)
 # bash's own, which change it, or words with a meaning of their own.
 _NOT_PLAIN: Final = frozenset(
-    b". alias bg bind break builtin caller case cd command compgen complete compopt continue coproc "
-    b"declare dirs disown do done elif else enable esac eval exec exit export fc fg fi for function "
-    b"getopts hash help history if in jobs kill let local logout mapfile popd printf pushd read "
-    b"readarray readonly return select set shift shopt source suspend then time times trap typeset "
-    b"ulimit umask unalias unset until wait while".split()
+    b". alias bg bind break builtin caller case cd command compgen complete compopt continue "
+    b"coproc declare dirs disown do done elif else enable esac eval exec exit export fc fg fi for "
+    b"function getopts hash help history if in jobs kill let local logout mapfile popd printf "
+    b"pushd read readarray readonly return select set shift shopt source suspend then time times "
+    b"trap typeset ulimit umask unalias unset until wait while".split()
 )
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from nacre.shell.words import quoted
@@ -67,6 +68,22 @@ class State(Struct, frozen=True, kw_only=True):
     stack: tuple[bytes, ...]
     arguments: tuple[bytes, ...]
     traps: dict[bytes, bytes]  # signal → what to do, quoted
+
+
+NOTHING: Final = State(
+    functions=b"",
+    names=(),
+    variables={},
+    aliases=b"",
+    set=tuple(sorted(SET)),
+    shopt=SHOPT,
+    posix=None,
+    umask=b"",
+    directory=b"",
+    stack=(),
+    arguments=(),
+    traps={},
+)
 
 
 class Base(Struct, frozen=True, kw_only=True):
@@ -180,10 +197,20 @@ def exported(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     }
 
 
+def begun(snapshot: State, env: Mapping[bytes, bytes], directory: bytes) -> State:
+    """The state of a session that begins with it."""
+    # What the command is given anyway stays: pagers and editors that ask nothing, above all.
+    variables = {**snapshot.variables, **exported(env)}
+    if b"PATH" in snapshot.variables:
+        variables[b"PATH"] = snapshot.variables[b"PATH"]
+    return msgspec.structs.replace(snapshot, variables=variables, directory=directory)
+
+
 def told(state: State, base: Base) -> bytes:
     """A script after which a shell that knows `base` is as the one was that has left this state.
     What would change how this very script goes is left for the moment before the next one."""
-    out = [b"builtin umask %b\nbuiltin cd -- %b\n" % (state.umask, quoted(state.directory))]
+    out = [b"builtin cd -- %b\n" % quoted(state.directory)]
+    out.append(b"builtin umask %b\n" % state.umask if state.umask else b"")
     out.append(b"builtin dirs -c\n" if state.stack else b"")
     out += [b"builtin pushd -n %b >/dev/null\n" % quoted(each) for each in reversed(state.stack)]
     out.append(_unset(b"-v", sorted({*base.variables, *_SET_BY_BASH} - _OWN)))

@@ -1,0 +1,222 @@
+"""Reading a user's own set-up: an interactive login shell, in a process that is watched.
+
+It has two seconds and nothing to read; whatever it prints is not looked at, and whatever it leaves
+running ends with it. What it makes of itself is written down as any shell's of a session, and then
+only that is kept which another shell needs: functions, aliases, options, PATH, what was exported,
+and the variables that functions and aliases speak of; nothing that looks like a secret.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from nacre.engine.engine import Engine
+from nacre.loop import now
+from nacre.plan import AtExit, Command, Keep, Limits, Plan
+from nacre.refusals import Refused
+from nacre.secrets import has_secret, is_secret
+from nacre.shell import state as states
+from nacre.shell.state import State
+from nacre.shell.words import SAVE, quoted
+from nacre.store.home import open_private, private_directory, safe_home
+from nacre.store.sessions import new_mark
+from nacre.store.snapshots import user_shell
+
+SECONDS: Final = 2.0
+_MOST: Final = 1024 * 1024  # bytes of a file that is looked at
+_GIVEN: Final = re.compile(
+    rb"HOME|USER|LOGNAME|SHELL|PATH|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|XDG_\w+|ZDOTDIR|DISPLAY"
+)
+# What only means something while that shell lives, or to a person who types.
+_NOT_KEPT: Final = re.compile(
+    rb"PS[0-4]|PROMPT\w*|HIST\w*|COLUMNS|LINES|MAIL\w*|OLDPWD|TERM|SHLVL|IFS|SSH_AGENT_PID"
+    rb"|SSH_AUTH_SOCK|BASH_COMPLETION\w*|COMP_\w*|__\w+_SESSION|BASH_REMATCH|OPT\w+|HOSTNAME"
+    rb"|\w+TYPE|GPG_TTY|PIPESTATUS|FUNCNEST|TMOUT|EXECIGNORE|GLOBIGNORE|BASH_ENV|ENV|LD_\w+"
+)
+_TALKS: Final = frozenset(
+    b"cdspell checkhash checkjobs checkwinsize cmdhist complete_fullquote direxpand dirspell "
+    b"expand_aliases force_fignore histappend histreedit histverify hostcomplete huponexit lithist "
+    b"login_shell mailwarn no_empty_cmd_completion progcomp progcomp_alias promptvars "
+    b"restricted_shell".split()
+)
+_SET_KEPT: Final = frozenset(
+    (b"allexport", b"noclobber", b"noglob", b"nounset", b"physical", b"pipefail")
+)
+_FUNCTION: Final = re.compile(rb"^(\S+) \(\) ?\n\{ ?\n", re.MULTILINE)
+_ATTRIBUTES: Final = re.compile(rb"^declare -f(\w+) (\S+)\n", re.MULTILINE)
+_SPOKEN_OF: Final = re.compile(rb"\$\{?[#!]?([A-Za-z_]\w*)")
+_ALIAS: Final = re.compile(
+    rb"^alias (?:-- )?((?:[^=\n]|\n(?!alias ))+?)=((?:'[^']*'|\\')*)\n", re.MULTILINE
+)
+
+# A hook that is run before each prompt would have run before the first one.
+_READ: Final = b"""\
+%bfor _nacre_line in "${PROMPT_COMMAND[@]}"; do builtin eval "$_nacre_line"; done
+_nacre_status=0 _nacre_mark=%b
+exec {_nacre_fd}>|%b
+builtin . %b
+"""
+_ASK: Final = b"env -0 > %b"
+
+
+def make(
+    shell: bytes, env: Mapping[bytes, bytes], place: bytes, seconds: float = SECONDS
+) -> State | None:
+    """What the set-up makes of a shell; None: nothing that could be used, for whatever reason."""
+    clean = {name: value for name, value in env.items() if _GIVEN.fullmatch(name)}
+    clean[b"TERM"] = b"dumb"
+    try:
+        directory = private_directory(f"{safe_home()}/sessions/drafts")
+        mark = new_mark()
+        path = f"{directory}/{mark}"
+        os.close(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except OSError:
+        return None
+    try:
+        end = now() + seconds
+        found = _bash(shell, clean, place, seconds, mark, path)
+        if user_shell(env) in (b"zsh", b"fish"):
+            theirs = _exported_by(env[b"SHELL"], clean, place, max(0.0, end - now()), path)
+            found = theirs if found is None else _joined(found, theirs)
+        return found
+    finally:
+        for each in (path, f"{path}.other"):
+            try:
+                os.unlink(each)
+            except OSError:
+                continue
+
+
+def _bash(
+    shell: bytes,
+    clean: Mapping[bytes, bytes],
+    place: bytes,
+    seconds: float,
+    mark: str,
+    path: str,
+) -> State | None:
+    more = b"" if _login_reads_rc(clean) else b"[[ -r ~/.bashrc ]] && builtin . ~/.bashrc\n"
+    script = _READ % (more, mark.encode(), quoted(os.fsencode(path)), quoted(SAVE))
+    _run([shell, b"--login", b"-i", b"-c", script], clean, place, seconds)
+    with open(path, "rb") as file:
+        read = states.read(file.read(), None, mark.encode(), before=None, given={})
+    return None if read is None else _kept(read, clean)
+
+
+def _login_reads_rc(env: Mapping[bytes, bytes]) -> bool:
+    """Whether what a login shell reads seems to read what others do: most people's does."""
+    home = env.get(b"HOME", b"")
+    for name in (b".bash_profile", b".bash_login", b".profile"):
+        try:
+            with open(home + b"/" + name, "rb") as file:
+                return b"bashrc" in file.read(_MOST)
+        except OSError:
+            continue
+    return False
+
+
+def _exported_by(
+    shell: bytes, clean: Mapping[bytes, bytes], place: bytes, seconds: float, path: str
+) -> State | None:
+    """Of another kind of shell only what it exports can be had."""
+    other = os.fsencode(f"{path}.other")
+    _run([shell, b"-l", b"-i", b"-c", _ASK % quoted(other)], clean, place, seconds)
+    try:
+        with open(other, "rb") as file:
+            pairs = [each.partition(b"=") for each in file.read().split(b"\0") if b"=" in each]
+    except OSError:
+        return None
+    found = {
+        name: value
+        for name, _, value in pairs
+        if re.fullmatch(rb"[A-Za-z_]\w*", name)
+        and clean.get(name) != value
+        and not _NOT_KEPT.fullmatch(name)
+        and not is_secret(name, value)
+    }
+    return _only(states.exported(found))
+
+
+def _run(words: list[bytes], env: Mapping[bytes, bytes], place: bytes, seconds: float) -> None:
+    script = b"exec " + b" ".join(map(quoted, words)) + b" </dev/null >/dev/null 2>&1"
+    plan = Plan(
+        command=Command(given=b"", script=script, cwd=place, env=dict(env)),
+        limits=Limits(timeout=seconds, grace=0.1, drain=0.0, surrender=0.5),
+        keep=Keep(whole=0, head=0, tail=0),
+        leave=AtExit.END,
+    )
+    engine = Engine()
+    try:
+        engine.begin(plan).wait()  # what counts is what it has written
+    except Refused:
+        return
+    finally:
+        engine.close()
+
+
+def _kept(state: State, given: Mapping[bytes, bytes]) -> State:
+    bodies = {name: text for name, text in _functions(state).items() if not has_secret(text)}
+    attributes = [
+        b"declare -f%b %b\n" % (flags, name)
+        for flags, name in _ATTRIBUTES.findall(state.functions)
+        if name in bodies
+    ]
+    aliases = [
+        b"alias %b%b=%b\n" % (b"-- " if name.startswith(b"-") else b"", name, words)
+        for name, words in _ALIAS.findall(state.aliases)
+        if not has_secret(words)
+    ]
+    spoken = b"".join((*bodies.values(), *aliases))
+    needed = frozenset(_SPOKEN_OF.findall(spoken))
+    variables = {
+        name: entry
+        for name, entry in state.variables.items()
+        if _is_kept(name, entry, needed, given)
+    }
+    return msgspec.structs.replace(
+        _only(variables),
+        functions=b"".join((*bodies.values(), *attributes)),
+        names=tuple(bodies),
+        aliases=b"".join(aliases),
+        umask=state.umask,
+        set=tuple(sorted(states.SET | _SET_KEPT.intersection(state.set))),
+        shopt=tuple(sorted({*state.shopt} - _TALKS | _TALKS.intersection(states.SHOPT))),
+    )
+
+
+def _functions(state: State) -> dict[bytes, bytes]:
+    """Each by itself."""
+    text, names = state.functions, frozenset(state.names)
+    heads = [head for head in _FUNCTION.finditer(text) if head[1] in names]
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    found = {}
+    for head, end in zip(heads, ends, strict=True):
+        body = text[head.start() : end]
+        found[head[1]] = body[: body.rindex(b"\n}\n") + 3]
+    return found
+
+
+def _is_kept(
+    name: bytes, entry: bytes, needed: frozenset[bytes], given: Mapping[bytes, bytes]
+) -> bool:
+    flags, _, rest = entry[len(b"declare -") :].partition(b" ")
+    value = rest.partition(b"=")[2].rstrip(b"\n")
+    if _NOT_KEPT.fullmatch(name) or is_secret(name, value.strip(b"\"'$")) or b"r" in flags:
+        return False
+    if name in given and entry == states.exported(given).get(name):
+        return False
+    return b"x" in flags or name in needed
+
+
+def _only(variables: dict[bytes, bytes]) -> State:
+    return msgspec.structs.replace(states.NOTHING, variables=variables)
+
+
+def _joined(one: State, other: State | None) -> State:
+    """The user's own shell is right about what is exported."""
+    if other is None:
+        return one
+    return msgspec.structs.replace(one, variables={**one.variables, **other.variables})
