@@ -26,7 +26,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("settings", "warden"),
     ("reach",),
     ("watch",),
-    ("handle", "look", "pursue"),
+    ("handle", "look", "pursue", "remembered"),
     ("gather", "attend"),
     ("place",),
     ("tool", "oneshot"),

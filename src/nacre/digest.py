@@ -9,3 +9,8 @@ def digest(data: bytes, size: int = 8) -> str:
         from hashlib import blake2b
 
     return blake2b(data, digest_size=size).hexdigest()
+
+
+def session_key(contract: str, whose: str, kind: str) -> str:
+    """Of a session: whose it is, and what kind of shell it has."""
+    return f"{digest(f'{contract} {whose}'.encode())}-{kind}"

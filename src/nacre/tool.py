@@ -8,6 +8,7 @@ ending, so it also writes the audit line.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -46,6 +47,7 @@ from nacre.text import decode
 
 if TYPE_CHECKING:
     from nacre.handle import RunHandle
+    from nacre.remembered import SessionHandle
 
 Listen = Listener | Listening | None
 
@@ -286,6 +288,28 @@ class Tool:
 
         here = self.workspace
         return RunHandle(reading.find(reading.number(str(id)), here), here)
+
+    def restart(self) -> None:
+        """Have the tool's own shell begin anew, where the contract has one. What it has left
+        running goes on. Raises SessionProblem when a command of it runs."""
+        if self._name:
+            with suppress(LookupError):
+                self.session(self._name).reset()
+        else:
+            self._session = os.urandom(12).hex()
+            self._known = None
+
+    def sessions(self) -> "list[SessionHandle]":
+        """The shells of this workspace that remember and have a name, those used last first."""
+        from nacre import remembered
+
+        return remembered.listed(self._caller(self.cwd).place)
+
+    def session(self, name: str) -> "SessionHandle":
+        """One of them, of this contract. Raises LookupError."""
+        from nacre import remembered
+
+        return remembered.find(self._caller(self.cwd).place, name, self.contract.name)
 
     def signal(self, run: str, number: int) -> Done:
         """Send a signal to everything that a live run of this tool has started."""

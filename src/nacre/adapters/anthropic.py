@@ -7,10 +7,14 @@ bash = anthropic.Bash(tool)                       # the built-in one: tools=bash
 results = [bash.answer(block) for ...]
 """
 
+import contextlib
+import os
+import weakref
 from typing import TYPE_CHECKING, Any, cast
 
 from nacre.adapters import needs
 from nacre.contracts.contract import Reply
+from nacre.remembered import SessionProblem
 from nacre.tool import Tool
 
 if TYPE_CHECKING:
@@ -62,12 +66,44 @@ def arunnable(tool: Tool) -> "list[BetaAsyncFunctionTool[Any]]":
     return [beta_async_tool(made(each["name"]), **_named(each)) for each in tool.specs()]
 
 
+class Memory:
+    """The one shell that the built-in tool's model expects. pi has one anyway; under nacre it is a
+    session that nobody else knows of."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+        self._begin()
+
+    def _begin(self) -> None:
+        self._name = f"anthropic {os.urandom(6).hex()}"
+        self._end = weakref.finalize(self, _remove, self._tool, self._name)
+
+    def given(self, arguments: Any, tool: str) -> Any:
+        ours = self._tool.contract.name == "nacre" and tool == "bash"
+        if not ours or not isinstance(arguments, dict) or "session" in arguments:
+            return arguments
+        return {**arguments, "session": self._name}
+
+    def forget(self) -> None:
+        if self._tool.contract.name == "nacre":
+            self._end()
+            self._begin()
+        elif self._tool.contract.remembers:
+            self._tool.restart()
+
+
+def _remove(tool: Tool, name: str) -> None:
+    with contextlib.suppress(LookupError, SessionProblem, OSError):
+        tool.session(name).remove()
+
+
 class Bash:
     """The built-in tool, of which the model knows `command` and `restart`, answered by ours."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
         self._runs: set[str] = set()  # that the model's commands have made
+        self._memory = Memory(tool)
 
     @property
     def tools(self) -> "list[ToolUnionParam]":
@@ -78,14 +114,20 @@ class Bash:
     def answer(self, block: "ToolUseBlock") -> "ToolResultBlockParam":
         given, restarts = _read(block)
         if not restarts:
+            given = self._memory.given(given, block.name)
             return _result(block, self._noted(self._tool.call(given, tool=block.name)))
-        return _restarted(block, [run.id for run in self._started() if run.end() is None])
+        left = [run.id for run in self._started() if run.end() is None]
+        self._memory.forget()
+        return _restarted(block, left)
 
     async def aanswer(self, block: "ToolUseBlock") -> "ToolResultBlockParam":
         given, restarts = _read(block)
         if not restarts:
+            given = self._memory.given(given, block.name)
             return _result(block, self._noted(await self._tool.acall(given, tool=block.name)))
-        return _restarted(block, [run.id for run in self._started() if await run.aend() is None])
+        left = [run.id for run in self._started() if await run.aend() is None]
+        self._memory.forget()
+        return _restarted(block, left)
 
     def _noted(self, reply: Reply) -> Reply:
         if reply.run is not None:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from nacre.caller import Caller
-from nacre.digest import digest
+from nacre.digest import digest, session_key
 from nacre.plan import Session
 
 _LONGEST_NAME: Final = 100
@@ -27,7 +27,7 @@ def remembering(
 ) -> tuple[Session, Caller]:
     """The session of that name, and its caller, who stands where its shell does. `whose` tells it
     from others of that name, and so does all that a shell of it is made of."""
-    key = digest(msgspec.msgpack.encode((contract, whose, made_of)), 12)
+    key = session_key(contract, whose, digest(msgspec.msgpack.encode(made_of)))
     stood = caller.stands(key) or caller.cwd
     while not os.path.isdir(stood) and stood != b"/":
         stood = os.path.dirname(stood) or b"/"  # it was removed meanwhile

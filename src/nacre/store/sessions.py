@@ -20,12 +20,16 @@ import msgspec
 from msgspec import Struct
 
 from nacre import proc
+from nacre.digest import session_key
 from nacre.shell import state as states
 from nacre.shell.state import State
 from nacre.store.home import home, open_private, private_directory, replace, safe_home
 
 _MOST: Final = 64 * 1024  # bytes of a ledger
 _MOMENT: Final = 0.0005
+_PATIENCE: Final = 1.0  # seconds for somebody else's command
+_HOUR: Final = 3600.0
+_DAY: Final = 24 * _HOUR
 
 
 def new_mark() -> str:
@@ -186,20 +190,155 @@ def _read(path: str) -> bytes:
         return b""
 
 
+class SessionProblem(Exception):
+    """What was asked of a session cannot be done; why, as a sentence."""
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """A session as others see it."""
+
+    place: str
+    key: str
+    name: str
+    contract: str
+    made: float
+    used: float  # when, the last time
+    directory: bytes
+    state: State | None
+
+
 def forget(place: str, key: str) -> None:
     """It is over; what is still being written about it is nobody's."""
     with suppress(OSError):
         shutil.rmtree(f"{home()}/sessions/{place}/{key}", ignore_errors=True)
 
 
-def listed(place: str) -> list[tuple[str, Ledger, float]]:
-    """The sessions of a workspace: key, ledger and when it was used last, the newest first."""
+def listed(place: str) -> list[Known]:
+    """The sessions of a workspace that have a name, those that were used last first."""
     found = []
     with suppress(OSError), os.scandir(f"{home()}/sessions/{place}") as entries:
         for entry in entries:
-            path = f"{entry.path}/ledger"
-            with suppress(OSError, msgspec.MsgspecError):
-                text = _read(path)
-                if text:
-                    found.append((entry.name, _decode(text), os.stat(path).st_mtime))
-    return sorted(found, key=lambda each: -each[2])
+            with suppress(OSError):
+                known = _known(place, entry.name)
+                if known.name:
+                    found.append(known)
+    return sorted(found, key=lambda each: -each.used)
+
+
+def _known(place: str, key: str) -> Known:
+    """Raises OSError."""
+    used = os.stat(f"{home()}/sessions/{place}/{key}/ledger").st_mtime
+    file = SessionFile(place, key)
+    try:
+        with file.locked(0.0) as got:
+            ledger = file.ledger()
+            settled = (file.settle(ledger) if got else ledger) or ledger
+        os.utime(f"{file.directory}/ledger", (used, used))  # to look at it is not to use it
+        return Known(
+            place=place,
+            key=key,
+            name=settled.name,
+            contract=settled.contract,
+            made=settled.made,
+            used=used,
+            directory=settled.directory,
+            state=file.state(settled),
+        )
+    finally:
+        file.close()
+
+
+@contextmanager
+def _alone_with(known: Known) -> Iterator[tuple[SessionFile, Ledger]]:
+    """Nobody else has it meanwhile. Raises SessionProblem, OSError."""
+    file = SessionFile(known.place, known.key)
+    try:
+        with file.locked(_PATIENCE) as got:
+            if not got:
+                raise SessionProblem(
+                    f"session {known.name} runs a command; wait until that has ended, or end it"
+                )
+            ledger, end = None, time.monotonic() + _PATIENCE
+            while ledger is None and time.monotonic() < end:
+                ledger = file.settle(file.ledger())
+                if ledger is None:
+                    time.sleep(_MOMENT)
+            yield file, ledger or file.ledger()
+    finally:
+        file.close()
+
+
+def reset(known: Known) -> None:
+    """Have it begin anew; its name stays. Raises SessionProblem, OSError."""
+    with _alone_with(known) as (file, ledger):
+        file.write(Ledger(name=ledger.name, contract=ledger.contract, made=time.time()))
+        with suppress(FileNotFoundError):
+            os.unlink(f"{file.directory}/state")
+
+
+def remove(known: Known) -> None:
+    """Raises SessionProblem, OSError."""
+    with _alone_with(known) as (file, _):
+        shutil.rmtree(file.directory)
+
+
+def fork(known: Known, name: str) -> Known:
+    """Another session that begins where this one is now. Raises SessionProblem, OSError."""
+    kind = known.key.partition("-")[2]
+    key = session_key(known.contract, name, kind)
+    with _alone_with(known) as (file, ledger):
+        new = SessionFile(known.place, key)
+        try:
+            with new.locked(0.0) as got:
+                if not got or new.ledger().made:
+                    raise SessionProblem(
+                        f"there is a session {name} already; remove it first, or take another name"
+                    )
+                with suppress(FileNotFoundError):
+                    shutil.copy2(f"{file.directory}/state", f"{new.directory}/state")
+                    os.chmod(f"{new.directory}/state", 0o600)
+                new.write(
+                    msgspec.structs.replace(ledger, name=name, made=time.time(), pending=None)
+                )
+        finally:
+            new.close()
+    return _known(known.place, key)
+
+
+def forget_old(before: float, seconds: float) -> None:
+    """Sessions that nobody has used since; those without a name, drafts and what else is only good
+    for a while go sooner. What there is no time for is left for the next one who looks."""
+    end, at, now = time.monotonic() + seconds, home(), time.time()
+    for path in _entries(f"{at}/sessions"):
+        if path.endswith("/drafts"):
+            _unlink_old(path, now - _HOUR, end)
+            continue
+        for session in _entries(path):
+            if time.monotonic() > end:
+                return
+            _forget_if_old(os.path.basename(path), os.path.basename(session), before, now)
+    _unlink_old(f"{at}/snapshots", before, end)
+
+
+def _forget_if_old(place: str, key: str, before: float, now: float) -> None:
+    with suppress(OSError):
+        used = os.stat(f"{home()}/sessions/{place}/{key}/ledger").st_mtime
+        if used >= now - _DAY:
+            return
+        known = _known(place, key)
+        if used < before or not known.name:
+            remove(known)
+
+
+def _unlink_old(directory: str, before: float, end: float) -> None:
+    for path in _entries(directory):
+        with suppress(OSError):
+            if time.monotonic() < end and os.stat(path).st_mtime < before:
+                os.unlink(path)
+
+
+def _entries(directory: str) -> list[str]:
+    try:
+        return [f"{directory}/{name}" for name in os.listdir(directory)]
+    except OSError:
+        return []

@@ -63,7 +63,12 @@ class Store:
         with suppress(FileNotFoundError):
             if time.time() - os.stat(stamp).st_mtime < _PAUSE:
                 return
-        requests.forget_old(time.time() - self._bounds.days * _DAY, _SLICE)
+        old = time.time() - self._bounds.days * _DAY
+        requests.forget_old(old, _SLICE)
+        if os.path.isdir(f"{self._files.home()}/sessions"):
+            from nacre.store import sessions  # who has none need not load them
+
+            sessions.forget_old(old, _SLICE)
         if not sweep.sweep(self._bounds, seconds=_SLICE):  # else there may be more to do
             os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             os.utime(stamp)

@@ -20,6 +20,7 @@ _COMMANDS = {
     "write": "write to the stdin of a run, where that was left open",
     "kill": "end runs and all that they have started: TERM, a grace, KILL",
     "attach": "show a run's output as it comes, and give it our stdin",
+    "sessions": "list the shells that remember, or reset, fork, remove one",
     "log": "print the audit log: one line a call",
     "explain": "show what the checks see in a command and would do about it; runs nothing",
     "mcp": "serve the tools to an MCP client, on stdio or HTTP",
@@ -96,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     _call(made["call"])
     _read(made["read"])
     _runs(made)
+    _sessions(made["sessions"])
     _log(made["log"])
     _explain(made["explain"])
     made["schema"].add_argument(
@@ -112,6 +114,28 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _session(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--session", metavar="NAME", help="in the shell of that name, which remembers (nacre, pi)"
+    )
+
+
+def _sessions(parser: argparse.ArgumentParser) -> None:
+    parser.description = "List the shells of this workspace that remember; or do something to one."
+    parser.add_argument("--cwd", metavar="D", help="as if called there")
+    parser.add_argument("--contract", metavar="C", help="only those of this contract")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        choices=("list", "show", "reset", "fork", "remove"),
+        help="list (default), or what to do to NAME",
+    )
+    parser.add_argument("session", nargs="?", metavar="NAME", help="which one")
+    parser.add_argument("new", nargs="?", metavar="NEW", help="what a fork of it is called")
+
+
 def _rpc(parser: argparse.ArgumentParser) -> None:
     parser.description = "Serve the tools to a program, as JSON lines on stdio; docs/rpc.md."
     parser.add_argument("--cwd", metavar="D", help="where calls run that name no directory")
@@ -120,6 +144,7 @@ def _rpc(parser: argparse.ArgumentParser) -> None:
 
 def _mcp(parser: argparse.ArgumentParser) -> None:
     parser.description = "Serve the tools to an MCP client, on stdio or HTTP; docs/mcp.md."
+    _session(parser)
     parser.add_argument("--cwd", metavar="D", help="where commands run (default: here)")
     _caller(parser)
     parser.add_argument(
@@ -241,9 +266,10 @@ def lines(text: str) -> int:
 
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "nacre run [--contract C] [--cwd D] [--timeout S] [--json]\n"
+        "nacre run [--contract C] [--cwd D] [--session NAME] [--timeout S] [--json]\n"
         "                 [--detach [--interactive]] -- COMMAND ..."
     )
+    _session(parser)
     parser.add_argument("--cwd", metavar="D", help="run there instead of here")
     parser.add_argument(
         "--timeout", metavar="S", help="seconds, instead of the contract's; 0 is no limit"
@@ -299,6 +325,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _call(parser: argparse.ArgumentParser) -> None:
+    _session(parser)
     parser.add_argument("--tool", default="bash", metavar="T", help="which tool (default bash)")
     parser.add_argument("--cwd", metavar="D", help="call it there instead of here")
     _caller(parser)

@@ -27,6 +27,7 @@ def main(options: argparse.Namespace) -> int:
             cwd=options.cwd,
             tools=[name for name in options.tools.split(",") if name],
             options=settings(options.set),
+            session=options.session,
         )
         known = [spec["name"] for spec in tool.specs()]
         if options.tool not in known:

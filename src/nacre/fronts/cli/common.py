@@ -31,6 +31,7 @@ def own_tool(
     cwd: str | None,
     tools: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
+    session: str | None = None,
     max_wait: float | None = None,
     engine: Engine | None = None,
 ) -> Tool:
@@ -45,6 +46,7 @@ def own_tool(
             env=env,
             tools=tools,
             options=options,
+            session=session,
             max_wait=max_wait,
             engine=engine or own_engine(),
         )
@@ -56,8 +58,9 @@ def own_tool(
     return tool
 
 
-def own_engine() -> Engine:
-    return Engine(ours=become_subreaper(), keeps=True)
+def own_engine(*, serves: bool = False) -> Engine:
+    """`serves`: there will be many calls, so shells are kept ready for them."""
+    return Engine(ours=become_subreaper(), keeps=True, warms=serves)
 
 
 def settings(given: list[str]) -> dict[str, str]:

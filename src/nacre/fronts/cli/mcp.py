@@ -1,6 +1,7 @@
 """`nacre mcp`: the tools for an MCP client, on stdio or HTTP."""
 
 import argparse
+import contextlib
 import shlex
 from importlib.util import find_spec
 
@@ -8,6 +9,7 @@ from nacre.fronts.cli.common import (
     UsageError,
     check_directory,
     complain,
+    own_engine,
     own_tool,
     remark,
     say_what_is_spoken,
@@ -36,11 +38,13 @@ def main(options: argparse.Namespace) -> int:
             tools=[name for name in options.tools.split(",") if name],
             options=settings(options.set),
             max_wait=options.max_wait,
+            session=options.session,
+            engine=(engine := own_engine(serves=True)),
         )
     except (UsageError, ValueError, OSError) as error:
         complain(str(error))
         return 2
-    with tool:
+    with contextlib.closing(engine), tool:
         return _serve(tool, where, file)
 
 

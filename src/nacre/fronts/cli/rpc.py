@@ -26,7 +26,7 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(options: argparse.Namespace) -> int:
-    engine = own_engine()
+    engine = own_engine(serves=True)
     try:
         check_directory(options.cwd)
         cwd = os.path.abspath(options.cwd or os.getcwd())  # it may be gone one day

@@ -51,7 +51,7 @@ def main(options: argparse.Namespace) -> int:
         timeout = _timeout(options.timeout)
         if options.interactive and not options.detach:
             raise UsageError("--interactive goes with --detach; without it, nobody could write")
-        tool = own_tool(options.contract, cwd=options.cwd)
+        tool = own_tool(options.contract, cwd=options.cwd, session=options.session)
     except UsageError as error:
         complain(str(error))
         return 2

@@ -1,0 +1,81 @@
+"""Sessions, for people and programs: what there is, and how to go back."""
+
+from datetime import UTC, datetime
+
+from nacre.store import sessions
+from nacre.store.sessions import Known, SessionProblem
+from nacre.text import decode
+
+__all__ = ["SessionHandle", "SessionProblem"]
+
+
+class SessionHandle:
+    """A shell that remembers. `fork` it, try something in the copy, and go back by using the first
+    again; `reset` it to begin anew; `remove` it when nobody wants it any more."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+
+    @property
+    def name(self) -> str:
+        return self._known.name
+
+    @property
+    def contract(self) -> str:
+        return self._known.contract
+
+    @property
+    def cwd(self) -> str:
+        """Where it stands; empty before its first command."""
+        return decode(self._known.directory)
+
+    @property
+    def made(self) -> datetime:
+        return datetime.fromtimestamp(self._known.made, UTC)
+
+    @property
+    def used(self) -> datetime:
+        """When, the last time."""
+        return datetime.fromtimestamp(self._known.used, UTC)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Their names, never their values."""
+        state = self._known.state
+        return () if state is None else tuple(sorted(map(decode, state.variables)))
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        state = self._known.state
+        return () if state is None else tuple(sorted(map(decode, state.names)))
+
+    def reset(self) -> None:
+        """Raises SessionProblem when a command of it runs."""
+        sessions.reset(self._known)
+
+    def fork(self, name: str) -> "SessionHandle":
+        """Another one, which begins where this one is now. Raises SessionProblem, ValueError."""
+        from nacre.contracts.sessions import session_name
+
+        return SessionHandle(sessions.fork(self._known, session_name(name)))
+
+    def remove(self) -> None:
+        """Raises SessionProblem when a command of it runs."""
+        sessions.remove(self._known)
+
+    def __repr__(self) -> str:
+        return f"<session {self.name} of {self.contract}, in {self.cwd or 'no directory yet'}>"
+
+
+def listed(place: str) -> list[SessionHandle]:
+    return [SessionHandle(known) for known in sessions.listed(place)]
+
+
+def find(place: str, name: str, contract: str | None = None) -> SessionHandle:
+    """Raises LookupError, with the names that there are."""
+    there = [each for each in listed(place) if contract in (None, each.contract)]
+    found = [each for each in there if each.name == name]
+    if not found:
+        names = ", ".join(sorted({each.name for each in there})) or "none yet"
+        raise LookupError(f"there is no session {name} in this workspace; there is {names}")
+    return found[0]
