@@ -86,7 +86,8 @@ class Place:
             self._run(["bash", "-ec", self.case["setup"]])
         for command in self.case.get("before", []):
             given = json.dumps({"command": command})
-            self._run([str(NACRE), "call", "--contract", self.contract, given])
+            session = ["--session", self.case["session"]] if "session" in self.case else []
+            self._run([str(NACRE), "call", "--contract", self.contract, *session, given])
 
     def _run(self, words: list[str]) -> None:
         subprocess.run(

@@ -11,6 +11,7 @@
     files       made before the call: path = content
     setup       a shell script, run before the call
     before      commands that are called before, in the same state directory
+    session     and in which session those were called
     cwd         a directory below the row's own, which is $TMP; $CWD stands for it
     cancel      it is called off when this file is there
     shows       what every front must do, also those that do not run all rows
@@ -52,6 +53,7 @@ class Case(TypedDict, total=False):
     files: dict[str, str]
     setup: str
     before: list[str]
+    session: str
     cwd: str
     cancel: str
     text: str

@@ -49,7 +49,9 @@ def test_aborting_keeps_the_output() -> None:
     with nacre.Tool("pi") as tool:
         reply = tool.call({"command": "echo early; sleep 60"}, listen=heard, cancel=token)
     assert reply.is_error
-    assert reply.text.startswith("early\n\nWall time: ")
+    assert reply.text.startswith(
+        "early\n\n[the session is as this command has left it]\nWall time: "
+    )
     assert reply.text.endswith("\nCommand aborted")
     assert reply.details["aborted"] is True
 

@@ -55,7 +55,8 @@ _ALIAS: Final = re.compile(
 # A hook that is run before each prompt would have run before the first one.
 _READ: Final = b"""\
 %bfor _nacre_line in "${PROMPT_COMMAND[@]}"; do builtin eval "$_nacre_line"; done
-_nacre_status=0 _nacre_mark=%b
+_nacre_status=0 _nacre_shopt=$BASHOPTS _nacre_mark=%b
+\builtin shopt -u expand_aliases
 exec {_nacre_fd}>|%b
 builtin . %b
 """

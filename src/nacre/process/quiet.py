@@ -9,6 +9,7 @@ import ctypes
 import fcntl
 import os
 import signal
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, Final
 
@@ -56,7 +57,9 @@ def start(order: Order, birth: Birth) -> None:
         library.posix_spawnattr_setsigdefault(attributes, _signals(library))
         env = os.environb if order.env is None else order.env
         variables = [b"%b=%b" % each for each in env.items()]
-        with worn(order.limits):  # and nobody else's meanwhile
+        # Where callers have limits of their own, it must not have somebody else's by chance. A tag
+        # that our process wears at this moment is soon replaced.
+        with worn(order.limits) if order.umask >= 0 else nullcontext():
             problem = library.posix_spawn(
                 ctypes.byref(pid),
                 order.words[0],

@@ -1,9 +1,9 @@
 # Read by the forked copy of a shell of a session, as that shell ends: writes down what the next one
 # shall know. Descriptor $_nacre_fd is the draft, $_nacre_mark a word that no command can know before
-# it runs, $_nacre_from and $_nacre_home where the call had it begin and where the session stood.
-# All of it is parsed before any of it is done, so that no alias changes what it says.
+# it runs, $_nacre_status and $_nacre_shopt what they were; $_nacre_from and $_nacre_home where the
+# call had it begin and where the session stood. Aliases are off: they would change what this says.
 {
-  _nacre_set=$SHELLOPTS _nacre_shopt=$BASHOPTS _nacre_posix=${POSIXLY_CORRECT-}
+  _nacre_set=$SHELLOPTS _nacre_posix=${POSIXLY_CORRECT-}
   POSIXLY_CORRECT=1 # here `unset` is found before a function of that name
   \unset -f builtin exec # which a waiting shell cannot do without
   _nacre_traps=$(builtin trap -p) # of INT and QUIT, which are ignored here, it shows no words

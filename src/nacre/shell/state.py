@@ -41,12 +41,12 @@ _VARIABLE: Final = re.compile(
                 | \$'[^'\\]*+(?:\\.[^'\\]*+)*+' )*+ \) ) )?\n""",
     re.VERBOSE | re.DOTALL,
 )
-_TRAP: Final = re.compile(rb"trap -- ((?:'[^']*'|\\')+) (\S+)\n")
+TRAP: Final = re.compile(rb"trap -- ((?:'[^']*'|\\')+) (\S+)\n")
 
 SET: Final = frozenset((b"braceexpand", b"hashall", b"interactive-comments"))  # of every new shell
 # What a shell cannot be told, or must not: it would never run anything again, or it is job control.
 _NO_SET: Final = frozenset((b"monitor", b"noexec", b"onecmd", b"privileged", b"restricted"))
-_NO_SHOPT: Final = frozenset((b"login_shell", b"restricted_shell"))
+_NO_SHOPT: Final = frozenset((b"expand_aliases", b"login_shell", b"restricted_shell"))
 _UNSEEN: Final = (b"SIGINT", b"SIGQUIT")
 # Traps that would speak up while the shell is still being told who it is.
 _LATE: Final = (b"ERR", b"RETURN", b"DEBUG")
@@ -165,11 +165,11 @@ def _arguments(text: bytes) -> tuple[bytes, ...]:
 
 
 def _traps(text: bytes, more: bytes | None, before: State | None) -> dict[bytes, bytes]:
-    found = {name: words for words, name in _TRAP.findall(text)}
+    found = {name: words for words, name in TRAP.findall(text)}
     found.pop(b"EXIT", None)  # ours
     known = {} if before is None else before.traps
     if more is not None:
-        known = {name: words for words, name in _TRAP.findall(more)}
+        known = {name: words for words, name in TRAP.findall(more)}
     for name in _UNSEEN:
         if name in found:  # there is one; which, the copy that saves cannot see
             found[name] = known.get(name, b"''")
@@ -227,6 +227,8 @@ def told(state: State, base: Base) -> bytes:
     out += [_shopts(state, base), state.variables.get(_COMPAT, b"")]
     early = {name: words for name, words in state.traps.items() if name not in _LATE}
     out += [b"builtin trap -- %b %b\n" % (words, name) for name, words in early.items()]
+    if b"expand_aliases" not in state.shopt:  # a session has it, unless it was turned off
+        out.append(b"_nacre_bare=1\n")
     late = _late(state)
     if late:
         out.append(b"_nacre_late=%b\n" % quoted(late))

@@ -2,16 +2,17 @@
 # Descriptor $_nacre_in says what to do, line by line: a file to read, or that the script is there.
 # Then $_nacre_file holds two texts, each ended by a NUL: what belongs to this call, and the script.
 # $_nacre_state is one of the files to read, and only to be closed.
-# All of it is parsed before any of it is done, so that no alias changes what it says.
+# All of it is parsed before any of it is done, and aliases come last, so that none of those that a
+# session has changes what this says.
 {
-  builtin shopt -s expand_aliases
   while IFS= builtin read -r -t "$_nacre_idle" -u "$_nacre_in" _nacre_line; do
     [[ $_nacre_line ]] || break
     builtin . "$_nacre_line" 2>/dev/null
   done || builtin exit 0 # nobody wants us any more
   IFS= builtin read -r -d '' -u "$_nacre_file" _nacre_line
   IFS= builtin read -r -d '' -u "$_nacre_file" BASH_EXECUTION_STRING
+  [[ ${_nacre_bare-} ]] || builtin shopt -s expand_aliases
   exec {_nacre_in}<&- {_nacre_file}<&- {_nacre_state}<&- # after `builtin` it would not last
-  builtin unset -v _nacre_in _nacre_file _nacre_state _nacre_idle
+  builtin unset -v _nacre_in _nacre_file _nacre_state _nacre_idle _nacre_bare
   builtin eval "$_nacre_line"
 }

@@ -66,7 +66,10 @@ def _at_exit(
     if directory is not None and home is not None:
         came = b" _nacre_from=%b _nacre_home=%b" % (quoted(directory), quoted(home))
     quiet = b"2>/dev/null {BASH_XTRACEFD}>/dev/null"
-    saves = b"( _nacre_status=$? _nacre_mark=%b%b; \\. %b )" % (mark, came, quoted(SAVE))
+    saves = (
+        b"( _nacre_status=$? _nacre_shopt=$BASHOPTS _nacre_mark=%b%b; "
+        b"\\builtin shopt -u expand_aliases; \\. %b )" % (mark, came, quoted(SAVE))
+    )
     said = b"%b %b {_nacre_fd}>|%b </dev/null >/dev/null &" % (saves, quiet, quoted(draft))
     if traps:
         said += b" ! { \\builtin trap -p INT QUIT; } %b >|%b" % (quiet, quoted(draft + b".traps"))

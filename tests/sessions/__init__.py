@@ -1,0 +1,1 @@
+"""Shells that remember, and shells that are already there."""
