@@ -78,7 +78,10 @@ def _had_warden(home: Path) -> bool:
 
 
 def _hosted(home: Path) -> list[tuple[int, int, str]]:
-    return wardens.children(home.parent) if _had_warden(home) else []
+    """Shells that wait for the next command of a session go with their warden."""
+    if not _had_warden(home):
+        return []
+    return [each for each in wardens.children(home.parent) if "_nacre_in=" not in each[2]]
 
 
 def _settled(look: Callable[[], set[object]]) -> set[object]:

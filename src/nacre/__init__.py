@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from nacre.plan import When as When
     from nacre.refusals import Refusal as Refusal
     from nacre.refusals import Refused as Refused
+    from nacre.remembered import SessionHandle as SessionHandle
+    from nacre.remembered import SessionProblem as SessionProblem
     from nacre.tool import Tool as Tool
 
 _ROOMS = {
@@ -50,6 +52,7 @@ _ROOMS = {
     "contracts.contract": "Reply",
     "events": "Chunk Event Finished Full Listening Started Stream",
     "handle": "Page RunHandle",
+    "remembered": "SessionHandle SessionProblem",
     "oneshot": "arun run",
     "outcome": ("Cancelled Capture Exited Killed Lost NotStarted Outcome Saved Survivor TimedOut"),
     "plan": "AtLimit Keep Spill Streams When",

@@ -39,6 +39,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     workspace: bytes = b""
     env: dict[bytes, bytes] | None = None  # None: exactly what this process has
     place: str = ""  # the workspace, by the name under which the store knows it
+    inherits: bool = True  # these are just what his process has
     session: str = ""  # whose calls these are, where they have one shell that remembers
     session_name: str = ""  # as people call that; without one it is nobody else's
     stands: Callable[[str], bytes | None] = lambda _: None  # where the shell of a session stands

@@ -418,6 +418,7 @@ class Tool:
                 cwd=cwd,
                 workspace=place,
                 env=self._env,
+                inherits=self._env is None or self._borrowed,
                 place=key,
                 session=self._session,
                 session_name=self._name,

@@ -2,8 +2,9 @@
 
     python -m tests.sessions.oracle FIRST LAST
 
-Each number is a sequence of commands. Both shells get them, one after the other; then both are asked
-for everything that they know. Sequences that end the bash that stays say nothing and are counted.
+Each number is a sequence of commands. Both shells get them, one after the other; then both are
+asked for everything that they know. Sequences that end the bash that stays say nothing, and are
+counted.
 """
 
 import os
@@ -84,7 +85,7 @@ _MAKE: Final[tuple[Make, ...]] = (
     lambda r: f"{_name(r)}+={_value(r)}",
     lambda r: f"unset b; b[{r.randrange(5)}]={_value(r)}",
     lambda r: f"unset c; builtin declare -n c=target{r.randrange(3)}",
-    lambda r: "unset -n c",
+    lambda _: "unset -n c",
     lambda r: f"readonly ro_{r.randrange(2)}={_value(r)} 2>/dev/null",
     lambda r: f"function {_function(r)} {{ local q={_value(r)}; :; return {r.randrange(3)}; }}",
     lambda r: f"function {_function(r)} {{ cat <<E\nhere $1\n  E\nE\n}}",
@@ -93,42 +94,42 @@ _MAKE: Final[tuple[Make, ...]] = (
     lambda r: f"export -f {_function(r)} 2>/dev/null",
     lambda r: f"builtin declare -ft {_function(r)} 2>/dev/null",
     lambda r: f"alias {r.choice(('ll', 'la', 'x.y', 'gs', 'if', 'builtin', '-x'))}={_value(r)}",
-    lambda r: "unalias ll 2>/dev/null",
-    lambda r: "\\unalias -a",
+    lambda _: "unalias ll 2>/dev/null",
+    lambda _: "\\unalias -a",
     lambda r: f"shopt -{r.choice('su')} {r.choice(_SHOPTS)}",
     lambda r: f"\\builtin set {r.choice('-+')}o {r.choice(_SET)}",
     lambda r: f"umask {r.choice(('022', '077', '0', '027', '777'))}",
     lambda r: f"builtin cd {r.choice(('d1', '..', '-', '/tmp', '~', 'nope'))} >/dev/null 2>&1",
-    lambda r: 'builtin cd "o\'dd dir" 2>/dev/null',
+    lambda _: 'builtin cd "o\'dd dir" 2>/dev/null',
     lambda r: f"pushd {r.choice(('d1', '/', '/tmp', 'd2', '+1'))} >/dev/null 2>&1",
-    lambda r: "popd >/dev/null 2>&1",
+    lambda _: "popd >/dev/null 2>&1",
     lambda r: f"builtin set -- {_value(r)} {_value(r)}",
-    lambda r: "builtin set --",
-    lambda r: "shift 2>/dev/null",
+    lambda _: "builtin set --",
+    lambda _: "shift 2>/dev/null",
     lambda r: f"builtin trap ':' {r.choice(_SIGNALS)}",
     lambda r: f"builtin trap '' {r.choice(_SIGNALS)}",
     lambda r: f'builtin trap "it\'s; :" {r.choice(_SIGNALS)}',
     lambda r: f"builtin trap - {r.choice(_SIGNALS)}",
     lambda r: f"(exit {r.randrange(256)})",
-    lambda r: "false",
-    lambda r: "true",
-    lambda r: "ls / >/dev/null",
-    lambda r: "grep nothing /dev/null",
-    lambda r: '[[ "xb" =~ (.)(b) ]]',
+    lambda _: "false",
+    lambda _: "true",
+    lambda _: "ls / >/dev/null",
+    lambda _: "grep nothing /dev/null",
+    lambda _: '[[ "xb" =~ (.)(b) ]]',
     lambda r: f"IFS={_value(r)}",
-    lambda r: "unset IFS",
+    lambda _: "unset IFS",
     lambda r: f"OPTIND={r.randrange(1, 4)}",
-    lambda r: "getopts ab o -a -b",
+    lambda _: "getopts ab o -a -b",
     lambda r: f"read -r x <<< {_value(r)}",
     lambda r: f"mapfile -t list <<< {_value(r)}",
     lambda r: f"for {_name(r)} in 1 2; do :; done",
     lambda r: f"{_name(r)}={_value(r)} true",
     lambda r: f"PATH=/usr/bin:/bin:/x{r.randrange(3)}",
-    lambda r: "unset PATH; PATH=/usr/bin:/bin",
+    lambda _: "unset PATH; PATH=/usr/bin:/bin",
     lambda r: f"LC_ALL={r.choice(('C', 'C.UTF-8', 'POSIX'))}",
-    lambda r: "unset LC_ALL",
-    lambda r: "BASH_COMPAT=4.4",
-    lambda r: "unset OLDPWD HOSTNAME",
+    lambda _: "unset LC_ALL",
+    lambda _: "BASH_COMPAT=4.4",
+    lambda _: "unset OLDPWD HOSTNAME",
 )
 
 
@@ -141,7 +142,8 @@ def sequence(seed: int) -> list[bytes]:
 _PROBE: Final = """\
 ( _nacre_status=$?; {{ \\builtin trap -p; }} >|'{0}.t'; \\builtin trap - DEBUG ERR RETURN
 {{ \\builtin printf '%s\\n' "$_nacre_status"; \\builtin declare -p; }} >|'{0}.v'
-{{ \\builtin declare -f; \\builtin declare -Fx; \\builtin declare -Fr; \\builtin declare -Ft; }} >|'{0}.f'
+{{ \\builtin declare -f; \\builtin declare -Fx
+\\builtin declare -Fr; \\builtin declare -Ft; }} >|'{0}.f'
 \\builtin alias -p >|'{0}.a'
 {{ \\builtin printf '%s\\n' "$SHELLOPTS" "$BASHOPTS" "${{POSIXLY_CORRECT-no}}"; \\builtin umask
 \\builtin printf '%q\\n' "$PWD" "${{OLDPWD-no}}" "${{DIRSTACK[@]}}" -- "$@"; }} >|'{0}.o'

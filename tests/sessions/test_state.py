@@ -43,7 +43,8 @@ REACHED = {
     "INT to itself": ("x=1; kill -INT $$; sleep 60", "echo $x", "1\n"),
     "HUP to itself": ("x=1; kill -HUP $$; sleep 60", "echo $x", "1\n"),
     "exit in a function, whose locals are no state": (
-        "x=1; y=(1 2); f() { local x=inner y=5 z=9; local -n r=x; g; }; g() { local x=deep; exit; }; f",
+        "x=1; y=(1 2); f() { local x=inner y=5 z=9; local -n r=x; g; }; "
+        "g() { local x=deep; exit; }; f",
         'declare -p x y; echo "${z-none} ${r-none}"',
         'declare -- x="1"\ndeclare -a y=([0]="1" [1]="2")\nnone none\n',
     ),

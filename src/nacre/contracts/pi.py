@@ -180,7 +180,8 @@ class Pi:
             options.prefix,
             options.environment,
             options.allow,
-            caller.variables,
+            # One with a name shall be found again, also from another terminal.
+            () if caller.session_name and caller.inherits else caller.variables,
         )
         return remembering(
             self.name,

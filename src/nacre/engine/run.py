@@ -83,6 +83,7 @@ class Run:
     _taken: "Taken | None" = None  # the session that it is a command of
     _kept: bool | None = None  # what that knows of it
     _unkept = ""  # why there is none
+    _exit_seen = 0.0  # when its shell had ended, where that is not yet its end
     _tree: Tree | None = None
     _next_look: Timer | None = None
     _look_pause = _FIRST_LOOK
@@ -466,11 +467,13 @@ class Run:
     def _shell_ended(self) -> None:
         assert self._child is not None
         keeps = self._plan.leave is AtExit.KEEP
-        if not keeps and self._taken is not None and self._taken.saving:
-            # Whoever saves its state must not be ended with what it has left running.
-            self._ground.loop.forget(self._child.pidfd)
-            self._later(_FIRST_LOOK, self._shell_ended)
-            return
+        if not keeps and self._taken is not None:
+            self._exit_seen = self._exit_seen or now()
+            if self._taken.saving(now() - self._exit_seen):
+                # Whoever saves its state must not be ended with what it has left running.
+                self._ground.loop.forget(self._child.pidfd)
+                self._later(_FIRST_LOOK, self._shell_ended)
+                return
         self._happen(Happening.EXIT if keeps else Happening.EXIT_OF_ALL)
 
     def _note_exit(self) -> None:

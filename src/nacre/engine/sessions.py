@@ -41,6 +41,7 @@ _MOST: Final = 8  # shells that wait, of one engine
 _READY: Final = 2  # of one session
 _PATIENCE: Final = 5.0  # seconds that a shell may take to be written down
 _BLINK: Final = 0.0003
+_ABOUT_TO: Final = 0.05  # seconds in which a copy of a shell has begun to write
 # What may set a trap without saying so.
 _MAY_TRAP: Final = re.compile(rb"trap|source|eval|(?:^|[\s;&|({])\.\s")
 
@@ -80,10 +81,11 @@ class Taken:
         """Whether this one is not of the command, but writes down what it did to its shell."""
         return not self._plain and proc.writes_file(pid, self._draft)
 
-    @property
-    def saving(self) -> bool:
-        """Whether anybody does."""
-        return not self._plain and bool(proc.writers(self._draft))
+    def saving(self, seconds: float) -> bool:
+        """Whether anybody does, or may be about to, so long after the end of the shell."""
+        if self._plain or self._over or _is_whole(self._draft, self._mark):
+            return False
+        return seconds < _ABOUT_TO or bool(proc.writers(self._draft))
 
     def let_go(self) -> None:
         """The command goes on, but the session does not wait for it: what it does to its shell is
@@ -211,14 +213,16 @@ class Sessions:
         from nacre.engine.snapshot import make  # seldom
 
         env = os.environb if plan.command.env is None else plan.command.env
-        found = make(plan.shell, env, session.stood)
+        made = snapshots.Snapshot(made=time.time(), state=None)
         try:
-            made = snapshots.save(session.setup, found)
+            made = msgspec.structs.replace(made, state=make(plan.shell, env, session.stood))
+            snapshots.save(session.setup, made)
         except OSError:
-            made = snapshots.Snapshot(made=time.time(), state=found)
-        with self._lock:
-            self._setups[session.setup] = made
-            self._reading.discard(session.setup)
+            pass  # it is made again by the next process
+        finally:  # a session waits for it
+            with self._lock:
+                self._setups[session.setup] = made
+                self._reading.discard(session.setup)
 
     def release(self, file: SessionFile) -> None:
         """A command of it has ended, or does not count any more."""
@@ -363,6 +367,11 @@ class Sessions:
                     each = gone.pop() if gone else self._warm[0]
                     self._warm.remove(each)
                     each.end()
+
+    def waiting(self, key: str) -> int:
+        """How many shells wait for this session."""
+        with self._lock:
+            return sum(each.session == key for each in self._warm)
 
     @property
     def pids(self) -> set[int]:

@@ -192,9 +192,9 @@ def _functions(state: State) -> dict[bytes, bytes]:
     """Each by itself."""
     text, names = state.functions, frozenset(state.names)
     heads = [head for head in _FUNCTION.finditer(text) if head[1] in names]
-    ends = [head.start() for head in heads[1:]] + [len(text)]
+    ends = [*(head.start() for head in heads[1:]), len(text)]
     found = {}
-    for head, end in zip(heads, ends, strict=True):
+    for head, end in zip(heads, ends, strict=False):
         body = text[head.start() : end]
         found[head[1]] = body[: body.rindex(b"\n}\n") + 3]
     return found

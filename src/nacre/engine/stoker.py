@@ -1,6 +1,7 @@
 """Does what nobody waits for, in a thread of its own that goes when there is nothing left to do."""
 
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -48,7 +49,10 @@ class Stoker:
         harmless.add(threading.current_thread())
         try:
             while (work := self._next()) is not None:
-                work()
+                try:
+                    work()
+                except Exception:  # noqa: BLE001 - nobody waits for it, but others do for the next
+                    traceback.print_exc()
         finally:
             harmless.discard(threading.current_thread())
 

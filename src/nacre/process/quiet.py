@@ -21,6 +21,7 @@ _SETSID: Final = 0x80
 _ROOM: Final = 1024  # bytes, more than any of the library's structs has
 _FIRST: Final = 3  # the descriptor that the first one passed becomes
 _RESTORED: Final = (signal.SIGPIPE, signal.SIGXFSZ)  # which Python ignores
+_OF_THE_LIBRARY: Final = (32, 33)
 _NEEDED: Final = (
     "posix_spawn",
     "posix_spawn_file_actions_addchdir_np",
@@ -80,10 +81,13 @@ def start(order: Order, birth: Birth) -> None:
 
 
 def _signals(library: Any) -> Any:
+    """A set of them. The two that the library keeps for itself it would have ignored in a child,
+    and by all that this starts; the way to have them as they were is to know how a set is made."""
     found = ctypes.create_string_buffer(_ROOM)
     library.sigemptyset(found)
-    for number in _RESTORED:
-        library.sigaddset(found, int(number))
+    words = ctypes.cast(found, ctypes.POINTER(ctypes.c_ulong))
+    for number in (*_RESTORED, *_OF_THE_LIBRARY):
+        words[0] |= 1 << number - 1
     return found
 
 

@@ -73,12 +73,10 @@ def load(name: str) -> Snapshot | None:
     return None if failed else found
 
 
-def save(name: str, state: State | None) -> Snapshot:
+def save(name: str, made: Snapshot) -> None:
     """Raises OSError."""
-    made = Snapshot(made=time.time(), state=state)
     private_directory(os.path.dirname(_path(name)))
     replace(_path(name), msgspec.msgpack.encode(made))
-    return made
 
 
 def _path(name: str) -> str:

@@ -6,8 +6,9 @@
                                 ← Leaving
 
 The first frame each way says which protocol is spoken. Unknown fields are passed over, so a field
-may be added without a new number; a frame that the other side cannot know needs one. Frames are
-small values: the same ones can go through a pipe, or to another machine. Only `Adopt` cannot.
+may be added without a new number; a frame that the other side cannot know needs one, and so does
+what must not be passed over, such as the session of a plan (3). Frames are small values: the same
+ones can go through a pipe, or to another machine. Only `Adopt` cannot.
 """
 
 import struct
@@ -22,7 +23,7 @@ from msgspec import Struct
 from nacre.asks import Ask, Reached, SignalNumber
 from nacre.events import Chunk, Started, Stream
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 OLDEST: Final = 1  # that we still speak
 LONGEST: Final = 64 * 1024 * 1024
 MOST_KEPT: Final = 16 * 1024 * 1024  # of each stream of a run, to fit into an answer

@@ -1,0 +1,357 @@
+"""Sessions as their users have them: in order, side by side, after everything that can go wrong."""
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import nacre
+from nacre import proc
+from nacre.process.tree import send
+from nacre.store import sessions as files
+from tests import wardens
+from tests.helpers import alive, eventually
+
+NACRE = Path(sys.executable).parent / "nacre"
+NO_SETUP = {"snapshot": False}
+
+
+def text(tool: nacre.Tool, command: str, **more: object) -> str:
+    reply = tool.call({"command": command, **more})
+    return reply.text.partition("\n\n")[0].removesuffix("\n")
+
+
+def waiting(parent: int | None = None) -> list[int]:
+    """Shells that wait, of this process or another."""
+    parent = parent or os.getpid()
+    return [
+        each.pid
+        for each in proc.everyone().values()
+        if each.parent == parent and each.alive and "_nacre_in=" in proc.command_line(each.pid)
+    ]
+
+
+def test_calls_of_one_session_run_in_order_from_many_threads(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "n=0")
+
+        def call() -> None:
+            for _ in range(5):
+                text(tool, "m=$n; sleep 0.002; n=$((m + 1))")
+
+        threads = [threading.Thread(target=call) for _ in range(6)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert text(tool, "echo $n") == "30"
+
+
+def test_calls_of_one_session_run_in_order_from_many_processes(tmp_path: Path) -> None:
+    command = [str(NACRE), "run", "--session", "one", "--", "m=$n; sleep 0.05; n=$((m + 1))"]
+    processes = [subprocess.Popen(command, cwd=tmp_path) for _ in range(6)]
+    assert [each.wait(60) for each in processes] == [0] * 6
+    with nacre.Tool(cwd=tmp_path, session="one") as tool:
+        assert text(tool, "echo $n") == "6"
+
+
+def test_sessions_run_side_by_side(tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        with nacre.Tool(cwd=tmp_path) as tool:
+            begin = time.monotonic()
+            calls = [
+                tool.acall({"command": f"x={i}; sleep 1; echo $x", "session": f"s{i}"})
+                for i in range(4)
+            ]
+            said = [reply.text for reply in await asyncio.gather(*calls)]
+            assert time.monotonic() - begin < 3
+            return said
+
+    assert asyncio.run(main()) == [f"{i}\n" for i in range(4)]
+
+
+def test_a_session_survives_the_harness_and_its_kill(tmp_path: Path) -> None:
+    code = textwrap.dedent(
+        """
+        import nacre, sys
+        tool = nacre.Tool("pi", session="work", options={"snapshot": False})
+        tool.call({"command": "x=5; f() { echo f $x; }"})
+        print("ready", flush=True)
+        tool.call({"command": "x=6; sleep 60.57"})
+        """
+    )
+    harness = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert harness.stdout is not None
+    assert harness.stdout.readline() == "ready\n"
+    eventually(lambda: any("60.57" in proc.command_line(p) for p in proc.pids()))
+    waited = waiting(harness.pid)
+    harness.kill()
+    harness.wait()
+    harness.stdout.close()
+    eventually(lambda: not any(map(alive, waited)))
+    for each in proc.everyone().values():
+        if each.alive and proc.command_line(each.pid) == "sleep 60.57":
+            send(each, signal.SIGKILL)
+    with nacre.Tool("pi", cwd=tmp_path, session="work", options=NO_SETUP) as tool:
+        assert text(tool, "f") == "f 5"
+
+
+def test_a_session_survives_the_kill_of_its_warden(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="work") as tool:
+        text(tool, "x=5; cd /usr")
+        warden = min(wardens.find(home.parent), key=lambda each: each.started)
+        eventually(lambda: len(waiting(warden.pid)) == 2)  # and none is just being born
+        waited = waiting(warden.pid)
+        wardens.kill(home.parent)
+        eventually(lambda: not any(map(alive, waited)))
+        assert text(tool, "echo $x; pwd") == "5\n/usr"
+
+
+def test_no_shell_that_waits_outlives_its_tool(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        eventually(lambda: len(waiting()) == 2)
+        assert text(tool, "echo $x") == "1"
+    assert waiting() == []
+
+
+def test_a_tool_that_nobody_closes_leaves_none(tmp_path: Path) -> None:
+    code = (
+        'import nacre, os, time; tool = nacre.Tool("pi", options={"snapshot": False})\n'
+        'tool.call({"command": "x=1"}); time.sleep(0.3); print(os.getpid(), flush=True)\n'
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    eventually(lambda: waiting(int(ended.stdout)) == [])
+    state = str(Path(os.environ["NACRE_HOME"]))
+    eventually(lambda: not any(state in proc.command_line(pid) for pid in proc.pids()))
+
+
+def test_a_fork_of_the_host_keeps_no_shell_alive(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        eventually(lambda: len(waiting()) == 2)
+        held, go = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(go)
+            os.read(held, 1)
+            os._exit(0)
+        os.close(held)
+        waited = waiting()
+        tool.close()
+        eventually(lambda: not any(map(alive, waited)))
+        os.close(go)
+        os.waitpid(child, 0)
+
+
+def test_a_shell_that_waits_is_thrown_away_when_limits_have_changed(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        eventually(lambda: len(waiting()) == 2)
+        waited = waiting()
+        soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (4096, hard))
+        try:
+            assert text(tool, "echo $$ $(ulimit -S -c)").split()[0] not in map(str, waited)
+            assert text(tool, "ulimit -S -c") == "4"
+        finally:
+            resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+def test_a_killed_shell_that_waits_is_no_loss(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        for _ in range(3):
+            eventually(lambda: len(waiting()) == 2)
+            for pid in waiting():
+                os.kill(pid, signal.SIGKILL)  # our own children, which nobody has collected
+            assert text(tool, "echo $x; y=2") == "1"
+
+
+def test_one_tool_may_have_another_environment_than_another(tmp_path: Path) -> None:
+    for value in ("one", "two"):
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "WHO": value}
+        with nacre.Tool("pi", cwd=tmp_path, env=env, session="same", options=NO_SETUP) as tool:
+            assert text(tool, "echo $WHO ${seen-new}; seen=$WHO") == f"{value} new"
+            assert text(tool, "echo $WHO $seen") == f"{value} {value}"
+
+
+def test_a_prefix_stands_before_the_command_and_makes_another_session(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, session="s", options=NO_SETUP) as tool:
+        text(tool, "x=1")
+    options = {**NO_SETUP, "prefix": "builtin"}
+    with nacre.Tool("pi", cwd=tmp_path, session="s", options=options) as tool:
+        assert text(tool, "echo ${x-none}") == "none"
+
+
+def test_jobs_do_not_change_the_session(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options={**NO_SETUP, "async": True}) as tool:
+        text(tool, "x=1")
+        reply = tool.call({"command": "x=2; echo $x > made; sleep 0.1", "async": True})
+        assert not reply.is_error
+        eventually((tmp_path / "made").exists)
+        assert text(tool, "echo $x") == "1"
+        tool.call({"poll": [reply.details["async"]["jobId"]]}, tool="job")
+
+
+def test_what_is_handed_back_leaves_the_session_and_says_so(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="s") as tool:
+        text(tool, "x=1")
+        reply = tool.call({"command": "x=2; sleep 61.58", "wait": 0})
+        assert "[the session goes on without it: what it does to its shell is not" in reply.text
+        assert text(tool, "echo $x") == "1"
+        tool.run(reply.details["run"]).end()
+
+
+def test_leave_end_ends_what_is_left_and_not_what_saves(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="s") as tool:
+        for number in range(5):
+            reply = tool.call({"command": f"x={number}; sleep 62.59 &", "leave": "end"})
+            assert "session is as it was before" not in reply.text
+            assert text(tool, "echo $x") == str(number)
+
+
+def test_a_timeout_in_a_session_says_what_became_of_it(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        reply = tool.call({"command": "x=7; sleep 60", "timeout": 1})
+        assert "[the session is as this command has left it]" in reply.text
+        assert text(tool, "echo $x") == "7"
+
+
+def test_forks_resets_and_removals(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, session="main", options=NO_SETUP) as tool:
+        text(tool, "x=1; cd /usr; f() { :; }")
+        main = tool.session("main")
+        assert (main.cwd, main.functions, "x" in main.variables) == ("/usr", ("f",), True)
+        trial = main.fork("trial")
+        with pytest.raises(nacre.SessionProblem, match="there is a session trial already"):
+            main.fork("trial")
+        with pytest.raises(ValueError, match="a session's name has 1 to 100 characters"):
+            main.fork("\n")
+        with nacre.Tool("pi", cwd=tmp_path, session="trial", options=NO_SETUP) as other:
+            assert text(other, "echo $x; pwd; x=2") == "1\n/usr"
+        assert text(tool, "echo $x") == "1"
+        tool.restart()
+        assert text(tool, "echo ${x-none}; pwd") == f"none\n{tmp_path}"
+        assert {each.name for each in tool.sessions()} == {"main", "trial"}
+        trial.remove()
+        assert [each.name for each in tool.sessions()] == ["main"]
+        with pytest.raises(LookupError, match="there is no session trial in this workspace"):
+            tool.session("trial")
+
+
+def test_one_that_runs_a_command_cannot_be_reset(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="busy", place="here") as tool:
+        text(tool, "x=1")
+        thread = threading.Thread(target=text, args=(tool, "touch begun; read < fifo"))
+        os.mkfifo(tmp_path / "fifo")
+        thread.start()
+        eventually((tmp_path / "begun").exists)
+        with pytest.raises(nacre.SessionProblem, match="session busy runs a command"):
+            tool.session("busy").reset()
+        (tmp_path / "fifo").write_text("\n")
+        thread.join()
+        tool.session("busy").reset()
+        assert text(tool, "echo ${x-none}") == "none"
+
+
+def test_a_session_without_a_name_ends_with_its_tool(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        assert tool.sessions() == []
+        assert [*(home / "sessions").glob("*/*/ledger")]
+    assert not [*(home / "sessions").glob("*/*/ledger")]
+
+
+def test_files_are_the_users_own(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, session="s") as tool:
+        text(tool, "umask 0; x=1")
+        text(tool, "echo $x")
+        made = [*(home / "sessions").rglob("*"), *(home / "snapshots").rglob("*")]
+        assert len(made) > 3
+        modes = {(each.is_dir(), each.stat().st_mode & 0o777) for each in made}
+        assert modes == {(True, 0o700), (False, 0o600)}
+
+
+def test_idle_ones_are_forgotten(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, session="old", options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        text(tool, "echo $x")
+    with nacre.Tool("pi", cwd=tmp_path, session="new", options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        text(tool, "echo $x")
+        old, new = sorted(
+            (home / "sessions").glob("*/*/ledger"), key=lambda p: b"new" in p.read_bytes()
+        )
+        month = time.time() - 30 * 86400
+        os.utime(old, (month, month))
+        draft = home / "sessions" / "drafts" / "left"
+        draft.write_text("")
+        os.utime(draft, (month, month))
+        files.forget_old(time.time() - 14 * 86400, 5.0)
+        assert (old.exists(), new.exists(), draft.exists()) == (False, True, False)
+
+
+def test_contracts_without_sessions_say_so(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="harness has no sessions: leave session out"):
+        nacre.Tool("harness", session="s")
+    made = subprocess.run(
+        [NACRE, "call", "--contract", "phoenix", "--session", "s", "{}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (made.returncode, made.stdout) == (2, "")
+    assert "phoenix has no sessions" in made.stderr
+
+
+def nacre_says(cwd: Path, *words: str) -> tuple[int, str, str]:
+    made = subprocess.run([NACRE, *words], cwd=cwd, capture_output=True, text=True, check=False)
+    return made.returncode, made.stdout, made.stderr
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    assert nacre_says(tmp_path, "sessions") == (
+        0,
+        "no sessions in this workspace; nacre run --session NAME makes one\n",
+        "",
+    )
+    nacre_says(tmp_path, "run", "--session", "a b", "--", "x=1; cd /usr; f() { :; }")
+    assert nacre_says(tmp_path, "sessions", "fork", "a b", "c") == (0, "", "")
+    code, out, _ = nacre_says(tmp_path, "sessions", "--json")
+    listed = json.loads(out)
+    assert code == 0
+    assert {(each["name"], each["contract"], each["cwd"]) for each in listed} == {
+        ("a b", "nacre", "/usr"),
+        ("c", "nacre", "/usr"),
+    }
+    assert nacre_says(tmp_path, "sessions", "reset", "c") == (0, "", "")
+    assert nacre_says(tmp_path, "run", "--session", "c", "--", "echo ${x-none}")[1] == "none\n"
+    assert nacre_says(tmp_path, "sessions", "remove", "c") == (0, "", "")
+    assert nacre_says(tmp_path, "sessions", "show", "c") == (
+        1,
+        "",
+        "nacre: there is no session c in this workspace; there is a b\n",
+    )
+    assert "functions  f" in nacre_says(tmp_path, "sessions", "show", "a b")[1]
+    for words, problem in (
+        (["fork", "a b"], "what shall it be called? Write: nacre sessions fork NAME NEW"),
+        (["reset"], "which one? Write: nacre sessions reset NAME"),
+        (["list", "c"], "to see one of them, write: nacre sessions show c"),
+        (["reset", "a", "b"], "reset takes one name, not 'b' as well"),
+    ):
+        assert nacre_says(tmp_path, "sessions", *words) == (2, "", f"nacre: {problem}\n")

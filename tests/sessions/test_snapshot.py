@@ -1,0 +1,194 @@
+"""The user's own set-up: what a session begins with, and what it never gets."""
+
+import os
+import shutil
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import nacre
+from tests.helpers import eventually, named
+
+TOKEN = "ghp_" + "a1B2" * 9
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Path:
+    made = tmp_path / "user"
+    made.mkdir()
+    return made
+
+
+def tool(user: Path, cwd: Path, **env: str) -> nacre.Tool:
+    given = {"PATH": os.environ["PATH"], "HOME": str(user), "SHELL": "/bin/bash", **env}
+    return nacre.Tool("pi", cwd=cwd, env=given)
+
+
+def said(user: Path, cwd: Path, command: str, **env: str) -> str:
+    with tool(user, cwd, **env) as made:
+        return made.call({"command": command}).text.partition("\n\n")[0].rstrip("\n")
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+
+
+def test_functions_aliases_options_and_path(user: Path, tmp_path: Path) -> None:
+    write(
+        user / ".bashrc",
+        """\
+        case $- in *i*) ;; *) return;; esac   # as most have it
+        greet() { echo "$greeting $1"; }
+        greeting=hello
+        unrelated=1
+        alias ll='echo long'
+        alias -- -x='echo odd'
+        shopt -s globstar
+        set -o noclobber
+        export PATH="$HOME/bin:$PATH" EDITOR=vim LANGUAGE_X=de
+        umask 027
+        echo "welcome, and this is noise"
+        """,
+    )
+    command = """greet you; ll; echo ${unrelated-none} $EDITOR $LANGUAGE_X; umask
+shopt globstar; [[ -o noclobber ]] && echo noclobber; echo ${PATH%%:*}"""
+    assert said(user, tmp_path, command) == "\n".join(
+        (
+            "hello you",
+            "long",
+            "none true de",
+            "0027",
+            "globstar       \ton",
+            "noclobber",
+            f"{user}/bin",
+        )
+    )
+
+
+def test_no_secret_by_name_or_value(user: Path, tmp_path: Path) -> None:
+    write(
+        user / ".bashrc",
+        f"""\
+        export GITHUB_TOKEN=abc DATABASE=postgres://me:secret@host/db PLAIN={TOKEN} FINE=yes
+        api_key() {{ echo {TOKEN}; }}
+        use() {{ echo "$MY_PASSWORD$other"; }}
+        MY_PASSWORD=hunter2
+        other={TOKEN}
+        alias push='git push https://me:{TOKEN}@host'
+        declare -A secrets=([a]={TOKEN})
+        f() {{ echo "${{secrets[a]}}"; }}
+        """,
+    )
+    with tool(user, tmp_path) as made:
+        reply = made.call({"command": "declare -p; declare -f; alias; x=1"})
+        assert 'FINE="yes"' in reply.text
+        assert "use ()" in reply.text
+        for secret in (TOKEN, "hunter2", "abc", "me:secret"):
+            assert secret not in reply.text
+        names = ("GITHUB_TOKEN", "MY_PASSWORD=", "DATABASE")
+        assert not any(name in reply.text for name in names)
+    for path in Path(os.environ["NACRE_HOME"]).rglob("*"):
+        if path.is_file():
+            assert TOKEN.encode() not in path.read_bytes()
+
+
+# What `mise activate bash` prints, in short: a function, a hook before each prompt.
+MISE = r"""
+export MISE_SHELL=bash
+mise() { command mise "$@"; }
+_mise_hook() { eval "$(mise hook-env -s bash)"; }
+if [[ ";${PROMPT_COMMAND[*]:-};" != *";_mise_hook;"* ]]; then PROMPT_COMMAND="_mise_hook"; fi
+"""
+
+
+@pytest.mark.parametrize("file", [".bashrc", ".bash_profile", ".profile"])
+def test_a_version_manager_that_hooks_itself_into_the_prompt(
+    user: Path, tmp_path: Path, file: str
+) -> None:
+    manager = user / "bin" / "mise"
+    write(
+        manager,
+        """\
+        #!/bin/bash
+        case $1 in
+          activate) cat "$HOME/activate.bash";;
+          hook-env) [[ -f mise.toml ]] && echo "PATH='$HOME/installs/node/20/bin':\\"\\$PATH\\"";;
+        esac
+        """,
+    )
+    manager.chmod(0o755)
+    write(user / "activate.bash", MISE)
+    node = user / "installs" / "node" / "20" / "bin" / "node"
+    write(node, "#!/bin/sh\necho v20\n")
+    node.chmod(0o755)
+    write(user / file, 'export PATH="$HOME/bin:$PATH"\neval "$(mise activate bash)"\n')
+    project = tmp_path / "project"
+    write(project / "mise.toml", "")
+    assert said(user, project, "node; echo $MISE_SHELL") == "v20\nbash"
+    other = tmp_path / "other"
+    other.mkdir()
+    assert said(user, other, "type -P node | grep -c installs") == "0"
+
+
+def test_it_is_read_once_and_again_when_a_file_has_changed(user: Path, tmp_path: Path) -> None:
+    write(user / ".bashrc", "echo x >> ~/read; alias a='echo one'\n")
+    for _ in range(3):
+        assert said(user, tmp_path, "a") == "one"
+    assert (user / "read").read_text() == "x\n"
+    write(user / ".bashrc", "echo x >> ~/read; alias a='echo twice'\n")
+    assert said(user, tmp_path, "a") == "twice"
+    assert (user / "read").read_text() == "x\nx\n"
+
+
+HOSTILE = {
+    "one that hangs": "sleep 63.77",
+    "one that waits for input": "read -r x < /dev/tty; read -r y; read -p 'continue? ' z",
+    "one that ends": "exit 7",
+    "one that becomes another program": "exec sleep 63.77",
+    "one that kills itself": "kill -9 $$",
+    "one with a syntax error": "if (",
+    "one that fails under errexit": "set -e; false",
+    "one that leaves things running": "sleep 63.77 & disown; setsid sleep 63.77 &",
+    "one that cannot be read": "",
+}
+
+
+@pytest.mark.parametrize("rc", HOSTILE.values(), ids=HOSTILE)
+def test_it_is_never_an_error_and_takes_two_seconds_at_most(
+    user: Path, tmp_path: Path, rc: str
+) -> None:
+    write(user / ".bashrc", rc + "\n")
+    if not rc:
+        (user / ".bashrc").chmod(0)
+    begin = time.monotonic()
+    assert said(user, tmp_path, "x=1; echo here") == "here"
+    assert time.monotonic() - begin < 3.5
+    eventually(lambda: not named("63.77"))
+
+
+def test_it_can_be_turned_off(user: Path, tmp_path: Path) -> None:
+    write(user / ".bashrc", "alias a='echo one'\n")
+    given = {"PATH": os.environ["PATH"], "HOME": str(user)}
+    with nacre.Tool("pi", cwd=tmp_path, env=given, options={"snapshot": False}) as made:
+        assert made.call({"command": "alias; x=1"}).text.startswith("(no output)")
+    with nacre.Tool(cwd=tmp_path, env=given, options={"snapshot": True}, session="s") as made:
+        assert made.call({"command": "a"}).text == "one\n"
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_give_their_path_and_what_they_export(
+    user: Path, tmp_path: Path, shell: str
+) -> None:
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"NOT RUN: there is no {shell} here; install it to have this tried")
+    write(user / ".zshrc", 'export PATH="$HOME/z:$PATH" THEIRS=yes MY_TOKEN=no\necho noise\n')
+    write(
+        user / ".config" / "fish" / "config.fish",
+        "set -gx PATH $HOME/z $PATH\nset -gx THEIRS yes\nset -gx MY_TOKEN no\necho noise\n",
+    )
+    command = "echo ${PATH%%:*} $THEIRS ${MY_TOKEN-none}"
+    assert said(user, tmp_path, command, SHELL=found) == f"{user}/z yes none"
