@@ -42,7 +42,9 @@ class Caller(Struct, frozen=True, kw_only=True):
     inherits: bool = True  # these are just what his process has
     session: str = ""  # whose calls these are, where they have one shell that remembers
     session_name: str = ""  # as people call that; without one it is nobody else's
-    stands: Callable[[str], bytes | None] = lambda _: None  # where the shell of a session stands
+    # Where the shell of a session stands, and whether it is sure to stand there still.
+    stands: Callable[[str], tuple[bytes | None, bool]] = lambda _: (None, True)
+    moves: bool = False  # where he stands may change before his command runs
     setup: Callable[[], str] = lambda: ""  # which snapshot there is of his own set-up
     tools: tuple[str, ...] = ()  # what else the caller could use instead of a shell
     resolvers: Mapping[str, Resolver] = _NONE  # of internal URLs, by scheme

@@ -135,7 +135,7 @@ class Loop:
         """Whether the descriptors that we opened are still there, and still ours."""
         try:
             self._epoll.modify(self._bell, select.EPOLLIN)
-        except OSError:
+        except (OSError, ValueError):  # or it is closed
             return False
         return True
 

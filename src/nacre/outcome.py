@@ -134,6 +134,7 @@ class Outcome(Struct, frozen=True, kw_only=True, tag=True):
     out_of_memory: bool = False  # the kernel has killed something here while it ran
     stored: bool = False  # all of its output can be read later, by its number
     kept: bool | None = None  # its session knows what it did to its shell; None: it had no session
+    forgot: bool = False  # nor does that know what the one before it did, though that was said
     unkept: str = ""  # why there was none, though it should have had one
 
     @property

@@ -430,7 +430,7 @@ class Tool:
             )
         return known
 
-    def _stands(self, place: str, key: str) -> bytes | None:
+    def _stands(self, place: str, key: str) -> tuple[bytes | None, bool]:
         return self._engine.sessions().stands(place, key)
 
     def _setup(self, cwd: bytes) -> str:

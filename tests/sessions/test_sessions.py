@@ -176,8 +176,10 @@ def test_a_killed_shell_that_waits_is_no_loss(tmp_path: Path) -> None:
         text(tool, "x=1")
         for _ in range(3):
             eventually(lambda: len(waiting()) == 2)
-            for pid in waiting():
+            killed = waiting()
+            for pid in killed:
                 os.kill(pid, signal.SIGKILL)  # our own children, which nobody has collected
+            eventually(lambda: not any(map(alive, killed)))  # noqa: B023 - at once
             assert text(tool, "echo $x; y=2") == "1"
 
 
@@ -355,3 +357,94 @@ def test_the_command_line(tmp_path: Path) -> None:
         (["reset", "a", "b"], "reset takes one name, not 'b' as well"),
     ):
         assert nacre_says(tmp_path, "sessions", *words) == (2, "", f"nacre: {problem}\n")
+
+
+def test_a_program_that_ends_without_a_word_ends(tmp_path: Path) -> None:
+    code = (
+        'import nacre; tool = nacre.Tool("pi", options={"snapshot": False}); '
+        'tool.call({"command": "x=1"})'
+    )
+    for _ in range(4):
+        ended = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=20, check=True
+        )
+        assert ended.stderr == b""
+
+
+def test_a_host_with_a_thousand_descriptors(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+            for number in range(4):
+                assert text(tool, f"echo ${{x-none}}; x={number}") in ("none", str(number - 1))
+    finally:
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_hundred_threads_that_begin_at_once_leave_nothing(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        together = threading.Barrier(40)
+
+        def call() -> None:
+            together.wait()
+            text(tool, "n=$((n + 1))")
+
+        threads = [threading.Thread(target=call) for _ in range(40)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert text(tool, "echo $n") == "40"
+
+
+def test_a_call_that_waits_goes_from_where_the_one_before_it_went(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+
+    async def main() -> list[str]:
+        with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+            commands = ("sleep 0.1; cd a", "cd b && pwd", "pwd", "cd ../.. && pwd")
+            calls = [tool.acall({"command": each}) for each in commands]
+            return [reply.text.partition("\n")[0] for reply in await asyncio.gather(*calls)]
+
+    assert asyncio.run(main()) == [
+        "(no output)",
+        f"{tmp_path}/a/b",
+        f"{tmp_path}/a/b",
+        str(tmp_path),
+    ]
+
+
+def test_many_sessions_hold_few_descriptors(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, place="here") as tool:
+        for number in range(60):
+            text(tool, f"x={number}", session=f"s{number}")
+        assert len(os.listdir("/proc/self/fd")) < 120
+        assert text(tool, "echo $x", session="s3") == "3"
+
+
+def test_large_variables_of_a_call(tmp_path: Path) -> None:
+    env = {**os.environ, "BIG": "x" * 100_000}
+    with nacre.Tool("pi", cwd=tmp_path, env=env, options=NO_SETUP) as tool:
+        text(tool, "echo ${#BIG}; x=1", env={"BIG": "y"})
+        assert text(tool, "echo ${#BIG} $x") == "100000 1"
+
+
+def test_drafts_do_not_pile_up(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        for number in range(20):
+            text(tool, f"x={number}")
+            text(tool, "echo hi")
+        eventually(lambda: len([*(home / "sessions" / "drafts").iterdir()]) <= 6)
+    assert [*(home / "sessions" / "drafts").iterdir()] == []
+
+
+def test_a_background_subshell_is_called_by_what_it_runs(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        reply = tool.call({"command": "(sleep 0.3; :) & x=1"})
+        assert "/bin/bash -c (sleep 0.3; :) & x=1]" in reply.text
+        assert "_nacre" not in reply.text
+        eventually(lambda: text(tool, "pgrep -f 'sleep 0.[3]'") == "(no output)")

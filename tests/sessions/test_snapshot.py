@@ -79,7 +79,10 @@ def test_no_secret_by_name_or_value(user: Path, tmp_path: Path) -> None:
         other={TOKEN}
         alias push='git push https://me:{TOKEN}@host'
         declare -A secrets=([a]={TOKEN})
-        f() {{ echo "${{secrets[a]}}"; }}
+        f() {{ echo "${{secrets[a]}}$lines${{names[x]}}"; }}
+        lines=$'\\n{TOKEN}'
+        declare -A names=([PASSWORD]=hunter2)
+        login() {{ export GITHUB_TOKEN=hunter2; }}
         """,
     )
     with tool(user, tmp_path) as made:
@@ -144,6 +147,9 @@ def test_it_is_read_once_and_again_when_a_file_has_changed(user: Path, tmp_path:
 
 
 HOSTILE = {
+    "an empty one": ":",
+    "one with odd functions": "f() { echo hi; } 2>/dev/null; g() { cat <<E\nf () \n{ \nE\n}",
+    "one that is stopped": "kill -STOP $$",
     "one that hangs": "sleep 63.77",
     "one that waits for input": "read -r x < /dev/tty; read -r y; read -p 'continue? ' z",
     "one that ends": "exit 7",

@@ -54,6 +54,10 @@ REACHED = {
         'declare -- x="1"\n',
     ),
     "exit in a file that is read": ("echo 'x=1; exit 4' > file; . ./file", "echo $? $x", "4 1\n"),
+    "a readonly IFS": ("readonly IFS; x=1", "echo $x", "1\n"),
+    "a printf that was turned off": ("enable -n printf; x=1", "echo $x", "1\n"),
+    "output that was closed": ("exec 1>&- 2>&-; x=1", "echo $x", "1\n"),
+    "a CHLD trap": ("set -u; trap 'echo C' CHLD; x=1", "echo $x", "1\n"),
     "exit in eval": ("eval 'x=1; exit 5'", "echo $? $x", "5 1\n"),
 }
 
@@ -215,6 +219,27 @@ def test_a_directory_of_a_call_is_the_calls_alone_unless_it_goes_elsewhere(
     assert stands("pwd; :") == str(place)
     assert stands("cd /usr; pwd", place / "d") == "/usr"
     assert stands("pwd; :") == "/usr"
+
+
+def test_a_directory_of_a_call_is_not_where_one_goes_back_to(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    sessions.run(b"cd /tmp; cd /usr")
+    sessions.run(b"x=1", cwd=tmp_path)
+    assert said(sessions.run(b"echo $OLDPWD; cd -; pwd")) == "/tmp\n/tmp\n/tmp\n"
+
+
+def test_what_could_not_be_written_is_said_by_the_next(sessions: Sessions) -> None:
+    sessions.run(b"x=1")
+    assert sessions.run(b"ulimit -f 0; x=2").kept
+    outcome = sessions.run(b"echo $x")
+    assert (said(outcome), outcome.forgot) == ("1\n", True)
+    assert not sessions.run(b"echo $x").forgot
+
+
+def test_a_status_that_a_killed_shell_could_not_know(sessions: Sessions) -> None:
+    sessions.run(b"x=1; kill -TERM $$; sleep 5")
+    assert said(sessions.run(b"echo $?")) == "143\n"
 
 
 def test_a_directory_that_is_gone_ends_nothing(sessions: Sessions, tmp_path: Path) -> None:

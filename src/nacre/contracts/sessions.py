@@ -28,10 +28,11 @@ def remembering(
     """The session of that name, and its caller, who stands where its shell does. `whose` tells it
     from others of that name, and so does all that a shell of it is made of."""
     key = session_key(contract, whose, digest(msgspec.msgpack.encode(made_of)))
-    stood = caller.stands(key) or caller.cwd
+    known, sure = caller.stands(key)
+    stood = known or caller.cwd
     while not os.path.isdir(stood) and stood != b"/":
         stood = os.path.dirname(stood) or b"/"  # it was removed meanwhile
     session = Session(
         place=caller.place, key=key, name=name, contract=contract, stood=stood, setup=setup
     )
-    return session, msgspec.structs.replace(caller, cwd=stood)
+    return session, msgspec.structs.replace(caller, cwd=stood, moves=not sure)

@@ -29,6 +29,8 @@ def remembered(outcome: Outcome) -> str | None:
         )
     if isinstance(outcome.ending, TimedOut | Cancelled):
         return "the session is as this command has left it"
+    if outcome.forgot:
+        return "what the command before this one did to its shell could not be remembered"
     return None
 
 

@@ -1,5 +1,6 @@
 """What the runs of one loop stand on: the loop, the spawner, and what they share."""
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -42,13 +43,17 @@ class Rememberer:
 
     def __init__(self, *, keeps: bool = False) -> None:
         self._keeps = keeps
+        self._lock = threading.Lock()
 
     def __call__(self) -> "Sessions":
-        if self.made is None:
-            from nacre.engine.sessions import Sessions
+        made = self.made
+        if made is not None:
+            return made
+        from nacre.engine.sessions import Sessions
 
-            self.made = Sessions(keeps=self._keeps)
-        return self.made
+        with self._lock:
+            self.made = self.made or Sessions(keeps=self._keeps)
+            return self.made
 
     @property
     def pids(self) -> set[int]:
@@ -56,6 +61,7 @@ class Rememberer:
         return set() if self.made is None else self.made.pids
 
     def forked(self) -> None:
+        self._lock = threading.Lock()
         made, self.made = self.made, None
         if made is not None:
             made.forked()

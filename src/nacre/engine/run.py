@@ -55,6 +55,9 @@ from nacre.refusals import (
     Refused,
     Unavailable,
 )
+from nacre.text import decode
+
+_LOADER: Final = "_nacre_in="  # by which a shell is known that has waited
 
 if TYPE_CHECKING:  # whoever runs without a store need not load it
     from nacre.engine.sessions import Taken
@@ -467,10 +470,11 @@ class Run:
     def _shell_ended(self) -> None:
         assert self._child is not None
         keeps = self._plan.leave is AtExit.KEEP
-        if not keeps and self._taken is not None:
+        if self._taken is not None and (not keeps or self._output.ended):
             self._exit_seen = self._exit_seen or now()
             if self._taken.saving(now() - self._exit_seen):
-                # Whoever saves its state must not be ended with what it has left running.
+                # Whoever saves its state must not be ended with what it has left running; and where
+                # the shell had closed its pipe, we might look before he has begun.
                 self._ground.loop.forget(self._child.pidfd)
                 self._later(_FIRST_LOOK, self._shell_ended)
                 return
@@ -484,7 +488,7 @@ class Run:
 
     def _note_rest(self) -> None:
         """Of what is about to be ended with it."""
-        self._rest = survivors(self._the_tree().members())
+        self._rest = self._named(survivors(self._the_tree().members()))
 
     def _look_who_is_left(self) -> None:
         assert self._child is not None
@@ -495,7 +499,17 @@ class Run:
         if self._taken is not None:
             left = self._without_savers(left, self._taken)
         if left:
-            self._left = survivors(left)
+            self._left = self._named(survivors(left))
+
+    def _named(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
+        """A copy of a shell that has waited is called by what it runs, not by how it waited."""
+        if self._taken is None:
+            return left
+        said = f"{decode(self._plan.shell)} -c {decode(self._plan.command.given)}"
+        return tuple(
+            msgspec.structs.replace(each, command=said) if _LOADER in each.command else each
+            for each in left
+        )
 
     def _without_savers(self, left: list[Process], taken: "Taken") -> list[Process]:
         """Whoever writes down what the session shall know is no part of the command."""
@@ -554,6 +568,7 @@ class Run:
             out_of_memory=self._out_of_memory(),
             kept=self._kept,
             unkept=self._unkept,
+            forgot=self._taken is not None and self._taken.lost,
         )
         settle = self._output.settle if self._plan.epitaph is not None else None
         if record is not None and record.end(outcome, settle):

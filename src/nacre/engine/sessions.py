@@ -8,6 +8,7 @@ such a shell, one that comes too early has one made.
 Of one engine, for all of its threads. Who must wait for a session does so by way of his loop.
 """
 
+import atexit
 import os
 import re
 import select
@@ -15,6 +16,7 @@ import threading
 import time
 from contextlib import suppress
 from typing import Final
+from weakref import WeakSet
 
 import msgspec
 
@@ -39,6 +41,7 @@ _AGAIN: Final = 0.001  # seconds until we look again, and how many that becomes
 _SLOWEST: Final = 0.02
 _MOST: Final = 8  # shells that wait, of one engine
 _READY: Final = 2  # of one session
+_OPEN: Final = 16  # sessions whose files are kept open
 _PATIENCE: Final = 5.0  # seconds that a shell may take to be written down
 _BLINK: Final = 0.0003
 _ABOUT_TO: Final = 0.05  # seconds in which a copy of a shell has begun to write
@@ -47,6 +50,16 @@ _MAY_TRAP: Final = re.compile(rb"trap|source|eval|(?:^|[\s;&|({])\.\s")
 
 
 _UNKNOWN: Final = states.NOTHING  # by identity
+
+
+_all: "WeakSet[Sessions]" = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """While threads of ours still run: later they would not let go of what they hold."""
+    for each in [*_all]:
+        each.close()
 
 
 class CannotKeep(Exception):
@@ -67,9 +80,12 @@ class Taken:
         plan: Plan,
         *,
         plain: bool,
+        lost: bool,
     ) -> None:
-        """`plain`: it cannot change its shell."""
+        """`plain`: it cannot change its shell; `lost`: nobody could read what the one before it
+        had left."""
         self._plain = plain
+        self.lost = lost
         self._sessions = sessions
         self._file = file
         self._ledger = ledger
@@ -103,19 +119,21 @@ class Taken:
         kept = self._plain or bool(savers) or _is_whole(self._draft, self._mark)
         if self._plain:
             new = msgspec.structs.replace(self._ledger, status=status or 0)
-            if new != self._ledger or not new.state:
+            if self.lost or new != self._ledger or not new.state:
                 with suppress(OSError):
                     self._file.write(new)
         elif kept:
-            base = self._plan.command.env or {}
+            base = {} if self._ledger.state else self._plan.command.env or {}
             spared = {name: base.get(name) for name in self._plan.command.extra}
-            ledger = msgspec.structs.replace(
-                self._ledger, pending=Pending(mark=self._mark, spared=spared)
-            )
+            killed = status if status is not None and status > 128 else None
+            pending = Pending(mark=self._mark, spared=spared, status=killed)
+            ledger = msgspec.structs.replace(self._ledger, pending=pending)
             with suppress(OSError):
                 self._file.write(ledger)
         self._sessions.release(self._file)
-        self._sessions.prepare(self._plan, self._file, [each.pid for each in savers])
+        unwanted = self._mark if self._plain or not kept else None
+        pids = [each.pid for each in savers]
+        self._sessions.prepare(self._plan, self._file, pids, unwanted)
         return kept
 
 
@@ -134,10 +152,11 @@ class Sessions:
         self._setups: dict[str, snapshots.Snapshot] = {}
         self._reading: set[str] = set()  # that are being made
         self._stoker = Stoker()
+        _all.add(self)
 
-    def stands(self, place: str, key: str, seconds: float = 0.1) -> bytes | None:
-        """Where the shell of a session stands, for who must know before he can ask for anything.
-        None: there is no such session yet."""
+    def stands(self, place: str, key: str, seconds: float = 0.1) -> tuple[bytes | None, bool]:
+        """Where the shell of a session stands, for who must know before he can ask for anything,
+        and whether that is sure. None: there is no such session yet."""
         try:
             end = time.monotonic() + seconds
             while True:
@@ -145,12 +164,20 @@ class Sessions:
                     file = self._file(place, key)
                     ledger = self._settled(file)
                 if ledger is not None:
-                    return ledger.directory or None
+                    return ledger.directory or None, not self._busy(file)
                 if time.monotonic() > end:
-                    return file.ledger().directory or None
+                    return file.ledger().directory or None, False
                 time.sleep(_BLINK)  # the shell that has just ended is still being written down
         except OSError:
-            return None
+            return None, True
+
+    def _busy(self, file: SessionFile) -> bool:
+        """Whether a command runs in it, here or elsewhere, and may go to another directory."""
+        with self._lock:
+            if self._users.get(file) or not file.lock():
+                return True
+            file.unlock()
+            return False
 
     def _settled(self, file: SessionFile) -> Ledger | None:
         """What is known of it now; None: that is just being written. Raises OSError."""
@@ -217,8 +244,8 @@ class Sessions:
         try:
             made = msgspec.structs.replace(made, state=make(plan.shell, env, session.stood))
             snapshots.save(session.setup, made)
-        except OSError:
-            pass  # it is made again by the next process
+        except (OSError, ValueError):
+            pass  # it is tried again by the next process
         finally:  # a session waits for it
             with self._lock:
                 self._setups[session.setup] = made
@@ -230,8 +257,13 @@ class Sessions:
             users = self._users.pop(file, 0) - 1
             if users > 0:
                 self._users[file] = users
-            else:
-                file.unlock()
+                return
+            file.unlock()
+            for key, other in [*self._files.items()][:-_OPEN]:
+                if other not in self._users:  # it is opened again when it is wanted
+                    del self._files[key]
+                    self._pauses.pop(other, None)
+                    other.close()
 
     def _later(self, file: SessionFile, loop: Loop, again: Call) -> None:
         pause = self._pauses.get(file, _AGAIN)
@@ -276,7 +308,7 @@ class Sessions:
             call = words.call(
                 draft=None if plain else os.fsencode(file.path(warm.mark)),
                 mark=warm.mark.encode(),
-                status=ledger.status,
+                status=0 if state is not None and b"SIGCHLD" in state.traps else ledger.status,
                 directory=_begins(plan, session, stands),
                 home=stands if plan.command.placed else None,
                 env=plan.command.extra,
@@ -285,11 +317,13 @@ class Sessions:
             try:
                 child = warm.run(call, plan.command.script, mark)
             except OSError:  # it has gone, and run nothing
-                warm.end()
+                self._end(warm)
                 if not ready:
                     raise
             else:
-                return child, Taken(self, file, ledger, warm.mark, plan, plain=plain)
+                lost = ledger.lost
+                ledger = msgspec.structs.replace(ledger, lost=False)
+                return child, Taken(self, file, ledger, warm.mark, plan, plain=plain, lost=lost)
 
     def _pick(self, plan: Plan, base: "_Base", key: str, wanted: str) -> Warm | None:
         """One that waits; what has become wrong meanwhile goes."""
@@ -297,7 +331,7 @@ class Sessions:
             mine = each.session == key
             if not each.usable or (mine and each.state != wanted):
                 self._warm.remove(each)
-                each.end()
+                self._end(each)
             elif mine and each.base == base and (wanted or each.cwd == plan.command.cwd):
                 self._warm.remove(each)
                 return each
@@ -317,42 +351,57 @@ class Sessions:
     ) -> Warm:
         """A shell that waits. Raises Refused, OSError."""
         mark = new_mark()
-        file.draft(mark)
-        warm = Warm(plan, spawner, base=base, session=key, mark=mark, quietly=quietly)
+        draft = file.draft(mark)
+        warm = Warm(plan, spawner, base=base, session=key, mark=mark, draft=draft, quietly=quietly)
         try:
             if state is not None:
                 warm.become(wanted, states.told(state, base.known))
         except BaseException:
-            warm.end()
+            self._end(warm)
             raise
         return warm
 
+    def _end(self, warm: Warm) -> None:
+        warm.end()
+        for path in (warm.draft, f"{warm.draft}.traps"):
+            with suppress(OSError):
+                os.unlink(path)
+
     # In a thread of its own.
 
-    def prepare(self, plan: Plan, file: SessionFile, savers: list[int]) -> None:
-        """A command has ended, and another one may come."""
+    def prepare(
+        self, plan: Plan, file: SessionFile, savers: list[int], unwanted: str | None
+    ) -> None:
+        """A command has ended, and another one may come. `unwanted`: a draft of nothing."""
         if self._keeps and not self._closed:
-            self._stoker.do(lambda: self._prepare(plan, file, savers))
+            self._stoker.do(lambda: self._prepare(plan, file, savers, unwanted))
+        elif unwanted is not None:
+            file.forget(unwanted)
 
-    def _prepare(self, plan: Plan, file: SessionFile, savers: list[int]) -> None:
+    def _prepare(
+        self, plan: Plan, file: SessionFile, savers: list[int], unwanted: str | None
+    ) -> None:
         for pid in savers:
             _wait_for(pid)
+        if unwanted is not None:
+            file.forget(unwanted)
         session = plan.session
         assert session is not None
         plan = msgspec.structs.replace(_where_it_stood(plan, session), stdin=None)
         base, key = _Base(plan), session.key
         for _ in range(_READY):
-            with self._lock, suppress(OSError):
-                ledger = None if self._closed or file.gone else self._settled(file)
-                if ledger is None or self._users.get(file):
-                    return
-                state = file.state(ledger) or self._initial(plan, session, ledger)
-                wanted = _name(ledger, session, state)
-                mine = [each for each in self._warm if each.session == key]
-                if sum(each.state == wanted and each.base == base for each in mine) >= _READY:
-                    return
-                spawner = self._spawner = self._spawner or Spawner(ours=False)
             try:
+                with self._lock:
+                    ledger = None if self._closed or file.gone else self._settled(file)
+                    if ledger is None or self._users.get(file):
+                        return
+                    state = file.state(ledger) or self._initial(plan, session, ledger)
+                    wanted = _name(ledger, session, state)
+                    mine = [each for each in self._warm if each.session == key]
+                    alike = [each for each in mine if each.state == wanted and each.base == base]
+                    if len(alike) >= _READY:
+                        return
+                    spawner = self._spawner = self._spawner or Spawner(ours=False)
                 warm = self._made(
                     plan, spawner, base, key, file, wanted, state, quietly=quiet.possible()
                 )
@@ -366,7 +415,7 @@ class Sessions:
                         return
                     each = gone.pop() if gone else self._warm[0]
                     self._warm.remove(each)
-                    each.end()
+                    self._end(each)
 
     def waiting(self, key: str) -> int:
         """How many shells wait for this session."""
@@ -380,11 +429,13 @@ class Sessions:
             return {each.child.pid for each in self._warm if each.child is not None}
 
     def close(self) -> None:
+        if self._closed:
+            return
         self._closed = True
         self._stoker.close()
         with self._lock:
             while self._warm:
-                self._warm.pop().end()
+                self._end(self._warm.pop())
             while self._files:
                 self._files.popitem()[1].close()
             if self._spawner is not None:

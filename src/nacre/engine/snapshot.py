@@ -45,8 +45,9 @@ _TALKS: Final = frozenset(
 _SET_KEPT: Final = frozenset(
     (b"allexport", b"noclobber", b"noglob", b"nounset", b"physical", b"pipefail")
 )
-_FUNCTION: Final = re.compile(rb"^(\S+) \(\) ?\n\{ ?\n", re.MULTILINE)
 _ATTRIBUTES: Final = re.compile(rb"^declare -f(\w+) (\S+)\n", re.MULTILINE)
+_ESCAPE: Final = re.compile(rb"\\[abefnrtvE]")
+_GIVES: Final = re.compile(rb"([A-Za-z_]\w*)\"?'?\]?=[\"']?[^\s\"'$;)]")
 _SPOKEN_OF: Final = re.compile(rb"\$\{?[#!]?([A-Za-z_]\w*)")
 _ALIAS: Final = re.compile(
     rb"^alias (?:-- )?((?:[^=\n]|\n(?!alias ))+?)=((?:'[^']*'|\\')*)\n", re.MULTILINE
@@ -57,6 +58,10 @@ _READ: Final = b"""\
 %bfor _nacre_line in "${PROMPT_COMMAND[@]}"; do builtin eval "$_nacre_line"; done
 _nacre_status=0 _nacre_shopt=$BASHOPTS _nacre_mark=%b
 \builtin shopt -u expand_aliases
+while builtin read -r _nacre_line; do
+  builtin declare -f "$_nacre_line"
+  builtin printf '%%s\\0' "$_nacre_line"
+done < <(builtin compgen -A function) >|%b
 exec {_nacre_fd}>|%b
 builtin . %b
 """
@@ -84,7 +89,7 @@ def make(
             found = theirs if found is None else _joined(found, theirs)
         return found
     finally:
-        for each in (path, f"{path}.other"):
+        for each in (path, f"{path}.functions", f"{path}.other"):
             try:
                 os.unlink(each)
             except OSError:
@@ -100,11 +105,15 @@ def _bash(
     path: str,
 ) -> State | None:
     more = b"" if _login_reads_rc(clean) else b"[[ -r ~/.bashrc ]] && builtin . ~/.bashrc\n"
-    script = _READ % (more, mark.encode(), quoted(os.fsencode(path)), quoted(SAVE))
+    draft, functions = os.fsencode(path), os.fsencode(f"{path}.functions")
+    script = _READ % (more, mark.encode(), quoted(functions), quoted(draft), quoted(SAVE))
     _run([shell, b"--login", b"-i", b"-c", script], clean, place, seconds)
     with open(path, "rb") as file:
         read = states.read(file.read(), None, mark.encode(), before=None, given={})
-    return None if read is None else _kept(read, clean)
+    if read is None:
+        return None
+    with open(functions, "rb") as file:
+        return _kept(read, _functions(file.read()), clean)
 
 
 def _login_reads_rc(env: Mapping[bytes, bytes]) -> bool:
@@ -158,8 +167,17 @@ def _run(words: list[bytes], env: Mapping[bytes, bytes], place: bytes, seconds: 
         engine.close()
 
 
-def _kept(state: State, given: Mapping[bytes, bytes]) -> State:
-    bodies = {name: text for name, text in _functions(state).items() if not has_secret(text)}
+def _functions(text: bytes) -> dict[bytes, bytes]:
+    """Each by itself: what it is, and behind that its name."""
+    found = {}
+    for each in text.split(b"\0")[:-1]:
+        body, _, name = each.rpartition(b"\n")
+        found[name] = body + b"\n"
+    return found
+
+
+def _kept(state: State, functions: dict[bytes, bytes], given: Mapping[bytes, bytes]) -> State:
+    bodies = {name: text for name, text in functions.items() if not _tells(text)}
     attributes = [
         b"declare -f%b %b\n" % (flags, name)
         for flags, name in _ATTRIBUTES.findall(state.functions)
@@ -168,7 +186,7 @@ def _kept(state: State, given: Mapping[bytes, bytes]) -> State:
     aliases = [
         b"alias %b%b=%b\n" % (b"-- " if name.startswith(b"-") else b"", name, words)
         for name, words in _ALIAS.findall(state.aliases)
-        if not has_secret(words)
+        if not _tells(words)
     ]
     spoken = b"".join((*bodies.values(), *aliases))
     needed = frozenset(_SPOKEN_OF.findall(spoken))
@@ -188,16 +206,11 @@ def _kept(state: State, given: Mapping[bytes, bytes]) -> State:
     )
 
 
-def _functions(state: State) -> dict[bytes, bytes]:
-    """Each by itself."""
-    text, names = state.functions, frozenset(state.names)
-    heads = [head for head in _FUNCTION.finditer(text) if head[1] in names]
-    ends = [*(head.start() for head in heads[1:]), len(text)]
-    found = {}
-    for head, end in zip(heads, ends, strict=False):
-        body = text[head.start() : end]
-        found[head[1]] = body[: body.rindex(b"\n}\n") + 3]
-    return found
+def _tells(text: bytes) -> bool:
+    """Whether there is a secret in it: a value of such a shape, or what is given to such a name."""
+    if has_secret(text) or has_secret(_ESCAPE.sub(b" ", text)):
+        return True
+    return any(is_secret(name, b"") for name in _GIVES.findall(text))
 
 
 def _is_kept(
@@ -205,7 +218,7 @@ def _is_kept(
 ) -> bool:
     flags, _, rest = entry[len(b"declare -") :].partition(b" ")
     value = rest.partition(b"=")[2].rstrip(b"\n")
-    if _NOT_KEPT.fullmatch(name) or is_secret(name, value.strip(b"\"'$")) or b"r" in flags:
+    if _NOT_KEPT.fullmatch(name) or is_secret(name, b"") or _tells(value) or b"r" in flags:
         return False
     if name in given and entry == states.exported(given).get(name):
         return False

@@ -29,6 +29,8 @@ def lift(plan: Plan, caller: Caller) -> Plan:
     relative = not lead.path.startswith((b"/", b"./", b"../")) and lead.path not in (b".", b"..")
     if relative and not lead.tilde and caller.variable(b"CDPATH"):
         return plan  # bash would look elsewhere first
+    if caller.moves and not (lead.tilde or lead.path.startswith(b"/")):
+        return plan  # only bash will know from where it goes
     if _URL.match(lead.path):
         path: bytes | None = lead.path  # for the next step
     else:

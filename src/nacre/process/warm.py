@@ -6,9 +6,11 @@ other end of the pipe goes, however that comes, the shell goes, too.
 """
 
 import os
+import select
 import signal
 from contextlib import suppress
 from typing import Final
+from weakref import WeakSet
 
 import msgspec
 
@@ -23,6 +25,18 @@ IDLE: Final = 300  # seconds, after which it goes by itself
 _FRESH: Final = IDLE - 30  # and for which we may still count on it
 
 
+_all: "WeakSet[Warm]" = WeakSet()
+
+
+def _forked() -> None:
+    """We are a fork of our host: those that wait, or are just being made, are the parent's."""
+    for each in [*_all]:
+        each.forked()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 class Warm:
     state = ""  # what it was told to be
     _control = _script = _state = -1
@@ -35,14 +49,17 @@ class Warm:
         base: object,
         session: str,
         mark: str,
+        draft: str,
         quietly: bool = False,
     ) -> None:
         """Started as the plan says, but for its script. `base`, `session` and `mark` say for whom
-        it is; `quietly`: nobody waits for it, and nobody
-        shall have to. Raises Refused."""
+        it is, `draft` where it will write what it has become; `quietly`: nobody waits for it, and
+        nobody shall have to. Raises Refused."""
         self.base = base
         self.session = session
         self.mark = mark
+        self.draft = draft
+        _all.add(self)
         self.cwd = plan.command.cwd
         self._born = now()
         self.child: Child | None = None
@@ -55,7 +72,7 @@ class Warm:
             numbers = (3, 4, 5) if quietly else passed  # as the shell has them
             self._reads = b"/dev/fd/%d" % numbers[2]
             umask = plan.command.terms.umask if quietly and plan.command.terms else None
-            script = loader(*numbers, IDLE, umask)
+            script = loader(*numbers, IDLE if quietly else None, umask)
             command = msgspec.structs.replace(plan.command, script=script)
             waits = msgspec.structs.replace(plan, command=command)
             self.hard, own = spawner.hard, spawner.new_tag()
@@ -74,7 +91,12 @@ class Warm:
 
     @property
     def usable(self) -> bool:
-        return self.child is not None and now() - self._born < _FRESH
+        """Whether it still waits, and will for as long as it takes to tell it something."""
+        if self.child is None or now() - self._born >= _FRESH:
+            return False
+        poll = select.poll()
+        poll.register(self.child.pidfd, select.POLLIN)
+        return not poll.poll(0)
 
     def read(self, path: bytes) -> None:
         """Have it read a script of ours. Raises OSError when it is gone."""

@@ -7,6 +7,7 @@
   POSIXLY_CORRECT=1 # here `unset` is found before a function of that name
   \unset -f builtin exec # which a waiting shell cannot do without
   _nacre_traps=$(builtin trap -p) # of INT and QUIT, which are ignored here, it shows no words
+  builtin enable alias compgen declare mapfile printf set shopt trap umask unset 2>/dev/null
   builtin trap '' HUP INT QUIT TERM PIPE XFSZ
   builtin trap - DEBUG ERR RETURN EXIT
   builtin set +o allexport +o errexit +o keyword +o noclobber +o noglob +o nounset \
@@ -20,6 +21,7 @@
     [[ $_nacre_i == source || $_nacre_i == main ]] || _nacre_inside+=x
   done
   _nacre_old=
+  [[ $_nacre_from && $PWD == "$_nacre_from" ]] && _nacre_old=' OLDPWD'
   if [[ $_nacre_inside ]]; then
     _nacre_bare() { builtin unset -v "$1"; }
     builtin mapfile -t _nacre_names < <(builtin compgen -A variable)

@@ -5,12 +5,13 @@
 # All of it is parsed before any of it is done, and aliases come last, so that none of those that a
 # session has changes what this says.
 {
-  while IFS= builtin read -r -t "$_nacre_idle" -u "$_nacre_in" _nacre_line; do
+  while builtin read -r "${_nacre_idle[@]}" -u "$_nacre_in" _nacre_line; do
     [[ $_nacre_line ]] || break
     builtin . "$_nacre_line" 2>/dev/null
   done || builtin exit 0 # nobody wants us any more
-  IFS= builtin read -r -d '' -u "$_nacre_file" _nacre_line
-  IFS= builtin read -r -d '' -u "$_nacre_file" BASH_EXECUTION_STRING
+  builtin unset -v _nacre_line
+  builtin mapfile -d '' -t -u "$_nacre_file" _nacre_line # which, unlike `read`, knows no IFS
+  BASH_EXECUTION_STRING=${_nacre_line[1]}
   [[ ${_nacre_bare-} ]] || builtin shopt -s expand_aliases
   exec {_nacre_in}<&- {_nacre_file}<&- {_nacre_state}<&- # after `builtin` it would not last
   builtin unset -v _nacre_in _nacre_file _nacre_state _nacre_idle _nacre_bare

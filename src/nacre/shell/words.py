@@ -13,14 +13,18 @@ def quoted(word: bytes) -> bytes:
     return b"'" + word.replace(b"'", b"'\\''") + b"'"
 
 
-def loader(control: int, file: int, state: int, idle: int, umask: int | None = None) -> bytes:
-    """What a shell is started with; one line, so that its script begins at line 1."""
+def loader(
+    control: int, file: int, state: int, idle: int | None, umask: int | None = None
+) -> bytes:
+    """What a shell is started with; one line, so that its script begins at line 1. `idle`: seconds
+    after which it goes; bash can wait for those only with descriptors below 1024."""
+    goes = b"" if idle is None else b"-t %d" % idle
     return (
         (b"" if umask is None else b"\\builtin umask %o; " % umask)
-        + b"_nacre_in=%d _nacre_file=%d _nacre_state=%d _nacre_idle=%d; "
+        + b"_nacre_in=%d _nacre_file=%d _nacre_state=%d _nacre_idle=(%b); "
         b"\\builtin . %b && \\builtin :; "
         b'\\builtin eval "${_nacre_late-}$BASH_EXECUTION_STRING"'
-        % (control, file, state, idle, quoted(WAIT))
+        % (control, file, state, goes, quoted(WAIT))
     )
 
 

@@ -25,7 +25,6 @@ from nacre.shell import state as states
 from nacre.shell.state import State
 from nacre.store.home import home, open_private, private_directory, replace, safe_home
 
-_MOST: Final = 64 * 1024  # bytes of a ledger
 _MOMENT: Final = 0.0005
 _PATIENCE: Final = 1.0  # seconds for somebody else's command
 _HOUR: Final = 3600.0
@@ -43,6 +42,7 @@ class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mark: str
     # Variables that the call alone had, and what they are where no state says so.
     spared: dict[bytes, bytes | None] = {}
+    status: int | None = None  # of a shell that was killed, which could not know it
 
 
 class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,6 +52,7 @@ class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: str = ""  # the mark of the draft that became the state; none yet
     directory: bytes = b""  # where its shell stands
     status: int = 0  # of its last command
+    lost: bool = False  # what that had left could not be read
     pending: Pending | None = None
 
 
@@ -104,7 +105,7 @@ class SessionFile:
         return os.fstat(self._fd).st_nlink == 0
 
     def ledger(self) -> Ledger:
-        text = os.pread(self._fd, _MOST, 0)
+        text = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
         try:
             return _decode(text) if text else _NEW
         except msgspec.MsgspecError:
@@ -165,15 +166,17 @@ class SessionFile:
             given={name: value for name, value in pending.spared.items() if value is not None},
             spared=pending.spared,
         )
-        ledger = msgspec.structs.replace(ledger, pending=None)
+        ledger = msgspec.structs.replace(ledger, pending=None, lost=made is None)
         if made is not None:
-            ledger = msgspec.structs.replace(ledger, status=made.status)
+            status = made.status if pending.status is None else pending.status
+            ledger = msgspec.structs.replace(ledger, status=status)
             made = msgspec.structs.replace(made, status=0)
         if made is not None and made != before:
             ledger = msgspec.structs.replace(ledger, state=pending.mark, directory=made.directory)
             replace(f"{self.directory}/state", msgspec.msgpack.encode(made))
             self._state, self._known = made, pending.mark
         self.write(ledger)
+        self.forget(pending.mark)
         return ledger
 
     def close(self) -> None:
