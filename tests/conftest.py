@@ -40,6 +40,14 @@ def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nobody's own set-up: sessions would begin with it, and it may take its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("user")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """State and temporary files of each test in a place of its own."""

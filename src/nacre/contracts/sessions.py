@@ -30,7 +30,7 @@ def remembering(
     key = session_key(contract, whose, digest(msgspec.msgpack.encode(made_of)))
     known, sure = caller.stands(key)
     stood = known or caller.cwd
-    while not os.path.isdir(stood) and stood != b"/":
+    while known is not None and not os.path.isdir(stood) and stood != b"/":
         stood = os.path.dirname(stood) or b"/"  # it was removed meanwhile
     session = Session(
         place=caller.place, key=key, name=name, contract=contract, stood=stood, setup=setup

@@ -21,6 +21,7 @@ from weakref import WeakSet
 import msgspec
 
 from nacre import proc
+from nacre.cancel import CancelToken
 from nacre.engine.stoker import Stoker
 from nacre.loop import Call, Loop
 from nacre.plan import Plan, Session
@@ -56,7 +57,7 @@ _all: "WeakSet[Sessions]" = WeakSet()
 
 
 @atexit.register
-def _close_all() -> None:
+def close_all() -> None:
     """While threads of ours still run: later they would not let go of what they hold."""
     for each in [*_all]:
         each.close()
@@ -151,6 +152,7 @@ class Sessions:
         self._warm: list[Warm] = []
         self._setups: dict[str, snapshots.Snapshot] = {}
         self._reading: set[str] = set()  # that are being made
+        self._over = CancelToken()
         self._stoker = Stoker()
         _all.add(self)
 
@@ -242,7 +244,9 @@ class Sessions:
         env = os.environb if plan.command.env is None else plan.command.env
         made = snapshots.Snapshot(made=time.time(), state=None)
         try:
-            made = msgspec.structs.replace(made, state=make(plan.shell, env, session.stood))
+            made = msgspec.structs.replace(
+                made, state=make(plan.shell, env, session.stood, self._over)
+            )
             snapshots.save(session.setup, made)
         except (OSError, ValueError):
             pass  # it is tried again by the next process
@@ -432,6 +436,7 @@ class Sessions:
         if self._closed:
             return
         self._closed = True
+        self._over.cancel()
         self._stoker.close()
         with self._lock:
             while self._warm:

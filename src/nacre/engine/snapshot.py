@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from nacre.cancel import CancelToken
 from nacre.engine.engine import Engine
 from nacre.loop import now
 from nacre.plan import AtExit, Command, Keep, Limits, Plan
@@ -27,6 +28,7 @@ from nacre.store.snapshots import user_shell
 
 SECONDS: Final = 2.0
 _MOST: Final = 1024 * 1024  # bytes of a file that is looked at
+_TIMEOUT: Final = b"/usr/bin/timeout"
 _GIVEN: Final = re.compile(
     rb"HOME|USER|LOGNAME|SHELL|PATH|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|XDG_\w+|ZDOTDIR|DISPLAY"
 )
@@ -69,7 +71,7 @@ _ASK: Final = b"env -0 > %b"
 
 
 def make(
-    shell: bytes, env: Mapping[bytes, bytes], place: bytes, seconds: float = SECONDS
+    shell: bytes, env: Mapping[bytes, bytes], place: bytes, cancel: CancelToken
 ) -> State | None:
     """What the set-up makes of a shell; None: nothing that could be used, for whatever reason."""
     clean = {name: value for name, value in env.items() if _GIVEN.fullmatch(name)}
@@ -82,10 +84,10 @@ def make(
     except OSError:
         return None
     try:
-        end = now() + seconds
-        found = _bash(shell, clean, place, seconds, mark, path)
+        ask = _Asking(clean, place, cancel)
+        found = _bash(shell, ask, mark, path)
         if user_shell(env) in (b"zsh", b"fish"):
-            theirs = _exported_by(env[b"SHELL"], clean, place, max(0.0, end - now()), path)
+            theirs = _exported_by(env[b"SHELL"], ask, path)
             found = theirs if found is None else _joined(found, theirs)
         return found
     finally:
@@ -96,24 +98,48 @@ def make(
                 continue
 
 
-def _bash(
-    shell: bytes,
-    clean: Mapping[bytes, bytes],
-    place: bytes,
-    seconds: float,
-    mark: str,
-    path: str,
-) -> State | None:
-    more = b"" if _login_reads_rc(clean) else b"[[ -r ~/.bashrc ]] && builtin . ~/.bashrc\n"
+class _Asking:
+    """Shells that are asked, one after the other, for two seconds in all."""
+
+    def __init__(self, env: Mapping[bytes, bytes], place: bytes, cancel: CancelToken) -> None:
+        self.env = env
+        self._place = place
+        self._cancel = cancel
+        self._until = now() + SECONDS
+
+    def ask(self, words: list[bytes]) -> None:
+        """What counts is what it writes; whatever it leaves running goes with it. Also when we are
+        killed meanwhile it is ended, by timeout(1)."""
+        seconds = max(0.0, self._until - now())
+        if os.access(_TIMEOUT, os.X_OK):
+            words = [_TIMEOUT, b"-s", b"KILL", b"%.1f" % (seconds + 0.5), *words]
+        script = b"exec " + b" ".join(map(quoted, words)) + b" </dev/null >/dev/null 2>&1"
+        plan = Plan(
+            command=Command(given=b"", script=script, cwd=self._place, env=dict(self.env)),
+            limits=Limits(timeout=seconds, grace=0.1, drain=0.0, surrender=0.5),
+            keep=Keep(whole=0, head=0, tail=0),
+            leave=AtExit.END,
+        )
+        engine = Engine()
+        try:
+            engine.begin(plan, cancel=self._cancel).wait()
+        except Refused:
+            return
+        finally:
+            engine.close()
+
+
+def _bash(shell: bytes, asking: _Asking, mark: str, path: str) -> State | None:
+    more = b"" if _login_reads_rc(asking.env) else b"[[ -r ~/.bashrc ]] && builtin . ~/.bashrc\n"
     draft, functions = os.fsencode(path), os.fsencode(f"{path}.functions")
     script = _READ % (more, mark.encode(), quoted(functions), quoted(draft), quoted(SAVE))
-    _run([shell, b"--login", b"-i", b"-c", script], clean, place, seconds)
+    asking.ask([shell, b"--login", b"-i", b"-c", script])
     with open(path, "rb") as file:
         read = states.read(file.read(), None, mark.encode(), before=None, given={})
     if read is None:
         return None
     with open(functions, "rb") as file:
-        return _kept(read, _functions(file.read()), clean)
+        return _kept(read, _functions(file.read()), asking.env)
 
 
 def _login_reads_rc(env: Mapping[bytes, bytes]) -> bool:
@@ -128,12 +154,10 @@ def _login_reads_rc(env: Mapping[bytes, bytes]) -> bool:
     return False
 
 
-def _exported_by(
-    shell: bytes, clean: Mapping[bytes, bytes], place: bytes, seconds: float, path: str
-) -> State | None:
+def _exported_by(shell: bytes, asking: _Asking, path: str) -> State | None:
     """Of another kind of shell only what it exports can be had."""
     other = os.fsencode(f"{path}.other")
-    _run([shell, b"-l", b"-i", b"-c", _ASK % quoted(other)], clean, place, seconds)
+    asking.ask([shell, b"-l", b"-i", b"-c", _ASK % quoted(other)])
     try:
         with open(other, "rb") as file:
             pairs = [each.partition(b"=") for each in file.read().split(b"\0") if b"=" in each]
@@ -143,28 +167,11 @@ def _exported_by(
         name: value
         for name, _, value in pairs
         if re.fullmatch(rb"[A-Za-z_]\w*", name)
-        and clean.get(name) != value
+        and asking.env.get(name) != value
         and not _NOT_KEPT.fullmatch(name)
         and not is_secret(name, value)
     }
     return _only(states.exported(found))
-
-
-def _run(words: list[bytes], env: Mapping[bytes, bytes], place: bytes, seconds: float) -> None:
-    script = b"exec " + b" ".join(map(quoted, words)) + b" </dev/null >/dev/null 2>&1"
-    plan = Plan(
-        command=Command(given=b"", script=script, cwd=place, env=dict(env)),
-        limits=Limits(timeout=seconds, grace=0.1, drain=0.0, surrender=0.5),
-        keep=Keep(whole=0, head=0, tail=0),
-        leave=AtExit.END,
-    )
-    engine = Engine()
-    try:
-        engine.begin(plan).wait()  # what counts is what it has written
-    except Refused:
-        return
-    finally:
-        engine.close()
 
 
 def _functions(text: bytes) -> dict[bytes, bytes]:

@@ -58,6 +58,8 @@ def entry() -> NoReturn:
     except OSError as error:
         _say(f"nacre: cannot write: {error.strerror or error}\n")
         code = 1
+    if (sessions := sys.modules.get("nacre.engine.sessions")) is not None:
+        sessions.close_all()
     os._exit(code)  # not to flush again, nor to wait for a writer that is stuck
 
 
