@@ -156,6 +156,7 @@ class Session(Struct, frozen=True, kw_only=True):
     name: str = ""  # as people call it; without one it belongs to one caller alone
     contract: str = ""
     stood: bytes = b""  # where its shell stood when this was decided
+    apart: bool = False  # it begins where the session is now, and is no part of it
     setup: str = ""  # which snapshot of its user's own set-up it begins with; none
 
 

@@ -590,6 +590,9 @@ def _detached(ask: asks.Run, timeout: float | None, interactive: bool) -> asks.R
     stdin = Held() if interactive else plan.stdin
     # Nobody gets the two streams as a reply: whoever reads it wants them in order.
     plan = msgspec.structs.replace(plan, lane=None, stdin=stdin, streams=Streams.MERGED)
+    if plan.session is not None:
+        apart = msgspec.structs.replace(plan.session, apart=True)
+        plan = msgspec.structs.replace(plan, session=apart)
     return msgspec.structs.replace(ask, plan=plan, patience=0.0)
 
 

@@ -142,8 +142,9 @@ def test_an_artifact_that_cannot_be_written_is_said(home: Path) -> None:
     home.write_text("not a directory")
     reply = bash("seq 20000")
     assert not reply.is_error
-    notice = reply.text.splitlines()[-2]
+    notice = reply.text.splitlines()[-3]
     assert notice.startswith("[Showing lines 11467-20000 of 20000 (50KB limit). Full: not kept (")
+    assert "this command had no session, and nothing is remembered" in reply.text
     assert "artifactId" not in reply.details["meta"]["truncation"]
 
 

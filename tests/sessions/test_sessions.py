@@ -19,7 +19,7 @@ from nacre import proc
 from nacre.process.tree import send
 from nacre.store import sessions as files
 from tests import wardens
-from tests.helpers import alive, eventually
+from tests.helpers import alive, eventually, named
 
 NACRE = Path(sys.executable).parent / "nacre"
 NO_SETUP = {"snapshot": False}
@@ -207,6 +207,18 @@ def test_jobs_do_not_change_the_session(tmp_path: Path) -> None:
         eventually((tmp_path / "made").exists)
         assert text(tool, "echo $x") == "1"
         tool.call({"poll": [reply.details["async"]["jobId"]]}, tool="job")
+
+
+def test_a_job_does_not_wait_for_the_session(tmp_path: Path) -> None:
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user" / ".bashrc").write_text("sleep 0.5\n")
+    env = {**os.environ, "HOME": str(tmp_path / "user")}
+    with nacre.Tool("pi", cwd=tmp_path, env=env, options={"async": True}) as tool:
+        reply = tool.call({"command": "sleep 0.2; touch made", "async": True})
+        assert not reply.is_error
+        assert (
+            text(tool, "until [ -e made ]; do sleep 0.05; done; echo there", timeout=9) == "there"
+        )
 
 
 def test_what_is_handed_back_leaves_the_session_and_says_so(tmp_path: Path) -> None:
@@ -447,4 +459,4 @@ def test_a_background_subshell_is_called_by_what_it_runs(tmp_path: Path) -> None
         reply = tool.call({"command": "(sleep 0.3; :) & x=1"})
         assert "/bin/bash -c (sleep 0.3; :) & x=1]" in reply.text
         assert "_nacre" not in reply.text
-        eventually(lambda: text(tool, "pgrep -f 'sleep 0.[3]'") == "(no output)")
+        eventually(lambda: not named("sleep 0.3"))

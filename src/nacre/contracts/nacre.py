@@ -175,9 +175,11 @@ class Nacre:
         _check(given)
         session, caller = self._session(given.session or caller.session_name, caller)
         plan = self._given_plan(given, caller)
-        if session is not None:
-            plan = msgspec.structs.replace(plan, session=session, lane=session.key)
         wait, clamped = self._wait(given.wait)
+        if session is not None:
+            session = msgspec.structs.replace(session, apart=wait == 0)
+            lane = session.key if wait else None
+            plan = msgspec.structs.replace(plan, session=session, lane=lane)
         until = placed(given.until, plan.command.cwd, caller)
         ask = Run(
             plan=plan,

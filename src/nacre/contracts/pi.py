@@ -148,6 +148,8 @@ class Pi:
         plan = self._given_plan(given, timeout, caller)
         shared = self.options.concurrency == "shared" or given.async_
         lane = None if shared else session.key
+        if given.async_:
+            session = msgspec.structs.replace(session, apart=True)
         plan = msgspec.structs.replace(plan, lane=lane, session=session)
         said = Said(
             script=plan.command.given,

@@ -86,6 +86,7 @@ class Taken:
         """`plain`: it cannot change its shell; `lost`: nobody could read what the one before it
         had left."""
         self._plain = plain
+        self._over = plan.session is not None and plan.session.apart
         self.lost = lost
         self._sessions = sessions
         self._file = file
@@ -201,18 +202,22 @@ class Sessions:
             with self._lock:
                 file = self._file(session.place, session.key)
                 alone = not self._users.get(file)
+                locked = alone and file.lock()
                 ledger = None
-                if not alone or file.lock():
+                if locked or not alone:
                     ledger = file.settle(file.ledger())
-                    if ledger is None and alone:
-                        file.unlock()
+                elif session.apart:
+                    ledger = file.ledger()  # whoever has it is not waited for
                 initial = None if ledger is None else self._initial(plan, session, ledger)
-                if ledger is None or initial is _UNKNOWN:
-                    if ledger is not None and alone:
-                        file.unlock()
+                begins = ledger is not None and initial is not _UNKNOWN
+                if locked and not (begins and not session.apart):
+                    file.unlock()
+                if ledger is None or not begins:
                     self._later(file, loop, again)
                     return None
                 self._pauses.pop(file, None)
+                if session.apart:
+                    return self._begin(plan, session, file, ledger, initial, spawner, mark)
                 self._users[file] = self._users.get(file, 0) + 1
                 try:
                     return self._begin(plan, session, file, ledger, initial, spawner, mark)
@@ -302,9 +307,7 @@ class Sessions:
         wanted = _name(ledger, session, state)
         stands = ledger.directory or session.stood
         begins, base = _where_it_stood(plan, session), _Base(plan)
-        plain = is_plain(plan.command.script, state) and (
-            plan.command.placed or plan.command.cwd == session.stood
-        )
+        plain = session.apart or _changes_nothing(plan, session, state)
         while True:
             warm = None if plan.stdin is not None else self._pick(begins, base, session.key, wanted)
             ready = warm is not None
@@ -480,6 +483,11 @@ class _Base:
 def _name(ledger: Ledger, session: Session, state: State | None) -> str:
     """Of a state."""
     return "" if state is None else ledger.state or f"+{session.setup}"
+
+
+def _changes_nothing(plan: Plan, session: Session, state: State | None) -> bool:
+    stays = plan.command.placed or plan.command.cwd == session.stood
+    return stays and is_plain(plan.command.script, state)
 
 
 def _may_trap(script: bytes, state: State | None) -> bool:

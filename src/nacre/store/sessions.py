@@ -27,6 +27,7 @@ from nacre.store.home import home, open_private, private_directory, replace, saf
 
 _MOMENT: Final = 0.0005
 _PATIENCE: Final = 1.0  # seconds for somebody else's command
+_SOON: Final = 0.2  # and for who only looks
 _HOUR: Final = 3600.0
 _DAY: Final = 24 * _HOUR
 
@@ -233,9 +234,8 @@ def _known(place: str, key: str) -> Known:
     used = os.stat(f"{home()}/sessions/{place}/{key}/ledger").st_mtime
     file = SessionFile(place, key)
     try:
-        with file.locked(0.0) as got:
-            ledger = file.ledger()
-            settled = (file.settle(ledger) if got else ledger) or ledger
+        with file.locked(_SOON) as got:
+            settled = _settled(file) if got else file.ledger()
         os.utime(f"{file.directory}/ledger", (used, used))  # to look at it is not to use it
         return Known(
             place=place,
@@ -251,6 +251,16 @@ def _known(place: str, key: str) -> Known:
         file.close()
 
 
+def _settled(file: SessionFile) -> Ledger:
+    """When whoever writes it down has done so; but not for long."""
+    end = time.monotonic() + _PATIENCE
+    while (ledger := file.settle(file.ledger())) is None:
+        if time.monotonic() > end:
+            return file.ledger()
+        time.sleep(_MOMENT)
+    return ledger
+
+
 @contextmanager
 def _alone_with(known: Known) -> Iterator[tuple[SessionFile, Ledger]]:
     """Nobody else has it meanwhile. Raises SessionProblem, OSError."""
@@ -261,12 +271,7 @@ def _alone_with(known: Known) -> Iterator[tuple[SessionFile, Ledger]]:
                 raise SessionProblem(
                     f"session {known.name} runs a command; wait until that has ended, or end it"
                 )
-            ledger, end = None, time.monotonic() + _PATIENCE
-            while ledger is None and time.monotonic() < end:
-                ledger = file.settle(file.ledger())
-                if ledger is None:
-                    time.sleep(_MOMENT)
-            yield file, ledger or file.ledger()
+            yield file, _settled(file)
     finally:
         file.close()
 
