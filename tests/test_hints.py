@@ -181,7 +181,7 @@ def test_a_git_lock_names_who_holds_it_or_its_age(tool: nacre.Tool, tmp_path: Pa
 )
 def test_a_directory_that_does_not_last_says_so(tool: nacre.Tool, command: str) -> None:
     assert hinted(tool, command) == [
-        "the directory does not last: each call is a new shell; give cwd instead"
+        "the directory does not last: each call is a new shell; give cwd or a session"
     ]
 
 
@@ -198,7 +198,7 @@ def test_variables_and_what_was_sourced_do_not_last_either(
 ) -> None:
     (tmp_path / "place" / "set-up.sh").write_text("X=1\n")
     assert hinted(tool, "export A=b") == [
-        "variables do not last: each call is a new shell; give env instead"
+        "variables do not last: each call is a new shell; give env or a session"
     ]
     for command in ("source ./set-up.sh", ". ./set-up.sh"):
         (said,) = hinted(tool, command)

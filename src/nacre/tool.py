@@ -393,6 +393,8 @@ class Tool:
         plan = call.plan = ask.plan
         if plan.session is not None and not plan.session.name:
             self._passing.add((plan.session.place, plan.session.key))
+        if plan.session is not None and plan.session.apart:
+            self._engine.sessions().know_setup(plan)  # so that it begins at once
         call.ticket = self._place.begin(ask, self._heard(listen), cancel)
         try:
             # The command runs already: what is done here need not be done at its end.
@@ -413,7 +415,7 @@ class Tool:
         known = self._known  # another thread may stand elsewhere
         if known is None or known.cwd != cwd:
             place = workspace(cwd)
-            key = journal.key(place)
+            key = _key(place) if self.contract.remembers else ""
             self._known = known = Caller(
                 cwd=cwd,
                 workspace=place,
@@ -422,21 +424,13 @@ class Tool:
                 place=key,
                 session=self._session,
                 session_name=self._name,
-                stands=partial(self._stands, key),
-                setup=partial(self._setup, cwd),
+                stands=partial(_stands, self._engine, key),
+                setup=partial(_setup, self._env, cwd),
                 tools=self._tools,
                 resolvers=resolvers(place),
                 run_of=partial(_run_of, place),
             )
         return known
-
-    def _stands(self, place: str, key: str) -> tuple[bytes | None, bool]:
-        return self._engine.sessions().stands(place, key)
-
-    def _setup(self, cwd: bytes) -> str:
-        from nacre.store import snapshots  # only sessions have one
-
-        return snapshots.signature(os.environb if self._env is None else self._env, cwd)
 
     def _replied(self, call: _Call, reached: Reached | Listing) -> Reply:
         try:
@@ -498,6 +492,26 @@ class Tool:
         cwd = call.caller.cwd if call.plan is None else call.plan.command.cwd
         line = call.line or self._line(call, cwd)
         line.end(rest)
+
+
+def _key(place: bytes) -> str:
+    try:
+        return journal.key(place)
+    except (OSError, ImportError):  # not even a descriptor to load what it takes
+        return ""
+
+
+# Functions, not methods: a tool that is forgotten shall be gone.
+
+
+def _stands(engine: Engine, place: str, key: str) -> tuple[bytes | None, bool]:
+    return engine.sessions().stands(place, key)
+
+
+def _setup(env: Mapping[bytes, bytes] | None, cwd: bytes) -> str:
+    from nacre.store import snapshots  # only sessions have one
+
+    return snapshots.signature(os.environb if env is None else env, cwd)
 
 
 def _checked_name(session: str | None, contract: Contract) -> str:

@@ -79,6 +79,10 @@ def test_sessions_run_side_by_side(tmp_path: Path) -> None:
     assert asyncio.run(main()) == [f"{i}\n" for i in range(4)]
 
 
+def _sleeps(process: proc.Process) -> bool:
+    return proc.command_line(process.pid) == "sleep 60.57"
+
+
 def test_a_session_survives_the_harness_and_its_kill(tmp_path: Path) -> None:
     code = textwrap.dedent(
         """
@@ -94,15 +98,14 @@ def test_a_session_survives_the_harness_and_its_kill(tmp_path: Path) -> None:
     )
     assert harness.stdout is not None
     assert harness.stdout.readline() == "ready\n"
-    eventually(lambda: any("60.57" in proc.command_line(p) for p in proc.pids()))
-    waited = waiting(harness.pid)
+    eventually(lambda: any(map(_sleeps, named("sleep 60.57"))))
+    (sleeps,) = filter(_sleeps, named("sleep 60.57"))
+    waited = [pid for pid in waiting(harness.pid) if pid != sleeps.parent]
     harness.kill()
     harness.wait()
     harness.stdout.close()
     eventually(lambda: not any(map(alive, waited)))
-    for each in proc.everyone().values():
-        if each.alive and proc.command_line(each.pid) == "sleep 60.57":
-            send(each, signal.SIGKILL)
+    send(sleeps, signal.SIGKILL)
     with nacre.Tool("pi", cwd=tmp_path, session="work", options=NO_SETUP) as tool:
         assert text(tool, "f") == "f 5"
 

@@ -187,7 +187,7 @@ class Engine:
     ) -> None:
         self._ours = ours
         self._keeps = keeps
-        self.sessions = Rememberer(keeps=warms)
+        self.sessions = Rememberer(run_alone, keeps=warms)
         self.leave = leave
         self._slots = Slots()
         self._numbers = itertools.count(1)
@@ -350,6 +350,17 @@ class Engine:
         self._supervisors = {}
         self._slots = Slots()
         self.sessions.forked()
+
+
+def run_alone(plan: Plan, cancel: CancelToken) -> None:
+    """Something of our own, to its end; what counts is what it does."""
+    engine = Engine()
+    try:
+        engine.begin(plan, cancel=cancel).wait()
+    except Refused:
+        return
+    finally:
+        engine.close()
 
 
 def _nothing() -> None:

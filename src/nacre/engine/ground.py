@@ -4,10 +4,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from nacre.cancel import CancelToken
 from nacre.engine import leftovers
 from nacre.engine.leftovers import Leftover
 from nacre.engine.slots import Slots
 from nacre.loop import Loop
+from nacre.plan import Plan
 from nacre.process.census import Census
 from nacre.process.child import Spawner
 from nacre.process.pipes import Growth
@@ -41,7 +43,11 @@ class Rememberer:
 
     made: "Sessions | None" = None
 
-    def __init__(self, *, keeps: bool = False) -> None:
+    def __init__(
+        self, run: Callable[[Plan, CancelToken], None] | None = None, *, keeps: bool = False
+    ) -> None:
+        """`run` runs something of our own to its end; without, no set-up is read."""
+        self._run = run or _not_at_all
         self._keeps = keeps
         self._lock = threading.Lock()
 
@@ -52,7 +58,7 @@ class Rememberer:
         from nacre.engine.sessions import Sessions
 
         with self._lock:
-            self.made = self.made or Sessions(keeps=self._keeps)
+            self.made = self.made or Sessions(self._run, keeps=self._keeps)
             return self.made
 
     @property
@@ -70,6 +76,10 @@ class Rememberer:
         made, self.made = self.made, None
         if made is not None:
             made.close()
+
+
+def _not_at_all(plan: Plan, cancel: CancelToken) -> None:
+    del plan, cancel
 
 
 class Ground:

@@ -14,6 +14,7 @@ import re
 import select
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 from weakref import WeakSet
@@ -143,14 +144,17 @@ class Sessions:
     _closed = False
     _spawner: Spawner | None = None
 
-    def __init__(self, *, keeps: bool) -> None:
-        """`keeps`: shells are started before somebody wants them."""
+    def __init__(self, run: Callable[[Plan, CancelToken], None], *, keeps: bool) -> None:
+        """`run` runs something of our own to its end; `keeps`: shells are started before somebody
+        wants them."""
+        self._run = run
         self._keeps = keeps
         self._lock = threading.RLock()
         self._files: dict[tuple[str, str], SessionFile] = {}
         self._users: dict[SessionFile, int] = {}  # commands that run
         self._pauses: dict[SessionFile, float] = {}
         self._warm: list[Warm] = []
+        self._unwanted: set[tuple[SessionFile, str]] = set()  # drafts of nothing
         self._setups: dict[str, snapshots.Snapshot] = {}
         self._reading: set[str] = set()  # that are being made
         self._over = CancelToken()
@@ -243,6 +247,14 @@ class Sessions:
         env = os.environb if plan.command.env is None else plan.command.env
         return None if found.state is None else states.begun(found.state, env, session.stood)
 
+    def know_setup(self, plan: Plan) -> None:
+        """Have the snapshot there that its session begins with, if that takes one."""
+        session = plan.session
+        if session is None or not session.setup or session.setup in self._setups:
+            return
+        if snapshots.load(session.setup) is None:
+            self._read_setup(plan, session)
+
     def _read_setup(self, plan: Plan, session: Session) -> None:
         from nacre.engine.snapshot import make  # seldom
 
@@ -250,7 +262,7 @@ class Sessions:
         made = snapshots.Snapshot(made=time.time(), state=None)
         try:
             made = msgspec.structs.replace(
-                made, state=make(plan.shell, env, session.stood, self._over)
+                made, state=make(plan.shell, env, session.stood, self._alone)
             )
             snapshots.save(session.setup, made)
         except (OSError, ValueError):
@@ -259,6 +271,9 @@ class Sessions:
             with self._lock:
                 self._setups[session.setup] = made
                 self._reading.discard(session.setup)
+
+    def _alone(self, plan: Plan) -> None:
+        self._run(plan, self._over)
 
     def release(self, file: SessionFile) -> None:
         """A command of it has ended, or does not count any more."""
@@ -380,18 +395,20 @@ class Sessions:
         self, plan: Plan, file: SessionFile, savers: list[int], unwanted: str | None
     ) -> None:
         """A command has ended, and another one may come. `unwanted`: a draft of nothing."""
+        if unwanted is not None:
+            self._unwanted.add((file, unwanted))
         if self._keeps and not self._closed:
-            self._stoker.do(lambda: self._prepare(plan, file, savers, unwanted))
-        elif unwanted is not None:
-            file.forget(unwanted)
+            self._stoker.do(lambda: self._prepare(plan, file, savers))
 
-    def _prepare(
-        self, plan: Plan, file: SessionFile, savers: list[int], unwanted: str | None
-    ) -> None:
+    def _tidy(self) -> None:
+        while self._unwanted:
+            file, mark = self._unwanted.pop()
+            file.forget(mark)
+
+    def _prepare(self, plan: Plan, file: SessionFile, savers: list[int]) -> None:
         for pid in savers:
             _wait_for(pid)
-        if unwanted is not None:
-            file.forget(unwanted)
+        self._tidy()
         session = plan.session
         assert session is not None
         plan = msgspec.structs.replace(_where_it_stood(plan, session), stdin=None)
@@ -441,6 +458,7 @@ class Sessions:
         self._closed = True
         self._over.cancel()
         self._stoker.close()
+        self._tidy()
         with self._lock:
             while self._warm:
                 self._end(self._warm.pop())

@@ -8,16 +8,13 @@ and the variables that functions and aliases speak of; nothing that looks like a
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
-from nacre.cancel import CancelToken
-from nacre.engine.engine import Engine
 from nacre.loop import now
 from nacre.plan import AtExit, Command, Keep, Limits, Plan
-from nacre.refusals import Refused
 from nacre.secrets import has_secret, is_secret
 from nacre.shell import state as states
 from nacre.shell.state import State
@@ -71,9 +68,10 @@ _ASK: Final = b"env -0 > %b"
 
 
 def make(
-    shell: bytes, env: Mapping[bytes, bytes], place: bytes, cancel: CancelToken
+    shell: bytes, env: Mapping[bytes, bytes], place: bytes, run: Callable[[Plan], None]
 ) -> State | None:
-    """What the set-up makes of a shell; None: nothing that could be used, for whatever reason."""
+    """What the set-up makes of a shell; None: nothing that could be used, for whatever reason.
+    `run` runs something to its end."""
     clean = {name: value for name, value in env.items() if _GIVEN.fullmatch(name)}
     clean[b"TERM"] = b"dumb"
     try:
@@ -84,7 +82,7 @@ def make(
     except OSError:
         return None
     try:
-        ask = _Asking(clean, place, cancel)
+        ask = _Asking(clean, place, run)
         found = _bash(shell, ask, mark, path)
         if user_shell(env) in (b"zsh", b"fish"):
             theirs = _exported_by(env[b"SHELL"], ask, path)
@@ -101,10 +99,12 @@ def make(
 class _Asking:
     """Shells that are asked, one after the other, for two seconds in all."""
 
-    def __init__(self, env: Mapping[bytes, bytes], place: bytes, cancel: CancelToken) -> None:
+    def __init__(
+        self, env: Mapping[bytes, bytes], place: bytes, run: Callable[[Plan], None]
+    ) -> None:
         self.env = env
         self._place = place
-        self._cancel = cancel
+        self._run = run
         self._until = now() + SECONDS
 
     def ask(self, words: list[bytes]) -> None:
@@ -114,19 +114,14 @@ class _Asking:
         if os.access(_TIMEOUT, os.X_OK):
             words = [_TIMEOUT, b"-s", b"KILL", b"%.1f" % (seconds + 0.5), *words]
         script = b"exec " + b" ".join(map(quoted, words)) + b" </dev/null >/dev/null 2>&1"
-        plan = Plan(
-            command=Command(given=b"", script=script, cwd=self._place, env=dict(self.env)),
-            limits=Limits(timeout=seconds, grace=0.1, drain=0.0, surrender=0.5),
-            keep=Keep(whole=0, head=0, tail=0),
-            leave=AtExit.END,
+        self._run(
+            Plan(
+                command=Command(given=b"", script=script, cwd=self._place, env=dict(self.env)),
+                limits=Limits(timeout=seconds, grace=0.1, drain=0.0, surrender=0.5),
+                keep=Keep(whole=0, head=0, tail=0),
+                leave=AtExit.END,
+            )
         )
-        engine = Engine()
-        try:
-            engine.begin(plan, cancel=self._cancel).wait()
-        except Refused:
-            return
-        finally:
-            engine.close()
 
 
 def _bash(shell: bytes, asking: _Asking, mark: str, path: str) -> State | None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from nacre import asks
+from nacre.engine.engine import run_alone
 from nacre.engine.ground import Ground, Rememberer
 from nacre.engine.leftovers import Leftover, watch
 from nacre.engine.slots import Slots
@@ -47,7 +48,7 @@ class Warden:
     def __init__(self, lock: door.Lock, *, idle: float = IDLE) -> None:
         self._lock = lock
         self._patience = idle
-        self.sessions = Rememberer(keeps=True)
+        self.sessions = Rememberer(run_alone, keeps=True)
         self.ground = Ground(
             Slots(), ours=become_subreaper(), leave=self.keep, sessions=self.sessions
         )
