@@ -1,6 +1,7 @@
 """What sessions promise: an echo in a shell that was already there and has read a set-up of three
 hundred functions, beside a C posix_spawn of a bash that has read nothing."""
 
+import math
 import os
 import re
 import tempfile
@@ -15,6 +16,8 @@ from bench.warden import end_warden
 from nacre import proc
 
 FUNCTIONS = 300
+SAVED = "x=1; echo hi"  # which might change something, and does not
+CHANGES = "((n += 1)); echo hi"
 _FUNCTION = """\
 work_{number}() {{
     local name="$1" result=${{2:-none}}
@@ -34,11 +37,14 @@ def measure(program: Path) -> Iterator[Result]:
         )
         env = {**os.environ, "HOME": home}
         with nacre.Tool("pi", cwd=home, env=env) as tool:
-            assert _said(tool, "type -t work_7") == "function"
+            assert _said(tool, "x=1; type -t work_7") == "function"
             yield _pairs(program, tool, "echo in a session, 20 ms apart", 0.6, pause=0.02)
             yield _pairs(program, tool, "the same back to back", 2.5)
             yield _pairs(
-                program, tool, "the same back to back, each changes something", 0.0, change=True
+                program, tool, "20 ms apart, saved each time (no promise)", math.inf, 0.02, SAVED
+            )
+            yield _pairs(
+                program, tool, "and each changes something (no promise)", math.inf, 0.0, CHANGES
             )
             yield from _idle(tool)
         with nacre.Tool("pi", cwd=home, env=env, place="warden") as tool:
@@ -61,12 +67,9 @@ def _pairs(
     tool: nacre.Tool,
     promise: str,
     limit: float,
-    *,
     pause: float = 0.0,
-    change: bool = False,
+    command: str = "echo hi",
 ) -> Result:
-    command = "((n += 1)); echo hi" if change else "echo hi"
-
     def call() -> float:
         time.sleep(pause)
         begin = time.perf_counter()

@@ -25,6 +25,7 @@ from nacre.contracts.sessions import session_name
 from nacre.engine.engine import Engine, Ticket
 from nacre.events import Listener, Listening
 from nacre.findings import Dropped
+from nacre.loop import now
 from nacre.outcome import Capture, NotStarted, Outcome
 from nacre.place import Place, Where
 from nacre.plan import Held, Plan, Streams
@@ -425,7 +426,7 @@ class Tool:
                 session=self._session,
                 session_name=self._name,
                 stands=partial(_stands, self._engine, key),
-                setup=partial(_setup, self._env, cwd),
+                setup=_Setup(self._env, cwd),
                 tools=self._tools,
                 resolvers=resolvers(place),
                 run_of=partial(_run_of, place),
@@ -508,10 +509,23 @@ def _stands(engine: Engine, place: str, key: str) -> tuple[bytes | None, bool]:
     return engine.sessions().stands(place, key)
 
 
-def _setup(env: Mapping[bytes, bytes] | None, cwd: bytes) -> str:
-    from nacre.store import snapshots  # only sessions have one
+class _Setup:
+    """Which snapshot there is of a user's own set-up. A change is noticed within a second."""
 
-    return snapshots.signature(os.environb if env is None else env, cwd)
+    _known = ""
+    _until = 0.0
+
+    def __init__(self, env: Mapping[bytes, bytes] | None, cwd: bytes) -> None:
+        self._env = env
+        self._cwd = cwd
+
+    def __call__(self) -> str:
+        if now() >= self._until:
+            from nacre.store import snapshots  # only sessions have one
+
+            env = os.environb if self._env is None else self._env
+            self._known, self._until = snapshots.signature(env, self._cwd), now() + 1.0
+        return self._known
 
 
 def _checked_name(session: str | None, contract: Contract) -> str:

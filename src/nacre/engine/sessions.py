@@ -143,6 +143,7 @@ class Taken:
 class Sessions:
     _closed = False
     _spawner: Spawner | None = None
+    _begins: tuple[object, State] | None = None  # what a new session begins with, and of what
 
     def __init__(self, run: Callable[[Plan, CancelToken], None], *, keeps: bool) -> None:
         """`run` runs something of our own to its end; `keeps`: shells are started before somebody
@@ -244,8 +245,13 @@ class Sessions:
                 self._stoker.do(lambda: self._read_setup(plan, session))
             return _UNKNOWN
         self._setups[name] = found
+        if found.state is None:
+            return None
         env = os.environb if plan.command.env is None else plan.command.env
-        return None if found.state is None else states.begun(found.state, env, session.stood)
+        begins = (name, tuple(env.items()), session.stood)
+        if self._begins is None or self._begins[0] != begins:
+            self._begins = (begins, states.begun(found.state, env, session.stood))
+        return self._begins[1]
 
     def know_setup(self, plan: Plan) -> None:
         """Have the snapshot there that its session begins with, if that takes one."""
