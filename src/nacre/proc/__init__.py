@@ -160,6 +160,12 @@ def out_of_memory_kills() -> int:
     return int(count) if count.isdigit() else 0
 
 
+def ignored_signals() -> set[int]:
+    """By this process, also those that Python has no word for."""
+    mask = int(_word_after(b"\nSigIgn:", read_all("/proc/self/status")) or b"0", 16)
+    return {number for number in range(1, 65) if mask >> number - 1 & 1}
+
+
 def is_thread(pid: int) -> bool:
     """Whether this number is a thread of a process that has another number."""
     tgid = _word_after(b"\nTgid:", _read(f"/proc/{pid}/status", 512))

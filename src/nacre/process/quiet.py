@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, Final
 
+from nacre import proc
 from nacre.process.birth import Birth, Order
 from nacre.process.worn import worn
 
@@ -86,7 +87,8 @@ def _signals(library: Any) -> Any:
     found = ctypes.create_string_buffer(_ROOM)
     library.sigemptyset(found)
     words = ctypes.cast(found, ctypes.POINTER(ctypes.c_ulong))
-    for number in (*_RESTORED, *_OF_THE_LIBRARY):
+    ignored = proc.ignored_signals()
+    for number in (*_RESTORED, *(each for each in _OF_THE_LIBRARY if each not in ignored)):
         words[0] |= 1 << number - 1
     return found
 
