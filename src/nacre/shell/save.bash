@@ -60,6 +60,7 @@
     builtin compgen -A function
     builtin printf '#%s variables\n' "$_nacre_mark"
     builtin declare -p
+    builtin unset -v IFS # with some, bash itself takes "$@" apart
     builtin printf '#%s aliases\n' "$_nacre_mark"
     builtin alias -p
     builtin printf '#%s options\n%s\n%s\n%s\n' \

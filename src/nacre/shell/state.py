@@ -224,7 +224,9 @@ def told(state: State, base: Base) -> bytes:
         out.append(b"builtin set -- %b\n" % b" ".join(map(quoted, state.arguments)))
     if state.aliases != base.aliases:
         out += [b"builtin unalias -a\n", state.aliases]
-    out += [_shopts(state, base), state.variables.get(_COMPAT, b"")]
+    out.append(_shopts(state, base))
+    if _COMPAT in state.variables:  # no list, so `builtin` may stand before it
+        out.append(b"builtin " + state.variables[_COMPAT])
     early = {name: words for name, words in state.traps.items() if name not in _LATE}
     out += [b"builtin trap -- %b %b\n" % (words, name) for name, words in early.items()]
     if b"expand_aliases" not in state.shopt:  # a session has it, unless it was turned off
