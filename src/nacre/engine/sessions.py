@@ -117,6 +117,8 @@ class Taken:
         """The shell has ended, and these were seen to write it down. Whether the session will know
         of it."""
         if self._over:
+            if self._plain:  # nobody will ever write there
+                self._sessions.throw_away(self._file, self._mark)
             return False
         self._over = True
         kept = self._plain or bool(savers) or _is_whole(self._draft, self._mark)
@@ -402,9 +404,13 @@ class Sessions:
     ) -> None:
         """A command has ended, and another one may come. `unwanted`: a draft of nothing."""
         if unwanted is not None:
-            self._unwanted.add((file, unwanted))
+            self.throw_away(file, unwanted)
         if self._keeps and not self._closed:
             self._stoker.do(lambda: self._prepare(plan, file, savers))
+
+    def throw_away(self, file: SessionFile, mark: str) -> None:
+        """A draft of nothing, when there is time for it."""
+        self._unwanted.add((file, mark))
 
     def _tidy(self) -> None:
         while self._unwanted:
