@@ -6,6 +6,7 @@ what it says; descriptors and timers of the loop are what makes things happen.
 
 import os
 import signal
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -57,6 +58,7 @@ from nacre.refusals import (
 )
 from nacre.text import decode
 
+_COPY: Final = 0.05  # seconds in which a copy of a shell has begun to save it
 _LOADER: Final = "_nacre_in="  # by which a shell is known that has waited
 
 if TYPE_CHECKING:  # whoever runs without a store need not load it
@@ -470,11 +472,10 @@ class Run:
     def _shell_ended(self) -> None:
         assert self._child is not None
         keeps = self._plan.leave is AtExit.KEEP
-        if self._taken is not None and (not keeps or self._output.ended):
+        if self._taken is not None and not keeps:
             self._exit_seen = self._exit_seen or now()
             if self._taken.saving(now() - self._exit_seen):
-                # Whoever saves its state must not be ended with what it has left running; and where
-                # the shell had closed its pipe, we might look before he has begun.
+                # Whoever saves its state must not be ended with what it has left running.
                 self._ground.loop.forget(self._child.pidfd)
                 self._later(_FIRST_LOOK, self._shell_ended)
                 return
@@ -514,7 +515,14 @@ class Run:
     def _without_savers(self, left: list[Process], taken: "Taken") -> list[Process]:
         """Whoever writes down what the session shall know is no part of the command."""
         assert self._child is not None
-        savers = [each for each in left if taken.saves(each.pid)]
+        begin = now()
+        while not (savers := [each for each in left if taken.saves(each.pid)]):
+            # A copy of the shell may be about to: one whose pipe was closed before is not waited
+            # for by who reads that.
+            copies = any(_LOADER in proc.command_line(each.pid) for each in left)
+            if not (copies and taken.saving(now() - begin)) or now() - begin > _COPY:
+                break
+            time.sleep(_FIRST_LOOK)
         ended = children.collect(self._child.pidfd, leave=True) if self._exited else None
         self._kept = taken.ended(savers, code_of(ended))
         others = [each for each in left if each not in savers]
