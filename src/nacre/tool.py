@@ -394,8 +394,6 @@ class Tool:
         plan = call.plan = ask.plan
         if plan.session is not None and not plan.session.name:
             self._passing.add((plan.session.place, plan.session.key))
-        if plan.session is not None and plan.session.apart:
-            self._engine.sessions().know_setup(plan)  # so that it begins at once
         call.ticket = self._place.begin(ask, self._heard(listen), cancel)
         try:
             # The command runs already: what is done here need not be done at its end.

@@ -1,5 +1,6 @@
 """The user's own set-up: what a session begins with, and what it never gets."""
 
+import asyncio
 import os
 import shutil
 import textwrap
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import nacre
+from tests import wardens
 from tests.helpers import eventually, named
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -198,3 +200,33 @@ def test_other_shells_give_their_path_and_what_they_export(
     )
     command = "echo ${PATH%%:*} $THEIRS ${MY_TOKEN-none}"
     assert said(user, tmp_path, command, SHELL=found) == f"{user}/z yes none"
+
+
+@pytest.mark.parametrize("asks", ["waits a little", "waits for nothing"])
+def test_reading_it_is_nothing_that_a_caller_has_waited_for(
+    asks: str, user: Path, tmp_path: Path, home: Path
+) -> None:
+    write(user / ".bashrc", "sleep 0.8; greet() { echo hello; }\n")
+    given = {"PATH": os.environ["PATH"], "HOME": str(user), "SHELL": "/bin/bash"}
+    options = {"auto_background": 0.3 if asks == "waits a little" else None, "async": True}
+    call = {"command": "greet; sleep 97", "async": asks == "waits for nothing"}
+    ticked = 0
+
+    async def meanwhile() -> None:
+        nonlocal ticked
+        while True:
+            await asyncio.sleep(0.05)
+            ticked += 1
+
+    async def main() -> str:
+        ticking = asyncio.create_task(meanwhile())
+        with nacre.Tool("pi", cwd=tmp_path, env=given, options=options) as made:
+            reply = await made.acall(call)
+            ticking.cancel()
+            return reply.text
+
+    text = asyncio.run(main())
+    expected = "hello\nBackground job" if asks == "waits a little" else "Background job"
+    assert text.startswith(expected)
+    assert ticked >= 4  # the host was not held up
+    wardens.end(home, runs=True)

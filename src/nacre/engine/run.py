@@ -104,6 +104,7 @@ class Run:
     _status: Exited | Killed | None = None
     _killing = False
     _kills_before: int | None = None  # processes that the kernel had killed for their memory
+    reads_setup = False  # it waits for the user's set-up, which is read once, and in bounded time
     _unwanted = False  # somebody has cancelled, be it too late to matter
     _left: tuple[Survivor, ...] = ()
     _rest: tuple[Survivor, ...] = ()  # what was there when the shell had exited
@@ -349,6 +350,7 @@ class Run:
             self._plan, self._kept, self._unkept = without(self._plan), False, str(why)
             return True
         if taken is None:
+            self.reads_setup = ground.sessions().reads_setup_of(self._plan)
             return False
         self._child, self._taken = taken
         return True

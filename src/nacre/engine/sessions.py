@@ -255,13 +255,9 @@ class Sessions:
             self._begins = (begins, states.begun(found.state, env, session.stood))
         return self._begins[1]
 
-    def know_setup(self, plan: Plan) -> None:
-        """Have the snapshot there that its session begins with, if that takes one."""
-        session = plan.session
-        if session is None or not session.setup or session.setup in self._setups:
-            return
-        if snapshots.load(session.setup) is None:
-            self._read_setup(plan, session)
+    def reads_setup_of(self, plan: Plan) -> bool:
+        """Whether what its session begins with is just being read."""
+        return plan.session is not None and plan.session.setup in self._reading
 
     def _read_setup(self, plan: Plan, session: Session) -> None:
         from nacre.engine.snapshot import make  # seldom

@@ -20,6 +20,7 @@ from nacre.warden.wire import Wire
 
 # One that somebody waits for has its output on disk after so long: others may want to read it.
 _SOON = 0.25
+_SETUP = 0.1  # seconds until we look again whether a set-up has been read
 
 Over = Callable[["Hosted", Outcome], None]
 
@@ -70,7 +71,15 @@ class Hosted:
     def begin(self) -> None:
         self.run.begin()
         if self.run.queued and self.ask.patience is not None:
-            self._patience = self._ground.loop.after(self.ask.patience, self._impatient)
+            self._patience = self._ground.loop.after(self.ask.patience, self._still_in_line)
+
+    def _still_in_line(self) -> None:
+        """Its caller has waited, and nothing was begun. While the user's set-up is read, which is
+        done once, that does not count."""
+        if self.run.reads_setup:
+            self._patience = self._ground.loop.after(_SETUP, self._still_in_line)
+        else:
+            self._impatient()
 
     def wait(self, client: Client, patience: float | None, *, for_input: bool = False) -> None:
         """Somebody else wants to know how it ends, or that it waits for input."""
