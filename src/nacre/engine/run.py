@@ -6,7 +6,6 @@ what it says; descriptors and timers of the loop are what makes things happen.
 
 import os
 import signal
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,7 +41,7 @@ from nacre.outcome import (
     code_of,
 )
 from nacre.plan import AtExit, Held, Plan, Streams, When
-from nacre.proc import Process, blocked
+from nacre.proc import blocked
 from nacre.process import child as children
 from nacre.process.birth import Birth
 from nacre.process.child import Child
@@ -56,13 +55,9 @@ from nacre.refusals import (
     Refused,
     Unavailable,
 )
-from nacre.text import decode
-
-_COPY: Final = 0.05  # seconds in which a copy of a shell has begun to save it
-_LOADER: Final = "_nacre_in="  # by which a shell is known that has waited
 
 if TYPE_CHECKING:  # whoever runs without a store need not load it
-    from nacre.engine.sessions import Taken
+    from nacre.engine.taken import Taken
     from nacre.store.record import Record
 
 # Most commands are over before this, and are left alone until they are: output that fits the pipe
@@ -86,7 +81,6 @@ class Run:
     _grace: float | None = None  # instead of the plan's
     _birth: Birth | None = None  # the child's; undone, should we be interrupted before we have it
     _taken: "Taken | None" = None  # the session that it is a command of
-    _kept: bool | None = None  # what that knows of it
     _unkept = ""  # why there is none
     _exit_seen = 0.0  # when its shell had ended, where that is not yet its end
     _tree: Tree | None = None
@@ -347,7 +341,7 @@ class Run:
         try:
             taken = ground.sessions().take(self._plan, ground.spawner, mark, ground.loop, ready)
         except CannotKeep as why:
-            self._plan, self._kept, self._unkept = without(self._plan), False, str(why)
+            self._plan, self._unkept = without(self._plan), str(why)
             return True
         if taken is None:
             self.reads_setup = ground.sessions().reads_setup_of(self._plan)
@@ -500,35 +494,13 @@ class Run:
         else:
             left = self._the_tree().members()
         if self._taken is not None:
-            left = self._without_savers(left, self._taken)
+            ended = children.collect(self._child.pidfd, leave=True) if self._exited else None
+            left = self._taken.ended(left, code_of(ended))
         if left:
             self._left = self._named(survivors(left))
 
     def _named(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
-        """A copy of a shell that has waited is called by what it runs, not by how it waited."""
-        if self._taken is None:
-            return left
-        said = f"{decode(self._plan.shell)} -c {decode(self._plan.command.given)}"
-        return tuple(
-            msgspec.structs.replace(each, command=said) if _LOADER in each.command else each
-            for each in left
-        )
-
-    def _without_savers(self, left: list[Process], taken: "Taken") -> list[Process]:
-        """Whoever writes down what the session shall know is no part of the command."""
-        assert self._child is not None
-        begin = now()
-        while not (savers := [each for each in left if taken.saves(each.pid)]):
-            # A copy of the shell may be about to: one whose pipe was closed before is not waited
-            # for by who reads that.
-            copies = any(_LOADER in proc.command_line(each.pid) for each in left)
-            if not (copies and taken.saving(now() - begin)) or now() - begin > _COPY:
-                break
-            time.sleep(_FIRST_LOOK)
-        ended = children.collect(self._child.pidfd, leave=True) if self._exited else None
-        self._kept = taken.ended(savers, code_of(ended))
-        others = [each for each in left if each not in savers]
-        return [each for each in others if _lives(each)]  # it may have been one, and be done
+        return left if self._taken is None else self._taken.named(left)
 
     def _has_strays(self) -> bool:
         """Whether orphans have come to us, the subreaper, and live."""
@@ -576,7 +548,7 @@ class Run:
             left_running=self._left,
             put_down=tuple(each for each in self._rest if each not in self._left),
             out_of_memory=self._out_of_memory(),
-            kept=self._kept,
+            kept=self._kept(),
             unkept=self._unkept,
             forgot=self._taken is not None and self._taken.lost,
         )
@@ -584,6 +556,12 @@ class Run:
         if record is not None and record.end(outcome, settle):
             return msgspec.structs.replace(outcome, stored=True)
         return outcome
+
+    def _kept(self) -> bool | None:
+        """Whether its session knows of it; None: it has none."""
+        if self._taken is None:
+            return False if self._unkept else None
+        return self._taken.kept
 
     def _out_of_memory(self) -> bool:
         """Whether the kernel may have killed it for that: nobody else has, and it killed."""
@@ -641,11 +619,6 @@ class Run:
         if self._outcome is not None:
             self._answer(self._outcome)
             self._outcome = None
-
-
-def _lives(process: Process) -> bool:
-    now = proc.look(process.pid)
-    return now is not None and now.alive and now.started == process.started
 
 
 _DO: Final[dict[Action, Callable[[Run], None]]] = {

@@ -21,37 +21,29 @@ from weakref import WeakSet
 
 import msgspec
 
-from nacre import proc
 from nacre.cancel import CancelToken
+from nacre.engine.setups import UNKNOWN, Setups
+from nacre.engine.shells import READY, Shells, Wanted, end, environment, made
 from nacre.engine.stoker import Stoker
+from nacre.engine.taken import Taken
 from nacre.loop import Call, Loop
 from nacre.plan import Plan, Session
-from nacre.proc import Process
-from nacre.process import quiet, terms
+from nacre.process import quiet
 from nacre.process.child import Child, Spawner
 from nacre.process.tag import Tag
-from nacre.process.warm import Warm
 from nacre.refusals import Refused
-from nacre.shell import state as states
 from nacre.shell import words
 from nacre.shell.plain import is_plain
 from nacre.shell.state import State
-from nacre.store import snapshots
-from nacre.store.sessions import Ledger, Pending, SessionFile, new_mark
+from nacre.store.sessions import Ledger, SessionFile
 
 _AGAIN: Final = 0.001  # seconds until we look again, and how many that becomes
 _SLOWEST: Final = 0.02
-_MOST: Final = 8  # shells that wait, of one engine
-_READY: Final = 2  # of one session
 _OPEN: Final = 16  # sessions whose files are kept open
 _PATIENCE: Final = 5.0  # seconds that a shell may take to be written down
 _BLINK: Final = 0.0003
-_ABOUT_TO: Final = 0.05  # seconds in which a copy of a shell has begun to write
 # What may set a trap without saying so.
 _MAY_TRAP: Final = re.compile(rb"trap|source|eval|(?:^|[\s;&|({])\.\s")
-
-
-_UNKNOWN: Final = states.NOTHING  # by identity
 
 
 _all: "WeakSet[Sessions]" = WeakSet()
@@ -68,100 +60,23 @@ class CannotKeep(Exception):
     """Nothing can be remembered; why."""
 
 
-class Taken:
-    """A command in a session: what becomes of the session when its shell has ended."""
-
-    _over = False
-
-    def __init__(
-        self,
-        sessions: "Sessions",
-        file: SessionFile,
-        ledger: Ledger,
-        mark: str,
-        plan: Plan,
-        *,
-        plain: bool,
-        lost: bool,
-    ) -> None:
-        """`plain`: it cannot change its shell; `lost`: nobody could read what the one before it
-        had left."""
-        self._plain = plain
-        self._over = plan.session is not None and plan.session.apart
-        self.lost = lost
-        self._sessions = sessions
-        self._file = file
-        self._ledger = ledger
-        self._mark = mark
-        self._draft = os.path.realpath(file.path(mark))
-        self._plan = plan
-
-    def saves(self, pid: int) -> bool:
-        """Whether this one is not of the command, but writes down what it did to its shell."""
-        return not self._plain and proc.writes_file(pid, self._draft)
-
-    def saving(self, seconds: float) -> bool:
-        """Whether anybody does, or may be about to, so long after the end of the shell."""
-        if self._plain or self._over or _is_whole(self._draft, self._mark):
-            return False
-        return seconds < _ABOUT_TO or bool(proc.writers(self._draft))
-
-    def let_go(self) -> None:
-        """The command goes on, but the session does not wait for it: what it does to its shell is
-        its own from now on."""
-        if not self._over:
-            self._over = True
-            self._sessions.release(self._file)
-
-    def ended(self, savers: list[Process], status: int | None) -> bool:
-        """The shell has ended, and these were seen to write it down. Whether the session will know
-        of it."""
-        if self._over:
-            if self._plain:  # nobody will ever write there
-                self._sessions.throw_away(self._file, self._mark)
-            return False
-        self._over = True
-        kept = self._plain or bool(savers) or _is_whole(self._draft, self._mark)
-        if self._plain:
-            new = msgspec.structs.replace(self._ledger, status=status or 0)
-            if self.lost or new != self._ledger or not new.state:
-                with suppress(OSError):
-                    self._file.write(new)
-        elif kept:
-            base = {} if self._ledger.state else self._plan.command.env or {}
-            spared = {name: base.get(name) for name in self._plan.command.extra}
-            killed = status if status is not None and status > 128 else None
-            pending = Pending(mark=self._mark, spared=spared, status=killed)
-            ledger = msgspec.structs.replace(self._ledger, pending=pending)
-            with suppress(OSError):
-                self._file.write(ledger)
-        self._sessions.release(self._file)
-        unwanted = self._mark if self._plain or not kept else None
-        pids = [each.pid for each in savers]
-        self._sessions.prepare(self._plan, self._file, pids, unwanted)
-        return kept
-
-
 class Sessions:
     _closed = False
     _spawner: Spawner | None = None
-    _begins: tuple[object, State] | None = None  # what a new session begins with, and of what
 
     def __init__(self, run: Callable[[Plan, CancelToken], None], *, keeps: bool) -> None:
         """`run` runs something of our own to its end; `keeps`: shells are started before somebody
         wants them."""
-        self._run = run
         self._keeps = keeps
         self._lock = threading.RLock()
         self._files: dict[tuple[str, str], SessionFile] = {}
         self._users: dict[SessionFile, int] = {}  # commands that run
         self._pauses: dict[SessionFile, float] = {}
-        self._warm: list[Warm] = []
+        self._shells = Shells()
         self._unwanted: set[tuple[SessionFile, str]] = set()  # drafts of nothing
-        self._setups: dict[str, snapshots.Snapshot] = {}
-        self._reading: set[str] = set()  # that are being made
         self._over = CancelToken()
         self._stoker = Stoker()
+        self._setups = Setups(lambda plan: run(plan, self._over), self._stoker)
         _all.add(self)
 
     def stands(self, place: str, key: str, seconds: float = 0.1) -> tuple[bytes | None, bool]:
@@ -215,8 +130,8 @@ class Sessions:
                     ledger = file.settle(file.ledger())
                 elif session.apart:
                     ledger = file.ledger()  # whoever has it is not waited for
-                initial = None if ledger is None else self._initial(plan, session, ledger)
-                begins = ledger is not None and initial is not _UNKNOWN
+                state = None if ledger is None else self._state(plan, session, file, ledger)
+                begins = ledger is not None and state is not UNKNOWN
                 if locked and not (begins and not session.apart):
                     file.unlock()
                 if ledger is None or not begins:
@@ -224,60 +139,25 @@ class Sessions:
                     return None
                 self._pauses.pop(file, None)
                 if session.apart:
-                    return self._begin(plan, session, file, ledger, initial, spawner, mark)
+                    return self._begin(plan, session, file, ledger, state, spawner, mark)
                 self._users[file] = self._users.get(file, 0) + 1
                 try:
-                    return self._begin(plan, session, file, ledger, initial, spawner, mark)
+                    return self._begin(plan, session, file, ledger, state, spawner, mark)
                 except BaseException:
                     self.release(file)
                     raise
         except OSError as error:
             raise CannotKeep(f"the session cannot be kept ({error.strerror or error})") from error
 
-    def _initial(self, plan: Plan, session: Session, ledger: Ledger) -> State | None:
-        """What a new session begins with: the user's own set-up, if that is wanted. _UNKNOWN: it is
-        being read."""
-        if ledger.state or not session.setup:
-            return None
-        name = session.setup
-        found = self._setups.get(name) or snapshots.load(name)
-        if found is None:
-            if name not in self._reading:
-                self._reading.add(name)
-                self._stoker.do(lambda: self._read_setup(plan, session))
-            return _UNKNOWN
-        self._setups[name] = found
-        if found.state is None:
-            return None
-        env = os.environb if plan.command.env is None else plan.command.env
-        begins = (name, tuple(env.items()), session.stood)
-        if self._begins is None or self._begins[0] != begins:
-            self._begins = (begins, states.begun(found.state, env, session.stood))
-        return self._begins[1]
+    def _state(
+        self, plan: Plan, session: Session, file: SessionFile, ledger: Ledger
+    ) -> State | None:
+        """What its next shell shall be; UNKNOWN: that is being read. Raises OSError."""
+        return file.state(ledger) if ledger.state else self._setups.state(plan, session)
 
     def reads_setup_of(self, plan: Plan) -> bool:
         """Whether what its session begins with is just being read."""
-        return plan.session is not None and plan.session.setup in self._reading
-
-    def _read_setup(self, plan: Plan, session: Session) -> None:
-        from nacre.engine.snapshot import make  # seldom
-
-        env = os.environb if plan.command.env is None else plan.command.env
-        made = snapshots.Snapshot(made=time.time(), state=None)
-        try:
-            made = msgspec.structs.replace(
-                made, state=make(plan.shell, env, session.stood, self._alone)
-            )
-            snapshots.save(session.setup, made)
-        except (OSError, ValueError):
-            pass  # it is tried again by the next process
-        finally:  # a session waits for it
-            with self._lock:
-                self._setups[session.setup] = made
-                self._reading.discard(session.setup)
-
-    def _alone(self, plan: Plan) -> None:
-        self._run(plan, self._over)
+        return plan.session is not None and self._setups.reads(plan.session)
 
     def release(self, file: SessionFile) -> None:
         """A command of it has ended, or does not count any more."""
@@ -314,7 +194,7 @@ class Sessions:
         session: Session,
         file: SessionFile,
         ledger: Ledger,
-        initial: State | None,
+        state: State | None,
         spawner: Spawner,
         mark: Tag | None,
     ) -> tuple[Child, Taken]:
@@ -322,15 +202,13 @@ class Sessions:
             ledger = msgspec.structs.replace(
                 ledger, name=session.name, contract=session.contract, made=time.time()
             )
-        state = file.state(ledger) or initial
-        wanted = _name(ledger, session, state)
+        wanted = _wanted(_where_it_stood(plan, session), session, ledger, state)
         stands = ledger.directory or session.stood
-        begins, base = _where_it_stood(plan, session), _Base(plan)
         plain = session.apart or _changes_nothing(plan, session, state)
         while True:
-            warm = None if plan.stdin is not None else self._pick(begins, base, session.key, wanted)
+            warm = self._shells.pick(wanted) if plan.stdin is None else None
             ready = warm is not None
-            warm = warm or self._made(begins, spawner, base, session.key, file, wanted, state)
+            warm = warm or made(wanted, spawner, file)
             call = words.call(
                 draft=None if plain else os.fsencode(file.path(warm.mark)),
                 mark=warm.mark.encode(),
@@ -343,55 +221,13 @@ class Sessions:
             try:
                 child = warm.run(call, plan.command.script, mark)
             except OSError:  # it has gone, and run nothing
-                self._end(warm)
+                end(warm)
                 if not ready:
                     raise
             else:
                 lost = ledger.lost
                 ledger = msgspec.structs.replace(ledger, lost=False)
                 return child, Taken(self, file, ledger, warm.mark, plan, plain=plain, lost=lost)
-
-    def _pick(self, plan: Plan, base: "_Base", key: str, wanted: str) -> Warm | None:
-        """One that waits; what has become wrong meanwhile goes."""
-        for each in [*self._warm]:
-            mine = each.session == key
-            if not each.usable or (mine and each.state != wanted):
-                self._warm.remove(each)
-                self._end(each)
-            elif mine and each.base == base and (wanted or each.cwd == plan.command.cwd):
-                self._warm.remove(each)
-                return each
-        return None
-
-    def _made(
-        self,
-        plan: Plan,
-        spawner: Spawner,
-        base: "_Base",
-        key: str,
-        file: SessionFile,
-        wanted: str,
-        state: State | None,
-        *,
-        quietly: bool = False,
-    ) -> Warm:
-        """A shell that waits. Raises Refused, OSError."""
-        mark = new_mark()
-        draft = file.draft(mark)
-        warm = Warm(plan, spawner, base=base, session=key, mark=mark, draft=draft, quietly=quietly)
-        try:
-            if state is not None:
-                warm.become(wanted, states.told(state, base.known))
-        except BaseException:
-            self._end(warm)
-            raise
-        return warm
-
-    def _end(self, warm: Warm) -> None:
-        warm.end()
-        for path in (warm.draft, f"{warm.draft}.traps"):
-            with suppress(OSError):
-                os.unlink(path)
 
     # In a thread of its own.
 
@@ -420,45 +256,35 @@ class Sessions:
         session = plan.session
         assert session is not None
         plan = msgspec.structs.replace(_where_it_stood(plan, session), stdin=None)
-        base, key = _Base(plan), session.key
-        for _ in range(_READY):
+        for _ in range(READY):
             try:
                 with self._lock:
                     ledger = None if self._closed or file.gone else self._settled(file)
                     if ledger is None or self._users.get(file):
                         return
-                    state = file.state(ledger) or self._initial(plan, session, ledger)
-                    wanted = _name(ledger, session, state)
-                    mine = [each for each in self._warm if each.session == key]
-                    alike = [each for each in mine if each.state == wanted and each.base == base]
-                    if len(alike) >= _READY:
+                    state = self._state(plan, session, file, ledger)
+                    wanted = _wanted(plan, session, ledger, state)
+                    if state is UNKNOWN or self._shells.enough(wanted):
                         return
                     spawner = self._spawner = self._spawner or Spawner(ours=False)
-                warm = self._made(
-                    plan, spawner, base, key, file, wanted, state, quietly=quiet.possible()
-                )
+                warm = made(wanted, spawner, file, quietly=quiet.possible())
             except (Refused, OSError):
                 return  # there is no room for it; it will be made when it is wanted
             with self._lock:
-                self._warm.append(warm)
-                gone = [each for each in mine if each.state != wanted and each in self._warm]
-                while self._closed or len(self._warm) > _MOST or gone:
-                    if not self._warm:
-                        return
-                    each = gone.pop() if gone else self._warm[0]
-                    self._warm.remove(each)
-                    self._end(each)
+                self._shells.add(warm)
+                if self._closed:
+                    self._shells.close()
 
     def waiting(self, key: str) -> int:
         """How many shells wait for this session."""
         with self._lock:
-            return sum(each.session == key for each in self._warm)
+            return self._shells.of(key)
 
     @property
     def pids(self) -> set[int]:
         """Of shells that wait."""
         with self._lock:
-            return {each.child.pid for each in self._warm if each.child is not None}
+            return self._shells.pids
 
     def close(self) -> None:
         if self._closed:
@@ -468,8 +294,7 @@ class Sessions:
         self._stoker.close()
         self._tidy()
         with self._lock:
-            while self._warm:
-                self._end(self._warm.pop())
+            self._shells.close()
             while self._files:
                 self._files.popitem()[1].close()
             if self._spawner is not None:
@@ -479,36 +304,15 @@ class Sessions:
         """We are a fork of our host: all of it is the parent's."""
         self._lock = threading.RLock()
         self._stoker.forked()
-        while self._warm:
-            self._warm.pop().forked()
+        self._shells.forked()
         while self._files:
             self._files.popitem()[1].close()
         self._users.clear()
 
 
-class _Base:
-    """What a shell is before it is told anything: nobody could tell two that are equal apart."""
-
-    def __init__(self, plan: Plan) -> None:
-        env = os.environb if plan.command.env is None else plan.command.env
-        mine = plan.command.terms or terms.mine()
-        self._is = (plan.shell, plan.streams, mine, tuple(env.items()))
-        self._env = env
-
-    @property
-    def known(self) -> states.Base:
-        return states.Base(variables=frozenset(self._env))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Base) and self._is == other._is
-
-    def __hash__(self) -> int:
-        return hash(self._is)
-
-
-def _name(ledger: Ledger, session: Session, state: State | None) -> str:
-    """Of a state."""
-    return "" if state is None else ledger.state or f"+{session.setup}"
+def _wanted(plan: Plan, session: Session, ledger: Ledger, state: State | None) -> Wanted:
+    name = "" if state is None else ledger.state or f"+{session.setup}"
+    return Wanted(plan, session.key, name, state)
 
 
 def _changes_nothing(plan: Plan, session: Session, state: State | None) -> bool:
@@ -544,20 +348,9 @@ def _where_it_stood(plan: Plan, session: Session) -> Plan:
 
 def without(plan: Plan) -> Plan:
     """The same command in a shell that remembers nothing."""
-    command, env = plan.command, plan.command.env
-    env = dict(os.environb) if env is None else env
-    command = msgspec.structs.replace(command, env={**env, **command.extra})
+    env = {**environment(plan), **plan.command.extra}
+    command = msgspec.structs.replace(plan.command, env=env)
     return msgspec.structs.replace(plan, session=None, command=command)
-
-
-def _is_whole(draft: str, mark: str) -> bool:
-    try:
-        with open(draft, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 64))
-            return file.read().endswith(b"#%b end\n" % mark.encode())
-    except OSError:
-        return False
 
 
 def _wait_for(pid: int) -> None:
