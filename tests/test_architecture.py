@@ -28,7 +28,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("watch",),
     ("handle", "look", "pursue", "remembered"),
     ("gather", "attend"),
-    ("place",),
+    ("place", "calls", "callers"),
     ("tool", "oneshot"),
     ("fronts", "adapters"),
 ]

@@ -9,72 +9,38 @@ ending, so it also writes the audit line.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from nacre import asks, contracts, settings
-from nacre.asks import Answer, Done, Earlier, Listing, No, Reached, Running, Signal
-from nacre.caller import Caller
+from nacre.asks import Answer, Done, Listing, Reached, Signal
+from nacre.callers import Callers, here, here_or_nowhere
+from nacre.calls import Call, Log, answered
 from nacre.cancel import CancelToken
-from nacre.contracts.contract import Admitted, Contract, Reply
+from nacre.contracts.contract import Contract, Reply
 from nacre.contracts.providers import Format, shaped
 from nacre.contracts.sessions import session_name
-from nacre.engine.engine import Engine, Ticket
+from nacre.engine.engine import Engine
 from nacre.events import Listener, Listening
-from nacre.findings import Dropped
-from nacre.loop import now
-from nacre.outcome import Capture, NotStarted, Outcome
+from nacre.outcome import NotStarted, Outcome
 from nacre.place import Place, Where
 from nacre.plan import Held, Plan, Streams
 from nacre.prepare.decide import decide
 from nacre.refusals import (
     AnyRefusal,
-    BadArguments,
-    BadDirectory,
-    CalledOff,
-    DirectoryProblem,
     Refused,
 )
 from nacre.signals import check_signal
-from nacre.store import journal
-from nacre.store.audit import Audit, Line
-from nacre.store.links import resolvers
+from nacre.store.audit import Audit
 from nacre.store.store import Store
-from nacre.store.workspace import workspace
-from nacre.text import decode
 
 if TYPE_CHECKING:
     from nacre.handle import RunHandle
     from nacre.remembered import SessionHandle
 
 Listen = Listener | Listening | None
-
-
-class _Call:
-    """A call under way; what it has so far."""
-
-    caller: Caller | None = None
-    ticket: Ticket[Outcome] | Ticket[Reached] | Ticket[Listing] | Ticket[Listing | No] | None = None
-    admitted: Admitted
-    plan: Plan | None = None
-    line: Line | None = None
-
-    def __init__(self, tool: str, arguments: object, *, by_user: bool = False) -> None:
-        self.tool = tool
-        self.by_user = by_user
-        self.arguments = arguments
-
-    def wait(self) -> Answer:
-        """Raises Refused."""
-        assert self.ticket is not None
-        return _answer(self.ticket.wait())
-
-    def abandon(self) -> None:
-        if self.ticket is not None:
-            self.ticket.abandon()
 
 
 class Tool:
@@ -107,27 +73,31 @@ class Tool:
         if place not in ("auto", "here", "warden"):
             raise ValueError(f"place {place!r} is unknown; use 'auto', 'here' or 'warden'")
         self._cwd = None if cwd is None else os.path.abspath(os.fsencode(cwd))
-        self.settings = settings.load(contract, self._cwd or _here_or_nowhere(), options or {})
+        self.settings = settings.load(contract, self._cwd or here_or_nowhere(), options or {})
         self.contract = contracts.make(contract, self.settings.chosen)
         if max_wait is not None:
             if not max_wait >= 0:
                 raise ValueError(f"max_wait={max_wait} makes no sense; it is 0 or more seconds")
             self.contract = self.contract.within(max_wait)
-        self._env = (
-            None if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
-        )
+        given = None if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
         if isinstance(tools, str):
             raise ValueError(f"tools must be a list of names, not {tools!r}; write [{tools!r}]")
-        self._tools = tuple(tools)
         self._borrowed = engine is not None
         self._engine = engine or Engine(keeps=True, warms=True)
         self._audit = Audit()
         self._store = Store(self.settings.bounds)
         self._spill = self.settings.spill
         self._place = Place(self._engine, self._store, place)
-        self._known: Caller | None = None
+        self._log = Log(self._audit, self.contract.name)
         self._name = _checked_name(session, self.contract)
-        self._session = self._name or os.urandom(12).hex()
+        self._callers = Callers(
+            self._engine,
+            env=given,
+            inherits=given is None or self._borrowed,
+            tools=tuple(tools),
+            session=self._name,
+            remembers=self.contract.remembers,
+        )
         self._passing: set[tuple[str, str]] = set()  # sessions that end with us
 
     def call(
@@ -139,7 +109,7 @@ class Tool:
         cancel: CancelToken | None = None,
     ) -> Reply:
         """Answer one tool call. Never raises for anything the model could have caused."""
-        call = _Call(tool, arguments)
+        call = Call(tool, arguments)
         try:
             self._begin(call, listen, cancel)
             answer = call.wait()
@@ -147,7 +117,7 @@ class Tool:
             return self._refused(call, refused.refusal)
         except BaseException:  # perhaps before the wait had begun
             call.abandon()
-            self._log_if_over(call)
+            self._log.end_if_over(call)
             raise
         return self._spoken(call, answer)
 
@@ -161,17 +131,15 @@ class Tool:
     ) -> Reply:
         """The same for asyncio. Cancelling the task stops the command, and is raised again when all
         that it had started is gone."""
-        call = _Call(tool, arguments)
+        call = Call(tool, arguments)
         try:
             self._begin(call, listen, cancel)
-            assert call.ticket is not None
-            answer = _answer(await call.ticket)
+            answer = await call.awaited()
         except Refused as refused:
             return self._refused(call, refused.refusal)
         except BaseException:
-            if call.ticket is not None:
-                call.ticket.cancel()
-            self._log_if_over(call)
+            call.cancel()
+            self._log.end_if_over(call)
             raise
         return self._spoken(call, answer)
 
@@ -187,7 +155,7 @@ class Tool:
     ) -> None:
         """The same for one who makes the engine's steps himself: `then` gets the reply, in one of
         them, or now. `by_user`: a command of the user's own, where the contract has such."""
-        call = _Call(tool, arguments, by_user=by_user)
+        call = Call(tool, arguments, by_user=by_user)
         try:
             self._begin(call, listen, cancel)
         except Refused as refused:
@@ -209,7 +177,7 @@ class Tool:
 
         `timeout` overrides the contract's limit; infinity is no limit.
         """
-        call = _Call(tool, arguments)
+        call = Call(tool, arguments)
         try:
             self._begin(call, listen, cancel, lambda ask: _patient(ask, timeout))
             outcome = call.wait()
@@ -219,9 +187,9 @@ class Tool:
             raise
         except BaseException:
             call.abandon()
-            self._log_if_over(call)
+            self._log.end_if_over(call)
             raise
-        self._log(call, outcome)
+        self._log.end(call, outcome)
         return outcome
 
     async def aanswer(
@@ -234,21 +202,19 @@ class Tool:
         cancel: CancelToken | None = None,
     ) -> Outcome:
         """The same for asyncio."""
-        call = _Call(tool, arguments)
+        call = Call(tool, arguments)
         try:
             self._begin(call, listen, cancel, lambda ask: _patient(ask, timeout))
-            assert call.ticket is not None
-            outcome = _answer(await call.ticket)
+            outcome = await call.awaited()
             assert isinstance(outcome, Outcome)
         except Refused as refused:
             self._refused(call, refused.refusal)
             raise
         except BaseException:
-            if call.ticket is not None:
-                call.ticket.cancel()
-            self._log_if_over(call)
+            call.cancel()
+            self._log.end_if_over(call)
             raise
-        self._log(call, outcome)
+        self._log.end(call, outcome)
         return outcome
 
     def start(
@@ -260,14 +226,14 @@ class Tool:
     ) -> "RunHandle":
         """Have a command run in the warden, whatever the contract says about waiting, and return
         at once. Raises Refused. `interactive`: its stdin stays open, to be written to."""
-        call = _Call("bash", arguments)
+        call = Call("bash", arguments)
         try:
             self._begin(call, None, None, lambda ask: _detached(ask, timeout, interactive))
             answer = call.wait()
         except Refused as refused:
             self._refused(call, refused.refusal)
             raise
-        self._log(call, answer)
+        self._log.end(call, answer)
         if isinstance(answer, Outcome) and isinstance(answer.ending, NotStarted):
             raise Refused(answer.ending.why)
         assert not isinstance(answer, Listing)
@@ -297,20 +263,19 @@ class Tool:
             with suppress(LookupError):
                 self.session(self._name).reset()
         else:
-            self._session = os.urandom(12).hex()
-            self._known = None
+            self._callers.begin_anew()
 
     def sessions(self) -> "list[SessionHandle]":
         """The shells of this workspace that remember and have a name, those used last first."""
         from nacre import remembered
 
-        return remembered.listed(self._caller(self.cwd).place)
+        return remembered.listed(self._callers.at(self.cwd).place)
 
     def session(self, name: str) -> "SessionHandle":
         """One of them, of this contract. Raises LookupError."""
         from nacre import remembered
 
-        return remembered.find(self._caller(self.cwd).place, name, self.contract.name)
+        return remembered.find(self._callers.at(self.cwd).place, name, self.contract.name)
 
     def signal(self, run: str, number: int) -> Done:
         """Send a signal to everything that a live run of this tool has started."""
@@ -319,18 +284,18 @@ class Tool:
 
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
         """The tools as a model provider wants them."""
-        specs = self.contract.specs(self._caller(self.cwd))
+        specs = self.contract.specs(self._callers.at(self.cwd))
         return [shaped(spec, format) for spec in specs]
 
     @property
     def cwd(self) -> bytes:
         """Where its commands run that say nothing else."""
-        return self._cwd or _here_or_nowhere()
+        return self._cwd or here_or_nowhere()
 
     @property
     def workspace(self) -> bytes:
         """The directory to which its runs belong."""
-        return self._caller(self.cwd).workspace
+        return self._callers.at(self.cwd).workspace
 
     @property
     def audit_problem(self) -> str | None:
@@ -361,13 +326,13 @@ class Tool:
 
     def _begin(
         self,
-        call: _Call,
+        call: Call,
         listen: Listen,
         cancel: CancelToken | None,
         change: Callable[[asks.Run], asks.Run] | None = None,
     ) -> None:
         """`change` is made to what the contract asks for."""
-        call.caller = caller = self._caller(self._cwd or _here())
+        call.caller = caller = self._callers.at(self._cwd or here())
         if call.by_user:
             admitted = self.contract.admit_own(call.arguments, caller)
         else:
@@ -397,7 +362,7 @@ class Tool:
         call.ticket = self._place.begin(ask, self._heard(listen), cancel)
         try:
             # The command runs already: what is done here need not be done at its end.
-            call.line = self._line(call, plan.command.cwd)
+            self._log.begin(call, plan.command.cwd)
             self._store.tidy()
         except BaseException:
             call.abandon()
@@ -409,121 +374,24 @@ class Tool:
             return listen
         return Listening(listener=listen, every=self.contract.every)
 
-    def _caller(self, cwd: bytes) -> Caller:
-        """Made once for a directory: a tool stays in its workspace, whatever git does."""
-        known = self._known  # another thread may stand elsewhere
-        if known is None or known.cwd != cwd:
-            place = workspace(cwd)
-            key = _key(place) if self.contract.remembers else ""
-            self._known = known = Caller(
-                cwd=cwd,
-                workspace=place,
-                env=self._env,
-                inherits=self._env is None or self._borrowed,
-                place=key,
-                session=self._session,
-                session_name=self._name,
-                stands=partial(_stands, self._engine, key),
-                setup=_Setup(self._env, cwd),
-                tools=self._tools,
-                resolvers=resolvers(place),
-                run_of=partial(_run_of, place),
-            )
-        return known
-
-    def _replied(self, call: _Call, reached: Reached | Listing) -> Reply:
+    def _replied(self, call: Call, reached: Reached | Listing) -> Reply:
         try:
-            return self._spoken(call, _answer(reached))
+            return self._spoken(call, answered(reached))
         except Refused as refused:
             return self._refused(call, refused.refusal)
 
-    def _spoken(self, call: _Call, answer: Answer) -> Reply:
-        self._log(call, answer)
+    def _spoken(self, call: Call, answer: Answer) -> Reply:
+        self._log.end(call, answer)
         findings = () if call.plan is None else call.plan.findings
         reply = self.contract.reply(answer, call.admitted.said, findings)
         if isinstance(answer, Listing):
             return reply
         return msgspec.structs.replace(reply, run=answer.run)
 
-    def _refused(self, call: _Call, refusal: AnyRefusal) -> Reply:
-        call.caller = call.caller or self._caller(self.cwd)
-        line = self._line(call, call.caller.cwd)
-        rule = getattr(refusal, "rule", None)
-        line.end(
-            {
-                "decision": "refuse",
-                **({"rule": rule} if rule else {}),
-                "refused": _why(refusal),
-                "ending": "Refused",
-            }
-        )
+    def _refused(self, call: Call, refusal: AnyRefusal) -> Reply:
+        call.caller = call.caller or self._callers.at(self.cwd)
+        self._log.refuse(call, refusal)
         return self.contract.refused(refusal)
-
-    def _log_if_over(self, call: _Call) -> None:
-        """Nobody will have the answer; but what was run is in the log."""
-        over = None if call.ticket is None else call.ticket.outcome
-        if isinstance(over, Outcome | Running | Listing):
-            self._log(call, over)
-
-    def _line(self, call: _Call, cwd: bytes) -> Line:
-        assert call.caller is not None
-        command = call.arguments.get("command") if isinstance(call.arguments, Mapping) else None
-        if call.tool == "job" and isinstance(call.arguments, Mapping):
-            # What is written to a run may be a password.
-            said = (call.arguments.get(name) for name in ("action", "run", "list", "poll"))
-            command = " ".join(["job", *(each[:60] for each in said if isinstance(each, str))])
-        return self._audit.begin(
-            {
-                "contract": self.contract.name,
-                "tool": call.tool,
-                "workspace": decode(call.caller.workspace),
-                "command": command if isinstance(command, str) else None,
-                "cwd": decode(cwd),
-            }
-        )
-
-    def _log(self, call: _Call, answer: Answer) -> None:
-        assert call.caller is not None
-        rest = _logged(answer)
-        for each in call.plan.findings if call.plan is not None else ():
-            if isinstance(each, Dropped):
-                rest["dropped"] = each.names
-        cwd = call.caller.cwd if call.plan is None else call.plan.command.cwd
-        line = call.line or self._line(call, cwd)
-        line.end(rest)
-
-
-def _key(place: bytes) -> str:
-    try:
-        return journal.key(place)
-    except (OSError, ImportError):  # not even a descriptor to load what it takes
-        return ""
-
-
-# Functions, not methods: a tool that is forgotten shall be gone.
-
-
-def _stands(engine: Engine, place: str, key: str) -> tuple[bytes | None, bool]:
-    return engine.sessions().stands(place, key)
-
-
-class _Setup:
-    """Which snapshot there is of a user's own set-up. A change is noticed within a second."""
-
-    _known = ""
-    _until = 0.0
-
-    def __init__(self, env: Mapping[bytes, bytes] | None, cwd: bytes) -> None:
-        self._env = env
-        self._cwd = cwd
-
-    def __call__(self) -> str:
-        if now() >= self._until:
-            from nacre.store import snapshots  # only sessions have one
-
-            env = os.environb if self._env is None else self._env
-            self._known, self._until = snapshots.signature(env, self._cwd), now() + 1.0
-        return self._known
 
 
 def _checked_name(session: str | None, contract: Contract) -> str:
@@ -533,75 +401,6 @@ def _checked_name(session: str | None, contract: Contract) -> str:
     if not contract.remembers:
         raise ValueError(f"{contract.name} has no sessions: leave session out, or take nacre or pi")
     return session_name(session)
-
-
-def _run_of(place: bytes, pid: int) -> str | None:
-    from nacre.store.listing import run_of  # only hints ask
-
-    return run_of(pid, place)
-
-
-def _answer(reached: Reached | Listing) -> Answer:
-    """Raises Refused for what was not done."""
-    match reached:
-        case No(refusal=CalledOff() as why):
-            return Outcome(run="u0", ending=NotStarted(why), output=Capture())
-        case No(refusal=refusal):
-            raise Refused(refusal)
-        case Done() | Earlier():
-            raise AssertionError(f"nobody asks for {reached!r}")
-        case _:
-            return reached
-
-
-def _logged(answer: Answer) -> dict[str, object]:
-    if isinstance(answer, Listing):
-        return {"decision": "run", "ending": "Listed"}
-    if isinstance(answer, Running):
-        return {
-            "run": answer.run,
-            "decision": "run",
-            "ending": "Running",
-            "pid": answer.pid,
-            "seconds": round(answer.seconds, 3),
-            "stdout_bytes": answer.output.size,
-        }
-    ending = answer.ending
-    rest: dict[str, object] = {
-        "run": answer.run,
-        "decision": "run",
-        "ending": type(ending).__name__,
-        "exit_code": answer.exit_code,
-        "seconds": round(answer.seconds, 3),
-        "stdout_bytes": answer.output.size,
-        "stderr_bytes": answer.errors.size if answer.errors else None,
-        "left_running": len(answer.left_running),
-    }
-    if isinstance(ending, NotStarted):
-        rest["refused"] = _why(ending.why)
-    return rest
-
-
-def _why(refusal: AnyRefusal) -> str:
-    """For the log, which has no values."""
-    if isinstance(refusal, BadArguments):
-        return refusal.problem.replace("{}", "…", 1)
-    return str(refusal)
-
-
-def _here() -> bytes:
-    try:
-        return os.getcwdb()
-    except OSError:
-        gone = BadDirectory(path=b".", problem=DirectoryProblem.MISSING)
-        raise Refused(gone) from None
-
-
-def _here_or_nowhere() -> bytes:
-    try:
-        return _here()
-    except Refused:
-        return b"."
 
 
 def _patient(ask: asks.Run, timeout: float | None) -> asks.Run:
