@@ -39,6 +39,7 @@ chaos: $(READY)
 	NACRE_SOAK=10000 NACRE_RACES=2000 $(BIN)/python -m pytest tests/test_soak.py $(ARGS)
 	NACRE_KILLS=200 $(BIN)/python -m pytest tests/warden/test_surviving.py -k killing $(ARGS)
 	$(BIN)/python -m tests.fuzz 1 100000
+	NACRE_PLAIN=3000 $(BIN)/python -m pytest tests/sessions/test_plain.py -o faulthandler_timeout=600
 	$(BIN)/python -m tests.sessions.oracle 1 50000 & \
 		$(BIN)/python -m tests.sessions.oracle 50001 100000 && wait $$!
 	NACRE_SCRIPTS=100000 NACRE_STATES=5000 $(BIN)/python -m pytest tests/test_known.py \

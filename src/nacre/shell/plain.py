@@ -1,8 +1,8 @@
 """Commands that cannot change the shell that runs them, seen at once.
 
-One program with its words and nothing else: no assignment, expansion, redirection or list, and no
-builtin but those that only look or speak. Whatever is in doubt is not plain; being wrong in that
-direction only costs a copy of the shell.
+Programs with their words, one after the other or in a pipeline, and where they read and write: no
+assignment, expansion or job, and no builtin but those that only look or speak. Whatever is in doubt
+is not plain; being wrong in that direction only costs a copy of the shell.
 """
 
 import re
@@ -10,8 +10,12 @@ from typing import Final
 
 from nacre.shell.state import SET, State
 
-_WORD: Final = rb"(?:[\w./:@%+,=-]|'[^']*'|\"[^\"$`\\!]*\")+"
-_ONE_COMMAND: Final = re.compile(rb"\s*([\w./+-]+)(?:[ \t]+%b)*\s*" % _WORD)
+_WORD: Final = rb"""(?:[\w./:@%+,=~^*?\[\]-]|'[^']*+'|"[^"$`\\!]*+")++"""
+_REDIRECTION: Final = rb"(?:\d?>&[12]|(?:\d?[<>]|\d?>>|&>)[ \t]*+%b)" % _WORD
+_COMMAND: Final = re.compile(
+    rb"[ \t]*+(?!\d+[<>])([\w./+-]++)(?:[ \t]++%b|[ \t]*+%b)*+[ \t]*+" % (_WORD, _REDIRECTION)
+)
+_NEXT: Final = re.compile(rb"(?:&&|\|\|?|[;\n])\s*+")
 # bash's own, which change it, or words with a meaning of their own.
 _NOT_PLAIN: Final = frozenset(
     b". alias bg bind break builtin caller case cd command compgen complete compopt continue "
@@ -24,14 +28,28 @@ _NOT_PLAIN: Final = frozenset(
 
 def is_plain(script: bytes, state: State | None) -> bool:
     """Whether a shell with this state is the same after it, but for the status."""
-    found = _ONE_COMMAND.fullmatch(script)
-    if found is None or found[1] in _NOT_PLAIN:
+    names = _programs(script)
+    if not names or not _NOT_PLAIN.isdisjoint(names):
         return False
     if state is None:
         return True
     if state.traps or frozenset(state.set) != SET:
         return False
-    name = found[1]
-    if name in state.names or b"command_not_found_handle" in state.names:
+    if b"command_not_found_handle" in state.names or not names.isdisjoint(state.names):
         return False
-    return b"alias %b=" % name not in state.aliases
+    return not any(b"alias %b=" % name in state.aliases for name in names)
+
+
+def _programs(script: bytes) -> set[bytes]:
+    """The first word of each command; nothing, where there is anything but such commands."""
+    script, at = script.strip(), 0
+    found = set()
+    while command := _COMMAND.match(script, at):
+        found.add(command[1])
+        if command.end() == len(script):
+            return found
+        following = _NEXT.match(script, command.end())
+        if following is None:
+            break
+        at = following.end()
+    return set()
