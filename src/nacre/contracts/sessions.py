@@ -1,6 +1,8 @@
 """Which session a call belongs to: its key, and where its shell stands."""
 
 import os
+from collections.abc import Hashable
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -23,11 +25,11 @@ def session_name(name: str) -> str:
 
 
 def remembering(
-    contract: str, caller: Caller, name: str, *, whose: str, made_of: object, setup: str = ""
+    contract: str, caller: Caller, name: str, *, whose: str, made_of: Hashable, setup: str = ""
 ) -> tuple[Session, Caller]:
     """The session of that name, and its caller, who stands where its shell does. `whose` tells it
     from others of that name, and so does all that a shell of it is made of."""
-    key = session_key(contract, whose, digest(msgspec.msgpack.encode(made_of)))
+    key = _key(contract, whose, made_of)
     known, sure = caller.stands(key)
     stood = known or caller.cwd
     while known is not None and not os.path.isdir(stood) and stood != b"/":
@@ -36,3 +38,8 @@ def remembering(
         place=caller.place, key=key, name=name, contract=contract, stood=stood, setup=setup
     )
     return session, msgspec.structs.replace(caller, cwd=stood, moves=not sure)
+
+
+@lru_cache(maxsize=16)
+def _key(contract: str, whose: str, made_of: Hashable) -> str:
+    return session_key(contract, whose, digest(msgspec.msgpack.encode(made_of)))

@@ -386,6 +386,8 @@ class Run:
             self._later(_HEAD_START, self._attend)
         if self._started is not None:
             self._started()
+        elif self._record is not None:
+            self._record.number()  # while it runs: at its end somebody waits for us
 
     def _attend(self) -> None:
         """Hear what it says, mind its time and write it down: it is not one of those that are over

@@ -87,29 +87,22 @@ class Sessions:
             while True:
                 with self._lock:
                     file = self._file(place, key)
-                    ledger = self._settled(file)
+                    ledger, busy = self._look(file)
                 if ledger is not None:
-                    return ledger.directory or None, not self._busy(file)
+                    return ledger.directory or None, not busy
                 if time.monotonic() > end:
                     return file.ledger().directory or None, False
                 time.sleep(_BLINK)  # the shell that has just ended is still being written down
         except OSError:
             return None, True
 
-    def _busy(self, file: SessionFile) -> bool:
-        """Whether a command runs in it, here or elsewhere, and may go to another directory."""
-        with self._lock:
-            if self._users.get(file) or not file.lock():
-                return True
-            file.unlock()
-            return False
-
-    def _settled(self, file: SessionFile) -> Ledger | None:
-        """What is known of it now; None: that is just being written. Raises OSError."""
+    def _look(self, file: SessionFile) -> tuple[Ledger | None, bool]:
+        """What is known of it now (None: that is just being written), and whether a command runs in
+        it, here or elsewhere, and may change that. Raises OSError."""
         if self._users.get(file) or not file.lock():
-            return file.ledger()  # somebody has it, and what he does to it is not known yet
+            return file.ledger(), True
         try:
-            return file.settle(file.ledger())
+            return file.settle(file.ledger()), False
         finally:
             file.unlock()
 
@@ -216,7 +209,7 @@ class Sessions:
                 directory=_begins(plan, session, stands),
                 home=stands if plan.command.placed else None,
                 env=plan.command.extra,
-                traps=_may_trap(plan.command.script, state),
+                traps=not plain and _may_trap(plan.command.script, state),
             )
             try:
                 child = warm.run(call, plan.command.script, mark)
@@ -259,7 +252,7 @@ class Sessions:
         for _ in range(READY):
             try:
                 with self._lock:
-                    ledger = None if self._closed or file.gone else self._settled(file)
+                    ledger = None if self._closed or file.gone else self._look(file)[0]
                     if ledger is None or self._users.get(file):
                         return
                     state = self._state(plan, session, file, ledger)
@@ -340,7 +333,7 @@ def _begins(plan: Plan, session: Session, stands: bytes) -> bytes | None:
 
 def _where_it_stood(plan: Plan, session: Session) -> Plan:
     """What a session is begun with: where it is, not where one of its commands shall be."""
-    if not os.path.isdir(session.stood):
+    if plan.command.cwd == session.stood or not os.path.isdir(session.stood):
         return plan
     command = msgspec.structs.replace(plan.command, cwd=session.stood)
     return msgspec.structs.replace(plan, command=command)

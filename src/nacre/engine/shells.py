@@ -27,8 +27,12 @@ class Wanted:
         self.name = name
         self.state = state
         self._env = environment(plan)
-        mine = plan.command.terms or terms.mine()
-        self.base = (plan.shell, plan.streams, mine, tuple(self._env.items()))
+        given = plan.command.terms
+        limits = terms.limits() if given is None else given.limits
+        umask = None
+        if state is None or not state.umask:  # else that says it
+            umask = terms.umask() if given is None else given.umask
+        self.base = (plan.shell, plan.streams, limits, umask, tuple(self._env.items()))
 
     @property
     def text(self) -> bytes | None:

@@ -54,7 +54,7 @@ class Taken:
         self._file = file
         self._ledger = ledger
         self._mark = mark
-        self._draft = os.path.realpath(file.path(mark))
+        self._draft = file.path(mark)
         self._plan = plan
 
     def saves(self, pid: int) -> bool:

@@ -42,14 +42,14 @@ assert RLIMIT_LOCKS not in _NAMES  # that one is for the tag
 
 def mine() -> Terms:
     """Those of this process, for somebody else who starts its commands."""
-    return Terms(umask=_umask(), limits=limits())
+    return Terms(umask=umask(), limits=limits())
 
 
 def limits() -> tuple[tuple[int, int], ...]:
     return tuple(map(resource.getrlimit, NUMBERS))
 
 
-def _umask() -> int:
+def umask() -> int:
     """Asking the system means to change it for a moment; where other threads could see that, it is
     read from where it stands, which takes ten times as long."""
     if threading.active_count() == 1:

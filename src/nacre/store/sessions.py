@@ -74,7 +74,7 @@ class SessionFile:
         self.place, self.key = place, key
         at = safe_home()
         self.directory = private_directory(f"{at}/sessions/{place}/{key}")
-        self._drafts = f"{at}/sessions/drafts"
+        self._drafts = os.path.realpath(f"{at}/sessions/drafts")  # as /proc has it
         self._fd = open_private(f"{self.directory}/ledger", os.O_RDWR | os.O_CREAT)
 
     def lock(self) -> bool:
