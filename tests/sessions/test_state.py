@@ -58,6 +58,11 @@ REACHED = {
     "a printf that was turned off": ("enable -n printf; x=1", "echo $x", "1\n"),
     "output that was closed": ("exec 1>&- 2>&-; x=1", "echo $x", "1\n"),
     "a CHLD trap": ("set -u; trap 'echo C' CHLD; x=1", "echo $x", "1\n"),
+    "a function called declare, and others that are exported": (
+        "declare() { echo mine; }; foo() { :; }; export -f foo declare",
+        "builtin declare -F",
+        "declare -fx declare\ndeclare -fx foo\n",
+    ),
     "exit in eval": ("eval 'x=1; exit 5'", "echo $? $x", "5 1\n"),
 }
 

@@ -44,7 +44,7 @@ _TALKS: Final = frozenset(
 _SET_KEPT: Final = frozenset(
     (b"allexport", b"noclobber", b"noglob", b"nounset", b"physical", b"pipefail")
 )
-_ATTRIBUTES: Final = re.compile(rb"^declare -f(\w+) (\S+)\n", re.MULTILINE)
+_ATTRIBUTES: Final = re.compile(rb"^(?:builtin )?declare -f(\w+) (\S+)\n", re.MULTILINE)
 _ESCAPE: Final = re.compile(rb"\\[abefnrtvE]")
 _GIVES: Final = re.compile(rb"([A-Za-z_]\w*)\"?'?\]?=[\"']?[^\s\"'$;)]")
 _SPOKEN_OF: Final = re.compile(rb"\$\{?[#!]?([A-Za-z_]\w*)")
@@ -199,7 +199,11 @@ def _kept(state: State, functions: dict[bytes, bytes], given: Mapping[bytes, byt
     }
     return msgspec.structs.replace(
         _only(variables),
-        functions=b"".join((*bodies.values(), *attributes)),
+        functions=states.functions(
+            b"".join(text for name, text in bodies.items() if name != b"declare"),
+            bodies.get(b"declare", b""),
+            b"".join(attributes),
+        ),
         names=tuple(bodies),
         aliases=b"".join(aliases),
         umask=state.umask,

@@ -52,7 +52,14 @@
   {
     builtin printf '#%s status %s\n' "$_nacre_mark" "$_nacre_status"
     builtin printf '#%s functions\n' "$_nacre_mark"
-    builtin declare -f
+    builtin mapfile -t _nacre_names < <(builtin compgen -A function)
+    for _nacre_i in "${!_nacre_names[@]}"; do # that one comes last, see `state.functions`
+      [[ ${_nacre_names[_nacre_i]} == declare ]] && builtin unset -v "_nacre_names[_nacre_i]"
+    done
+    ((${#_nacre_names[@]})) && builtin declare -f -- "${_nacre_names[@]}"
+    builtin printf '#%s declare\n' "$_nacre_mark"
+    builtin declare -f -- declare
+    builtin printf '#%s attributes\n' "$_nacre_mark"
     builtin declare -Fx
     builtin declare -Fr
     builtin declare -Ft

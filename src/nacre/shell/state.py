@@ -138,7 +138,9 @@ def read(
         inside, arguments = found[b"arguments"]
         return State(
             status=int(found[b"status"][0]),
-            functions=_lines(found[b"functions"][1]),
+            functions=functions(
+                *(_lines(found[each][1]) for each in (b"functions", b"declare", b"attributes"))
+            ),
             names=tuple(found[b"names"][1].split(b"\n")) if found[b"names"][1] else (),
             variables=variables,
             aliases=_lines(found[b"aliases"][1]),
@@ -153,6 +155,14 @@ def read(
         )
     except (KeyError, ValueError, IndexError):
         return None
+
+
+def functions(bodies: bytes, declare: bytes, attributes: bytes) -> bytes:
+    """A script that makes them; `declare` is the one of that name, if there is one. It comes last:
+    what is said of the others would call it."""
+    said = [(line, line.endswith(b" declare")) for line in attributes.splitlines()]
+    others = b"".join(line + b"\n" for line, its in said if not its)
+    return bodies + others + declare + b"".join(b"builtin %b\n" % line for line, its in said if its)
 
 
 def _lines(text: bytes) -> bytes:
