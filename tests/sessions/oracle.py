@@ -45,6 +45,9 @@ _FUNCTIONS: Final = (
     "declare",
     "printf",
     "set",
+    "alias",
+    "unset",
+    "shopt",
 )
 _SHOPTS: Final = (
     *("nullglob", "extglob", "dotglob", "globstar", "nocasematch", "nocaseglob", "lastpipe"),

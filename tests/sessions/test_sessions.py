@@ -466,3 +466,11 @@ def test_a_background_subshell_is_called_by_what_it_runs(tmp_path: Path) -> None
         assert "/bin/bash -c (sleep 0.3; :) & x=1]" in reply.text
         assert "_nacre" not in reply.text
         eventually(lambda: not named("sleep 0.3"))
+
+
+def test_a_function_of_the_environment_that_was_unset_is_gone(tmp_path: Path) -> None:
+    options = {**NO_SETUP, "environment": "inherit"}
+    env = {"PATH": os.environ["PATH"], "BASH_FUNC_f%%": "() { echo f; }"}
+    with nacre.Tool("pi", cwd=tmp_path, env=env, options=options) as tool:
+        assert text(tool, "f; unset -f f") == "f"
+        assert text(tool, "declare -F") == "(no output)"

@@ -63,6 +63,11 @@ REACHED = {
         "builtin declare -F",
         "declare -fx declare\ndeclare -fx foo\n",
     ),
+    "a function called alias": (
+        "alias ll='ls -l'; alias() { echo mine; }",
+        "builtin alias ll",
+        "alias ll='ls -l'\n",
+    ),
     "exit in eval": ("eval 'x=1; exit 5'", "echo $? $x", "5 1\n"),
 }
 

@@ -87,13 +87,20 @@ NOTHING: Final = State(
 
 
 class Base(Struct, frozen=True, kw_only=True):
-    """What a shell knows already when it is told the state: its variables and functions."""
+    """What a shell knows already when it is told the state: its variables, and its functions by
+    their names."""
 
     variables: frozenset[bytes] = frozenset()
-    functions: bytes = b""
     names: tuple[bytes, ...] = ()
-    aliases: bytes = b""
-    shopt: tuple[bytes, ...] = SHOPT
+
+
+_FUNCTION: Final = re.compile(rb"BASH_FUNC_(.+)%%")
+
+
+def base(env: Iterable[bytes]) -> Base:
+    """What a shell has from an environment with these names."""
+    functions = tuple(found[1] for name in env if (found := _FUNCTION.fullmatch(name)))
+    return Base(variables=frozenset(env), names=functions)
 
 
 def sections(draft: bytes, mark: bytes) -> dict[bytes, tuple[bytes, bytes]] | None:
@@ -223,18 +230,17 @@ def told(state: State, base: Base) -> bytes:
     out.append(b"builtin umask %b\n" % state.umask if state.umask else b"")
     out.append(b"builtin dirs -c\n" if state.stack else b"")
     out += [b"builtin pushd -n %b >/dev/null\n" % quoted(each) for each in reversed(state.stack)]
+    out.append(_unset(b"-f", base.names))
     out.append(_unset(b"-v", sorted({*base.variables, *_SET_BY_BASH} - _OWN)))
     out += [_declared(entry) for name, entry in state.variables.items() if name != _COMPAT]
-    if state.functions != base.functions:
-        # After the variables: `declare` takes a list only where no `builtin` stands before it, and
-        # one of these may be called so. What they are made of may need extglob to be read.
-        functions = [b"builtin shopt -s extglob\n", state.functions, b"builtin shopt -u extglob\n"]
-        out += [_unset(b"-f", base.names), *functions]
+    out.append(state.aliases)  # which are not expanded here
+    if state.functions:
+        # After the others: `declare` takes a list only where no `builtin` stands before it, and one
+        # of these may be called so. What they are made of may need extglob to be read.
+        out += [b"builtin shopt -s extglob\n", state.functions, b"builtin shopt -u extglob\n"]
     if state.arguments:
         out.append(b"builtin set -- %b\n" % b" ".join(map(quoted, state.arguments)))
-    if state.aliases != base.aliases:
-        out += [b"builtin unalias -a\n", state.aliases]
-    out.append(_shopts(state, base))
+    out.append(_shopts(state))
     if _COMPAT in state.variables:  # no list, so `builtin` may stand before it
         out.append(b"builtin " + state.variables[_COMPAT])
     early = {name: words for name, words in state.traps.items() if name not in _LATE}
@@ -262,8 +268,8 @@ def _unset(kind: bytes, names: Iterable[bytes]) -> bytes:
     return b"builtin unset %b %b\n" % (kind, words) if words else b""
 
 
-def _shopts(state: State, base: Base) -> bytes:
-    wanted, there = frozenset(state.shopt) - _NO_SHOPT, frozenset(base.shopt) - _NO_SHOPT
+def _shopts(state: State) -> bytes:
+    wanted, there = frozenset(state.shopt) - _NO_SHOPT, frozenset(SHOPT) - _NO_SHOPT
     on, off = wanted - there, there - wanted
     said = b"builtin shopt -s %b\n" % b" ".join(sorted(on)) if on else b""
     return said + (b"builtin shopt -u %b\n" % b" ".join(sorted(off)) if off else b"")
