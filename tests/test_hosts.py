@@ -19,8 +19,8 @@ def host(code: str, *arguments: str, timeout: float = 60, noise: bool = False) -
     return said.stdout or said.stderr
 
 
-@pytest.mark.parametrize("busy", [0, 2])
-def test_nothing_escapes_from_a_host_with_busy_threads(busy: int) -> None:
+@pytest.mark.parametrize(("busy", "each"), [(0, 3), (2, 1)])
+def test_nothing_escapes_from_a_host_with_busy_threads(busy: int, each: int) -> None:
     """They keep the GIL from us for longer than bash takes to start something and detach it."""
     said = host(f"""
         import threading, nacre
@@ -29,7 +29,7 @@ def test_nothing_escapes_from_a_host_with_busy_threads(busy: int) -> None:
         def burn():
             while not over.is_set(): pass
         def commands(n):
-            for i in range(3):
+            for i in range({each}):
                 script = f"(setsid sleep 4{{n}}{{i}}.25 >/dev/null 2>&1 & echo $!); sleep 30"
                 outcome = nacre.run(script, timeout=0.3, grace=0.1)
                 process = proc.look(int(outcome.output.head))
@@ -42,7 +42,7 @@ def test_nothing_escapes_from_a_host_with_busy_threads(busy: int) -> None:
         over.set()
         print(len(survived), sum(survived))
     """)
-    assert said == "9 0\n"
+    assert said == f"{3 * each} 0\n"
 
 
 def test_a_fork_that_closes_the_tool_leaves_the_command_of_its_parent_alone() -> None:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
-_PLACES = ("/var/lib/dpkg/info", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/share", "/etc")
+_NEAR = ("/var/lib/dpkg/info", "/usr/bin", "/usr/sbin", "/etc")
+_FAR = ("/usr/lib", "/usr/share")  # to walk through these takes half a minute
+_FEW = 300
 _SHEBANG = re.compile(rb"#! ?/(?:usr/)?bin/(?:env )?(?:ba|da)?sh\b")
 _PYTHON = re.compile(rb"#!.*\n(?:#.*\n)*'''exec'")  # a Python script with a shell for a door
 _LONGEST = 60_000
@@ -20,13 +22,14 @@ def commands() -> list[bytes]:
 
 def scripts(most: int) -> list[tuple[str, bytes]]:
     """Real shell scripts that are installed here, the same ones each time."""
-    found = sorted(_scripts(), key=lambda each: sha256(each[1]).digest())
+    places = _NEAR if most <= _FEW else (*_NEAR, *_FAR)
+    found = sorted(_scripts(places), key=lambda each: sha256(each[1]).digest())
     return found[:most]
 
 
-def _scripts() -> Iterator[tuple[str, bytes]]:
+def _scripts(places: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     seen = set()
-    for place in _PLACES:
+    for place in places:
         for directory, _, names in os.walk(place):
             for name in names:
                 path = Path(directory) / name
