@@ -3,6 +3,7 @@
 import gc
 import os
 import resource
+import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -29,6 +30,14 @@ def ours() -> Iterator[tag.Tag]:
     hard = resource.getrlimit(proc.RLIMIT_LOCKS)[1]
     with worn(((proc.RLIMIT_LOCKS, mine.value, hard),)):
         yield mine
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interruptible() -> None:
+    """Whoever has started us in the background has us, and all that we start, ignore Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True, scope="session")
