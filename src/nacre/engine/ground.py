@@ -38,10 +38,6 @@ class Line(Protocol):
 Leave = Callable[[Leftover], None]  # what becomes of the pipes of an ended command
 
 
-class CannotKeep(Exception):
-    """Nothing can be remembered of a session; why."""
-
-
 class Rememberer:
     """The sessions of an engine, made when the first is wanted."""
 

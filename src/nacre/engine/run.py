@@ -18,7 +18,7 @@ from nacre import proc
 from nacre.asks import Running
 from nacre.engine.epitaph import filled
 from nacre.engine.feeding import Feeding, Then
-from nacre.engine.ground import CannotKeep, Ground
+from nacre.engine.ground import Ground
 from nacre.engine.leftovers import Leftover
 from nacre.engine.lifecycle import Action, Happening, State, next_step
 from nacre.engine.output import Output
@@ -333,13 +333,15 @@ class Run:
     def _take_shell(self, mark: Tag | None) -> bool:
         """The shell of its session; False: that is not ready, and says when it is worth another
         try. Where nothing can be remembered, it runs all the same. Raises Refused."""
+        from nacre.engine.sessions import CannotKeep, without
+
         ground = self._ground
         ready = partial(self._happen, Happening.SLOT)
         ground.census.begin(None, alone=not ground.shells)
         try:
             taken = ground.sessions().take(self._plan, ground.spawner, mark, ground.loop, ready)
         except CannotKeep as why:
-            self._plan, self._unkept = _without_session(self._plan), str(why)
+            self._plan, self._unkept = without(self._plan), str(why)
             return True
         if taken is None:
             self.reads_setup = ground.sessions().reads_setup_of(self._plan)
@@ -619,13 +621,6 @@ class Run:
         if self._outcome is not None:
             self._answer(self._outcome)
             self._outcome = None
-
-
-def _without_session(plan: Plan) -> Plan:
-    """The same command in a shell that remembers nothing."""
-    env = os.environb if plan.command.env is None else plan.command.env
-    command = msgspec.structs.replace(plan.command, env={**env, **plan.command.extra})
-    return msgspec.structs.replace(plan, session=None, command=command)
 
 
 _DO: Final[dict[Action, Callable[[Run], None]]] = {

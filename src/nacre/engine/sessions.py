@@ -22,9 +22,8 @@ from weakref import WeakSet
 import msgspec
 
 from nacre.cancel import CancelToken
-from nacre.engine.ground import CannotKeep
 from nacre.engine.setups import UNKNOWN, Setups
-from nacre.engine.shells import READY, Shells, Wanted, end, made
+from nacre.engine.shells import READY, Shells, Wanted, end, environment, made
 from nacre.engine.stoker import Stoker
 from nacre.engine.taken import Taken
 from nacre.loop import Call, Loop
@@ -55,6 +54,10 @@ def close_all() -> None:
     """While threads of ours still run: later they would not let go of what they hold."""
     for each in [*_all]:
         each.close()
+
+
+class CannotKeep(Exception):
+    """Nothing can be remembered; why."""
 
 
 class Sessions:
@@ -334,6 +337,13 @@ def _where_it_stood(plan: Plan, session: Session) -> Plan:
         return plan
     command = msgspec.structs.replace(plan.command, cwd=session.stood)
     return msgspec.structs.replace(plan, command=command)
+
+
+def without(plan: Plan) -> Plan:
+    """The same command in a shell that remembers nothing."""
+    env = {**environment(plan), **plan.command.extra}
+    command = msgspec.structs.replace(plan.command, env=env)
+    return msgspec.structs.replace(plan, session=None, command=command)
 
 
 def _wait_for(pid: int) -> None:
