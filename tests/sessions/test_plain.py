@@ -72,6 +72,8 @@ def test_plain(script: str) -> None:
         "ls &&",
         "coproc ls",
         "2>&1 cd /",
+        "test -v 'BASH_VERSINFO[x=5]'",
+        "-x",
         "ls; 2>f x=1",
     ],
 )
@@ -101,7 +103,7 @@ _PIECES = st.sampled_from(
             "ls",
             "x",
             "cat",
-            "test",
+            "pwd",
             "a b",
             "'c d'",
             '"e f"',

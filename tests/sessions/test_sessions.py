@@ -474,3 +474,60 @@ def test_a_function_of_the_environment_that_was_unset_is_gone(tmp_path: Path) ->
     with nacre.Tool("pi", cwd=tmp_path, env=env, options=options) as tool:
         assert text(tool, "f; unset -f f") == "f"
         assert text(tool, "declare -F") == "(no output)"
+
+
+def test_a_session_has_the_environment_and_the_directory_of_its_first_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("Q", "one")
+    with nacre.Tool(cwd=tmp_path, place="here", session="s") as tool:
+        text(tool, "ls")  # which cannot change its shell
+    monkeypatch.setenv("Q", "two")
+    with nacre.Tool(cwd=tmp_path / "other", place="here", session="s") as tool:
+        assert text(tool, "echo $Q; pwd") == f"one\n{tmp_path}"
+
+
+def test_one_can_be_found_during_its_first_command(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="first") as tool:
+        run = tool.call({"command": "sleep 71.5", "wait": 0.3}).run
+        assert [each.name for each in tool.sessions()] == ["first"]
+        assert run is not None
+        tool.run(run).signal("KILL")
+
+
+def test_what_a_call_is_given_is_its_own(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "B=mine; declare -n A=B")
+        given = {"A": "given", "PWD": "/usr"}
+        assert text(tool, "y=1; echo $A", env=given) == "given"
+        assert text(tool, "echo hi", env={"_nacre_late": "echo ours;"}) == "hi"
+        assert text(tool, "echo $A $B; pwd") == f"mine mine\n{tmp_path}"
+
+
+def test_a_shell_that_waits_in_the_warden_has_the_limits_of_its_caller(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path) as tool:
+        text(tool, "true")  # which starts the warden, with our limits
+    code = """
+        import resource, sys, time, nacre
+        resource.setrlimit(resource.RLIMIT_NOFILE, (300, 400))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (102400, 102400))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 1024))
+        with nacre.Tool(cwd=sys.argv[1], session="s") as tool:
+            for _ in range(3):
+                print(tool.call({"command": "x=1; ulimit -Sn; ulimit -Hn -f -c"}).text, end="")
+                time.sleep(0.4)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    limits = [each.rpartition(" ")[2] for each in told.splitlines()]
+    assert limits == ["300", "400", "100", "1"] * 3
+
+
+def test_nothing_of_an_anonymous_session_is_left(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "export SECRET=hunter22")
+    eventually(lambda: not [*(home / "sessions" / "drafts").iterdir()])
+    left = [path for path in (home / "sessions").rglob("*") if path.is_file()]
+    assert not [path for path in left if b"hunter22" in path.read_bytes()]

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import subprocess
 import textwrap
 import time
 from pathlib import Path
@@ -68,6 +69,24 @@ shopt globstar; [[ -o noclobber ]] && echo noclobber; echo ${PATH%%:*}"""
             f"{user}/bin",
         )
     )
+
+
+def test_what_bash_sets_by_itself_is_as_it_sets_it(user: Path, tmp_path: Path) -> None:
+    command = "declare -p HOSTNAME HOSTTYPE IFS MACHTYPE OPTERR OSTYPE PS4"
+    fresh = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert said(user, tmp_path, command).splitlines() == fresh.stdout.splitlines()
+    write(user / ".bashrc", "f() { :; }\n")
+    assert said(user, tmp_path, command).splitlines() == fresh.stdout.splitlines()
+
+
+def test_a_session_goes_on_when_the_set_up_changes(user: Path, tmp_path: Path) -> None:
+    write(user / ".bashrc", "f() { echo one; }\n")
+    with tool(user, tmp_path) as made:
+        made.call({"command": "x=1; cd /usr"})
+        write(user / ".bashrc", "f() { echo another; }\n")
+        time.sleep(1.1)  # a change is noticed within a second
+        assert made.call({"command": "echo $x; f; pwd"}).text.startswith("1\none\n/usr\n")
+    assert said(user, tmp_path, "f") == "another"
 
 
 def test_no_secret_by_name_or_value(user: Path, tmp_path: Path) -> None:

@@ -68,6 +68,28 @@ REACHED = {
         "builtin alias ll",
         "alias ll='ls -l'\n",
     ),
+    "exit in a function called main": (
+        "x=1; main() { local x=inner PATH=/nowhere; exit 3; }; main",
+        "echo $? $x; true",
+        "3 1\n",
+    ),
+    "exit in a function that has options of its own": (
+        "x=1; f() { local -; local z=9; exit; }; f",
+        "echo $x; declare -p z 2>&1 | tail -c 10",
+        "1\nnot found\n",
+    ),
+    "a PWD that somebody has made up": ("PWD=/usr; x=$PWD", "echo $x; [[ . -ef $PWD ]]", "/usr\n"),
+    "a function that bash cannot read again, and the rest": (
+        "aa() { case $1 in (esac) :;; esac; }; set -- P; shopt -s nullglob; trap 'echo t' USR1",
+        "echo $1; shopt -q nullglob && trap -p USR1",
+        "P\ntrap -- 'echo t' SIGUSR1\n",
+    ),
+    "a function that fails, and belongs to no file of ours": (
+        "f() { nosuchcmd; }",
+        "f 2>&1 | sed 's/line [0-9]*/line N/'; f 2>/dev/null",
+        "environment: line N: nosuchcmd: command not found\n",
+    ),
+    "a script that begins like an option": ("x=1", "--help 2>/dev/null; echo $? $x", "127 1\n"),
     "exit in eval": ("eval 'x=1; exit 5'", "echo $? $x", "5 1\n"),
 }
 

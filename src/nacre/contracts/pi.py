@@ -178,7 +178,7 @@ class Pi:
         setup = caller.setup() if options.snapshot else ""
         made_of = (
             kind,
-            setup,
+            options.snapshot,  # whether; what it was when the session began stays
             options.prefix,
             options.environment,
             options.allow,

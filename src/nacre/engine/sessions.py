@@ -195,9 +195,12 @@ class Sessions:
             ledger = msgspec.structs.replace(
                 ledger, name=session.name, contract=session.contract, made=time.time()
             )
+            if session.name and not session.apart:
+                file.write(ledger)  # it can be found from now on
         wanted = _wanted(_where_it_stood(plan, session), session, ledger, state)
         stands = ledger.directory or session.stood
-        plain = session.apart or _changes_nothing(plan, session, state)
+        # A session has the environment and the directory of its first command.
+        plain = session.apart or (bool(ledger.state) and _changes_nothing(plan, session, state))
         while True:
             warm = self._shells.pick(wanted) if plan.stdin is None else None
             ready = warm is not None

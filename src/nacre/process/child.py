@@ -67,7 +67,7 @@ class Spawner:
     def __init__(self, *, ours: bool) -> None:
         self._ours = ours
         self._tags = tag.Tags()
-        self._limits = terms.limits() if ours else ()
+        self._limits = terms.limits()
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def new_tag(self) -> tag.Tag | None:

@@ -1,7 +1,7 @@
 """A shell that waits for its script: it has its pipes, and is told the rest when that is known.
 
-It reads a line from a pipe for each thing that it shall do; texts stand in files in memory, so that
-they can be of any size: one for what it shall be, one for what it shall run. When whoever holds the
+Lines in a pipe say that it is told something; the texts stand in files in memory, so that they can
+be of any size: one for what it shall be, one for what it shall run. When whoever holds the
 other end of the pipe goes, however that comes, the shell goes, too.
 """
 
@@ -70,7 +70,6 @@ class Warm:
             self._state = os.memfd_create("nacre-state", os.MFD_CLOEXEC)
             passed = (reading, self._script, self._state)
             numbers = (3, 4, 5) if quietly else passed  # as the shell has them
-            self._reads = b"/dev/fd/%d" % numbers[2]
             umask = plan.command.terms.umask if quietly and plan.command.terms else None
             script = loader(*numbers, IDLE if quietly else None, umask)
             command = msgspec.structs.replace(plan.command, script=script)
@@ -98,15 +97,11 @@ class Warm:
         poll.register(self.child.pidfd, select.POLLIN)
         return not poll.poll(0)
 
-    def read(self, path: bytes) -> None:
-        """Have it read a script of ours. Raises OSError when it is gone."""
-        os.write(self._control, path + b"\n")
-
     def become(self, state: str, text: bytes) -> None:
-        """Have it become what this script makes of it. Raises OSError when it is gone."""
+        """Have it become, once, what this script makes of it. Raises OSError when it is gone."""
         self.state = state
         _write(self._state, text)
-        self.read(self._reads)
+        os.write(self._control, b"+\n")
 
     def run(self, call: bytes, script: bytes, mark: tag.Tag | None) -> Child:
         """Have it run; from here on it is a command as any other. Raises OSError when it is gone,

@@ -13,7 +13,7 @@ from nacre.shell.state import SET, State
 _WORD: Final = rb"""(?:[\w./:@%+,=~^*?\[\]-]|'[^']*+'|"[^"$`\\!]*+")++"""
 _REDIRECTION: Final = rb"(?:\d?>&[12]|(?:\d?[<>]|\d?>>|&>)[ \t]*+%b)" % _WORD
 _COMMAND: Final = re.compile(
-    rb"[ \t]*+(?!\d+[<>])([\w./+-]++)(?:[ \t]++%b|[ \t]*+%b)*+[ \t]*+" % (_WORD, _REDIRECTION)
+    rb"[ \t]*+(?!\d+[<>]|-)([\w./+-]++)(?:[ \t]++%b|[ \t]*+%b)*+[ \t]*+" % (_WORD, _REDIRECTION)
 )
 _NEXT: Final = re.compile(rb"(?:&&|\|\|?|[;\n])\s*+")
 # bash's own, which change it, or words with a meaning of their own.
@@ -21,8 +21,8 @@ _NOT_PLAIN: Final = frozenset(
     b". alias bg bind break builtin caller case cd command compgen complete compopt continue "
     b"coproc declare dirs disown do done elif else enable esac eval exec exit export fc fg fi for "
     b"function getopts hash help history if in jobs kill let local logout mapfile popd printf "
-    b"pushd read readarray readonly return select set shift shopt source suspend then time times "
-    b"trap typeset ulimit umask unalias unset until wait while".split()
+    b"pushd read readarray readonly return select set shift shopt source suspend test then time "
+    b"times trap typeset ulimit umask unalias unset until wait while".split()
 )
 
 

@@ -18,10 +18,12 @@
   # it. A mark on the global one tells which is which, and unsetting a caller's shows the next.
   _nacre_inside=
   for _nacre_i in "${FUNCNAME[@]}"; do
-    [[ $_nacre_i == source || $_nacre_i == main ]] || _nacre_inside+=x
+    # What reads a file is called so, too.
+    [[ $_nacre_i != source ]] || builtin declare -F source >/dev/null && _nacre_inside+=x
   done
-  _nacre_old=
-  [[ $_nacre_from && $PWD == "$_nacre_from" ]] && _nacre_old=' OLDPWD'
+  _nacre_old= _nacre_here=${DIRSTACK[0]-} # PWD is whatever somebody has made of it
+  [[ $_nacre_here ]] || _nacre_here=$PWD
+  [[ $_nacre_from && $_nacre_here == "$_nacre_from" ]] && _nacre_old=' OLDPWD'
   if [[ $_nacre_inside ]]; then
     _nacre_bare() { builtin unset -v "$1"; }
     builtin mapfile -t _nacre_names < <(builtin compgen -A variable)
@@ -43,14 +45,21 @@
         _nacre_bare "$_nacre_i"
       done
       [[ ${_nacre_seen@a} == *t* ]] || _nacre_old+=" $_nacre_i"
+      if [[ ${_nacre_seen@a} == t && ! -v $_nacre_i ]]; then
+        builtin unset -v "$_nacre_i" # behind the local one there was none: the mark has made it
+      else
+        builtin declare -g +t "$_nacre_i"
+      fi
       builtin unset -n _nacre_seen
-      builtin declare -g +t "$_nacre_i"
     done
     builtin unset -f _nacre_bare
   fi
 
   {
     builtin printf '#%s status %s\n' "$_nacre_mark" "$_nacre_status"
+    builtin printf '#%s variables\n' "$_nacre_mark"
+    builtin declare -p
+    builtin unset -v IFS # with some, bash itself takes "$@" apart
     builtin printf '#%s functions\n' "$_nacre_mark"
     builtin mapfile -t _nacre_names < <(builtin compgen -A function)
     for _nacre_i in "${!_nacre_names[@]}"; do # that one comes last, see `state.functions`
@@ -65,9 +74,6 @@
     builtin declare -Ft
     builtin printf '#%s names\n' "$_nacre_mark"
     builtin compgen -A function
-    builtin printf '#%s variables\n' "$_nacre_mark"
-    builtin declare -p
-    builtin unset -v IFS # with some, bash itself takes "$@" apart
     builtin printf '#%s aliases\n' "$_nacre_mark"
     builtin alias -p
     builtin printf '#%s options\n%s\n%s\n%s\n' \
@@ -76,10 +82,10 @@
     builtin printf '#%s umask\n' "$_nacre_mark"
     builtin umask
     builtin printf '#%s directory\n' "$_nacre_mark"
-    if [[ $_nacre_from && $PWD == "$_nacre_from" ]]; then
+    if [[ $_nacre_from && $_nacre_here == "$_nacre_from" ]]; then
       builtin printf '%s' "$_nacre_home"
     else
-      builtin printf '%s' "$PWD"
+      builtin printf '%s' "$_nacre_here"
     fi
     builtin printf '\n#%s stack\n' "$_nacre_mark"
     builtin printf '%s\0' "${DIRSTACK[@]:1}"

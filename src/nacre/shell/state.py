@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from nacre.shell.words import quoted
+from nacre.shell.words import OWN, quoted
 
 # What bash sets by itself, or what means something only while a shell lives.
 _OWN: Final = frozenset(
@@ -22,7 +22,6 @@ _OWN: Final = frozenset(
     b"EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS POSIXLY_CORRECT "
     b"PPID PWD RANDOM SECONDS SHELLOPTS SHLVL SRANDOM UID".split()
 )
-_PREFIX: Final = b"_nacre_"
 # Of every new shell of ours, in bash 5.2.
 SHOPT: Final = tuple(
     b"checkwinsize cmdhist complete_fullquote expand_aliases extquote force_fignore "
@@ -34,6 +33,7 @@ _SET_BY_BASH: Final = b"HOSTNAME HOSTTYPE IFS MACHTYPE OLDPWD OPTERR OSTYPE PATH
 _CHANGES: Final = frozenset(b"iluc")  # attributes by which a value becomes another
 _COMPAT: Final = b"BASH_COMPAT"  # an option as much as a variable
 
+_LOCAL_OPTIONS: Final = b"local -\n"  # as bash says that a function has options of its own
 _VARIABLE: Final = re.compile(
     rb"""declare\ -(\S+)\ ([A-Za-z_][A-Za-z0-9_]*)
     (?:=( "[^"\\]*+(?:\\.[^"\\]*+)*+" | \$'[^'\\]*+(?:\\.[^'\\]*+)*+'
@@ -68,6 +68,7 @@ class State(Struct, frozen=True, kw_only=True):
     stack: tuple[bytes, ...]
     arguments: tuple[bytes, ...]
     traps: dict[bytes, bytes]  # signal → what to do, quoted
+    begins: bool = False  # nobody has run anything yet: what bash sets by itself is as it sets it
 
 
 NOTHING: Final = State(
@@ -195,10 +196,10 @@ def _traps(text: bytes, more: bytes | None, before: State | None) -> dict[bytes,
 
 def entries(text: bytes) -> dict[bytes, bytes]:
     """What `declare -p` says of each variable that is a command's own. Raises ValueError."""
-    found, at = {}, 0
+    found, at = {}, len(_LOCAL_OPTIONS) if text.startswith(_LOCAL_OPTIONS) else 0
     while entry := _VARIABLE.match(text, at):
         at, name = entry.end(), entry[2]
-        if name not in _OWN and not name.startswith(_PREFIX):
+        if name not in _OWN and not name.startswith(OWN):
             found[name] = entry[0]
     if text[at:].strip():
         raise ValueError(f"not what bash prints: {text[at : at + 80]!r}")
@@ -220,7 +221,7 @@ def begun(snapshot: State, env: Mapping[bytes, bytes], directory: bytes) -> Stat
     variables = {**snapshot.variables, **exported(env)}
     if b"PATH" in snapshot.variables:
         variables[b"PATH"] = snapshot.variables[b"PATH"]
-    return msgspec.structs.replace(snapshot, variables=variables, directory=directory)
+    return msgspec.structs.replace(snapshot, variables=variables, directory=directory, begins=True)
 
 
 def told(state: State, base: Base) -> bytes:
@@ -231,13 +232,16 @@ def told(state: State, base: Base) -> bytes:
     out.append(b"builtin dirs -c\n" if state.stack else b"")
     out += [b"builtin pushd -n %b >/dev/null\n" % quoted(each) for each in reversed(state.stack)]
     out.append(_unset(b"-f", base.names))
-    out.append(_unset(b"-v", sorted({*base.variables, *_SET_BY_BASH} - _OWN)))
+    there = base.variables if state.begins else base.variables.union(_SET_BY_BASH)
+    out.append(_unset(b"-v", sorted(there - _OWN)))
     out += [_declared(entry) for name, entry in state.variables.items() if name != _COMPAT]
     out.append(state.aliases)  # which are not expanded here
     if state.functions:
         # After the others: `declare` takes a list only where no `builtin` stands before it, and one
         # of these may be called so. What they are made of may need extglob to be read.
-        out += [b"builtin shopt -s extglob\n", state.functions, b"builtin shopt -u extglob\n"]
+        # By themselves: bash prints some that it cannot read again.
+        read = b"builtin eval -- %b\n" % quoted(state.functions)
+        out += [b"builtin shopt -s extglob\n", read, b"builtin shopt -u extglob\n"]
     if state.arguments:
         out.append(b"builtin set -- %b\n" % b" ".join(map(quoted, state.arguments)))
     out.append(_shopts(state))

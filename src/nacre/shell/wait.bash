@@ -1,15 +1,12 @@
-# Read by a shell of a session before it has a script: it becomes what it shall be, and waits.
-# Descriptor $_nacre_in says what to do, line by line: a file to read, or that the script is there.
-# Then $_nacre_file holds two texts, each ended by a NUL: what belongs to this call, and the script.
-# $_nacre_state is one of the files to read, and only to be closed.
+# Read by a shell of a session that is what it shall be, and waits for its script, until an empty line
+# on descriptor $_nacre_in says that it is there. Then $_nacre_file holds two texts, each ended by a
+# NUL: what belongs to this call, and the script.
 # All of it is parsed before any of it is done, and aliases come last, so that none of those that a
 # session has changes what this says.
 {
-  while builtin read -r "${_nacre_idle[@]}" -u "$_nacre_in" _nacre_line; do
-    [[ $_nacre_line ]] || break
-    builtin . "$_nacre_line" 2>/dev/null
-  done || builtin exit 0 # nobody wants us any more
-  builtin unset -v _nacre_line
+  builtin unset -v _nacre_told
+  [[ ! $_nacre_line ]] || builtin read -r "${_nacre_idle[@]}" -u "$_nacre_in" _nacre_line ||
+    builtin exit 0 # nobody wants us any more
   builtin mapfile -d '' -t -u "$_nacre_file" _nacre_line # which, unlike `read`, knows no IFS
   BASH_EXECUTION_STRING=${_nacre_line[1]}
   [[ ${_nacre_bare-} ]] || builtin shopt -s expand_aliases

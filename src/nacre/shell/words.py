@@ -6,7 +6,11 @@ from typing import Final
 
 _HERE: Final = os.fsencode(os.path.dirname(os.path.abspath(__file__)))
 SAVE: Final = _HERE + b"/save.bash"
-WAIT: Final = _HERE + b"/wait.bash"
+_TOLD: Final = _HERE + b"/told.bash"
+_WAIT: Final = _HERE + b"/wait.bash"
+
+
+OWN: Final = b"_nacre_"
 
 
 def quoted(word: bytes) -> bytes:
@@ -22,9 +26,10 @@ def loader(
     return (
         (b"" if umask is None else b"\\builtin umask %o; " % umask)
         + b"_nacre_in=%d _nacre_file=%d _nacre_state=%d _nacre_idle=(%b); "
+        b'\\builtin . %b; \\builtin eval -- "${_nacre_told-}" 2>/dev/null; '
         b"\\builtin . %b && \\builtin :; "
-        b'\\builtin eval "${_nacre_late-}$BASH_EXECUTION_STRING"'
-        % (control, file, state, goes, quoted(WAIT))
+        b'\\builtin eval -- "${_nacre_late-}$BASH_EXECUTION_STRING"'
+        % (control, file, state, goes, quoted(_TOLD), quoted(_WAIT))
     )
 
 
@@ -46,6 +51,9 @@ def call(
     if directory is not None:
         said.append(b"\\builtin cd -- %b 2>/dev/null" % quoted(directory))
     for name, value in env.items():
+        if name.startswith(OWN):  # which are ours
+            continue
+        said.append(b"\\builtin unset -n %b 2>/dev/null" % name)  # not what it stands for
         said.append(b"\\builtin unset -v %b 2>/dev/null" % name)
         said.append(b"\\builtin export %b=%b 2>/dev/null" % (name, quoted(value)))
     if draft is not None:

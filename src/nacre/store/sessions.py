@@ -147,6 +147,11 @@ class SessionFile:
             with suppress(OSError):
                 os.unlink(each)
 
+    def forget_pending(self) -> None:
+        pending = self.ledger().pending
+        if pending is not None:
+            self.forget(pending.mark)
+
     def settle(self, ledger: Ledger) -> Ledger | None:
         """Make a state of the last draft. None: it is still being written. Raises OSError."""
         pending = ledger.pending
@@ -212,9 +217,14 @@ class Known(Struct, frozen=True, kw_only=True):
 
 
 def forget(place: str, key: str) -> None:
-    """It is over; what is still being written about it is nobody's."""
+    """It is over, and so is what is still being written about it."""
+    at = f"{home()}/sessions/{place}/{key}"
     with suppress(OSError):
-        shutil.rmtree(f"{home()}/sessions/{place}/{key}", ignore_errors=True)
+        if os.path.isdir(at):
+            file = SessionFile(place, key)
+            file.forget_pending()
+            file.close()
+        shutil.rmtree(at, ignore_errors=True)
 
 
 def listed(place: str) -> list[Known]:
@@ -279,6 +289,7 @@ def _alone_with(known: Known) -> Iterator[tuple[SessionFile, Ledger]]:
 def reset(known: Known) -> None:
     """Have it begin anew; its name stays. Raises SessionProblem, OSError."""
     with _alone_with(known) as (file, ledger):
+        file.forget_pending()
         file.write(Ledger(name=ledger.name, contract=ledger.contract, made=time.time()))
         with suppress(FileNotFoundError):
             os.unlink(f"{file.directory}/state")
@@ -287,6 +298,7 @@ def reset(known: Known) -> None:
 def remove(known: Known) -> None:
     """Raises SessionProblem, OSError."""
     with _alone_with(known) as (file, _):
+        file.forget_pending()
         shutil.rmtree(file.directory)
 
 
