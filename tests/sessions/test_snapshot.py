@@ -71,6 +71,61 @@ shopt globstar; [[ -o noclobber ]] && echo noclobber; echo ${PATH%%:*}"""
     )
 
 
+TELLING = (
+    "export PASS=hunter2x9",
+    "export AUTH=hunter2x9 MY_TOKENS=hunter2x9 ACCESS_TOKEN_PROD=hunter2x9 KEY=hunter2x9",
+    "export sshpass=hunter2x9",
+    """export SETTINGS='{"password": "hunter2x9"}'""",
+    "export HEADER='Authorization: Bearer hunter2x9'",
+    "conf=(--token hunter2x9); f() { echo ${conf[@]}; }",
+    'f() { curl -H "Authorization: Bearer hunter2x9" x; }',
+    "f() { mysql -u root -phunter2x9; }",
+    "f() { TOKEN+=hunter2x9; }",
+    "f() { : ${TOKEN:=hunter2x9}; }",
+    "f() { printf -v TOKEN hunter2x9; }",
+    "f() { cat <<E\npassword: hunter2x9\nE\n}",
+    "alias a='curl -u me:hunter2x9 x'",
+)
+INNOCENT = (
+    'f() { curl -H "Authorization: Bearer $TOKEN" x; echo basic options hunter2x9; }',
+    "f() { mysql -u root -p; echo hunter2x9; }",
+    "f() { gh auth token --user $USER hunter2x9; }",
+    "export MONKEY=hunter2x9 KEYBOARD=hunter2x9 COMPACT=hunter2x9 AUTHOR=hunter2x9",
+    "alias a='id -u; date +%H:%M; echo hunter2x9'",
+    "set -e; trap 'exit 1' ERR; f() { echo hunter2x9; }",
+)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_tells_a_secret_is_not_kept_and_the_rest_is(
+    user: Path, tmp_path: Path, kept: bool
+) -> None:
+    for rc in INNOCENT if kept else TELLING:
+        write(user / ".bashrc", rc + "\n")
+        all_of_it = said(user, tmp_path, "declare -p; declare -f; alias")
+        assert ("hunter2x9" in all_of_it) is kept, rc
+
+
+@pytest.mark.parametrize(
+    ("rc", "file"),
+    [
+        (". ~/.extra", ".extra"),
+        ('[ -f "$HOME/.extra" ] && source "$HOME/.extra"', ".extra"),
+        ("for each in ~/.bashrc.d/*; do . $each; done", ".bashrc.d/one"),
+        (". ${HOME}/.first", ".extra"),
+    ],
+)
+def test_it_is_read_again_when_a_file_changes_that_it_reads(
+    user: Path, tmp_path: Path, rc: str, file: str
+) -> None:
+    write(user / ".bashrc", rc + "\n")
+    write(user / ".first", ". ~/.extra\n")
+    write(user / file, "f() { echo one; }\n")
+    assert said(user, tmp_path, "f") == "one"
+    write(user / file, "f() { echo another; }\n")
+    assert said(user, tmp_path, "f") == "another"
+
+
 def test_what_bash_sets_by_itself_is_as_it_sets_it(user: Path, tmp_path: Path) -> None:
     command = "declare -p HOSTNAME HOSTTYPE IFS MACHTYPE OPTERR OSTYPE PS4"
     fresh = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)

@@ -46,7 +46,23 @@ _SET_KEPT: Final = frozenset(
 )
 _ATTRIBUTES: Final = re.compile(rb"^(?:builtin )?declare -f(\w+) (\S+)\n", re.MULTILINE)
 _ESCAPE: Final = re.compile(rb"\\[abefnrtvE]")
-_GIVES: Final = re.compile(rb"([A-Za-z_]\w*)\"?'?\]?=[\"']?[^\s\"'$;)]")
+_GIVES: Final = re.compile(
+    rb"([A-Za-z_]\w*)\"?'?\]?[+:]?=[\"']?[^\s\"'$;)]|\bprintf -v ([A-Za-z_]\w*)"
+)
+# Nobody misses a variable that he did not get; so more is taken for a secret here than where a
+# program may need what it finds.
+_TELLING_NAME: Final = re.compile(
+    rb"(?i)(?:\w*_)?(?:TOKENS?|SECRETS?|KEYS?|\w*PASS|PASSWDS?|AUTH|BEARER|PAT|CREDS?|APIKEYS?)(?:_\w*)?"
+)
+_TELLING: Final = re.compile(
+    rb"""(?ix) \b authorization:\s* \w+ \s+ [^\s"'$`] | \b bearer\s+ [\w.~+/=-]{8,}
+    | (?:password|passwd|passphrase|token|secret|api[-_]?key)
+        ["'\\]*\s* [:=]\s* ["'\\]*[^\s"'$`;)(\\]{3,}
+    | --(?:password|passwd|token|secret|api-?key)
+        ["']?[\s=]\s* (?:\[\d+\]=)?["']?[^\s"'$`;)(-]{3,}
+    | \s(?:-u|--user)\s* ["']?[^\s"'$:]{1,80}:[^\s"'$]
+    | \b mysql\w*\s [^\n|;]{0,200}? -p["']?[^\s"'$`;] """
+)
 _SPOKEN_OF: Final = re.compile(rb"\$\{?[#!]?([A-Za-z_]\w*)")
 _ALIAS: Final = re.compile(
     rb"^alias (?:-- )?((?:[^=\n]|\n(?!alias ))+?)=((?:'[^']*'|\\')*)\n", re.MULTILINE
@@ -54,9 +70,10 @@ _ALIAS: Final = re.compile(
 
 # A hook that is run before each prompt would have run before the first one.
 _READ: Final = b"""\
-%bfor _nacre_line in "${PROMPT_COMMAND[@]}"; do builtin eval "$_nacre_line"; done
+%b\\builtin trap - ERR DEBUG EXIT; \\builtin set +e
+for _nacre_line in "${PROMPT_COMMAND[@]}"; do builtin eval "$_nacre_line"; done
 _nacre_status=0 _nacre_shopt=$BASHOPTS _nacre_mark=%b
-\builtin shopt -u expand_aliases
+\\builtin shopt -u expand_aliases
 while builtin read -r _nacre_line; do
   builtin declare -f "$_nacre_line"
   builtin printf '%%s\\0' "$_nacre_line"
@@ -164,7 +181,8 @@ def _exported_by(shell: bytes, asking: _Asking, path: str) -> State | None:
         if re.fullmatch(rb"[A-Za-z_]\w*", name)
         and asking.env.get(name) != value
         and not _NOT_KEPT.fullmatch(name)
-        and not is_secret(name, value)
+        and not _is_telling(name)
+        and not _tells(value)
     }
     return _only(states.exported(found))
 
@@ -214,9 +232,15 @@ def _kept(state: State, functions: dict[bytes, bytes], given: Mapping[bytes, byt
 
 def _tells(text: bytes) -> bool:
     """Whether there is a secret in it: a value of such a shape, or what is given to such a name."""
-    if has_secret(text) or has_secret(_ESCAPE.sub(b" ", text)):
+    if any(has_secret(each) for each in (text, _ESCAPE.sub(b" ", text))):
         return True
-    return any(is_secret(name, b"") for name in _GIVES.findall(text))
+    if _TELLING.search(text):
+        return True
+    return any(_is_telling(one or other) for one, other in _GIVES.findall(text))
+
+
+def _is_telling(name: bytes) -> bool:
+    return is_secret(name, b"") or _TELLING_NAME.fullmatch(name) is not None
 
 
 def _is_kept(
@@ -224,7 +248,7 @@ def _is_kept(
 ) -> bool:
     flags, _, rest = entry[len(b"declare -") :].partition(b" ")
     value = rest.partition(b"=")[2].rstrip(b"\n")
-    if _NOT_KEPT.fullmatch(name) or is_secret(name, b"") or _tells(value) or b"r" in flags:
+    if _NOT_KEPT.fullmatch(name) or _is_telling(name) or _tells(value) or b"r" in flags:
         return False
     if name in given and entry == states.exported(given).get(name):
         return False

@@ -7,9 +7,12 @@ is kept as well, empty, and tried again after a while.
 """
 
 import os
+import re
+import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -28,6 +31,16 @@ _OF_OTHERS: Final = {
 }
 # What makes a set-up different from directory to directory, for those who manage versions.
 _OF_PLACE: Final = (b".envrc", b"mise.toml", b".mise.toml", b".tool-versions", b".nvmrc")
+
+
+# `. FILE`, `source FILE`, and directories all of which is read.
+_READS: Final = re.compile(
+    rb"""(?:^|[\s;&|])(?:\.|source)[ \t]+["']?((?:~|\$HOME|\$\{HOME\})?/[\w./+-]+)""", re.MULTILINE
+)
+_READS_ALL: Final = re.compile(rb"""((?:~|\$HOME|\$\{HOME\})?/[\w./+-]+)["']?/\*""")
+_AT_HOME: Final = re.compile(rb"\A(?:~|\$HOME|\$\{HOME\})/")
+_MOST: Final = 64 * 1024  # bytes of a file that is looked at
+_MOST_FILES: Final = 64
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -54,12 +67,32 @@ def files(env: Mapping[bytes, bytes], place: bytes) -> list[bytes]:
 
 def signature(env: Mapping[bytes, bytes], place: bytes) -> str:
     """The same for as long as nothing has changed of what would be read here."""
-    said: list[object] = [env.get(b"HOME"), env.get(b"SHELL"), env.get(b"PATH"), place]
-    for path in files(env, place):
+    home = env.get(b"HOME", b"")
+    said: list[object] = [home, env.get(b"SHELL"), env.get(b"PATH"), place]
+    todo, seen = files(env, place), set[bytes]()
+    for path in todo:  # which grows meanwhile
         with suppress(OSError):
             found = os.stat(path)
-            said += (path, found.st_mtime_ns, found.st_size, found.st_ino)
+            stamp = (path, found.st_mtime_ns, found.st_size, found.st_ino)
+            said.append(stamp)
+            readable = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+            if readable and path not in seen and len(seen) < _MOST_FILES:
+                seen.add(path)
+                todo += _mentioned(stamp, home)
     return digest(msgspec.msgpack.encode(said), 12)
+
+
+@lru_cache(maxsize=256)
+def _mentioned(stamp: tuple[bytes, int, int, int], home: bytes) -> tuple[bytes, ...]:
+    """Files that this one reads, as far as it says so plainly; of a directory, those that are in
+    it. `stamp` says which version of it is meant. Raises OSError."""
+    path = stamp[0]
+    if os.path.isdir(path):
+        return tuple(path + b"/" + name for name in sorted(os.listdir(path)))
+    with open(path, "rb") as file:
+        text = file.read(_MOST)
+    named = [*_READS.findall(text), *_READS_ALL.findall(text)]
+    return tuple(_AT_HOME.sub(lambda _: home + b"/", each) for each in named)
 
 
 def load(name: str) -> Snapshot | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from nacre.cancel import CancelToken
+from nacre.contracts.words import remembered
 from nacre.events import Chunk, Event, Full, Listening, Started, Stream
 from nacre.fronts.cli.common import (
     UsageError,
@@ -201,6 +202,8 @@ def _remark(outcome: Outcome) -> None:
             complain("the command ended, but its exit status was lost")
     for survivor in outcome.left_running:
         remark(f"[left running: {survivor.pid} {survivor.command}]")
+    if state := remembered(outcome):
+        remark(f"[{state}]")
 
 
 def _exit_code(outcome: Outcome) -> int:
@@ -229,6 +232,8 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     said["output"] = _captured(outcome.output)
     if outcome.errors is not None:
         said["errors"] = _captured(outcome.errors)
+    if outcome.kept is not None:
+        said["kept"] = outcome.kept  # whether its session knows what it did
     said["left_running"] = [
         {"pid": survivor.pid, "command": survivor.command} for survivor in outcome.left_running
     ]
