@@ -531,3 +531,12 @@ def test_nothing_of_an_anonymous_session_is_left(tmp_path: Path, home: Path) -> 
     eventually(lambda: not [*(home / "sessions" / "drafts").iterdir()])
     left = [path for path in (home / "sessions").rglob("*") if path.is_file()]
     assert not [path for path in left if b"hunter22" in path.read_bytes()]
+
+
+def test_an_environment_that_would_have_shells_go_their_own_way(tmp_path: Path) -> None:
+    options = {**NO_SETUP, "environment": "inherit"}
+    odd = {"SHELLOPTS": "xtrace:errexit", "BASHOPTS": "nullglob", "POSIXLY_CORRECT": "1"}
+    env = {"PATH": os.environ["PATH"], "BASH_FUNC_builtin%%": "() { echo mine; }", **odd}
+    with nacre.Tool("pi", cwd=tmp_path, env=env, options=options) as tool:
+        for _ in range(3):
+            assert text(tool, "x=1; echo $-; shopt -q nullglob || echo off") == "hBc\noff"

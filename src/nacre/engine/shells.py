@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 from nacre.plan import Plan
 from nacre.process import terms
 from nacre.process.child import Spawner
@@ -15,6 +17,9 @@ from nacre.store.sessions import SessionFile, new_mark
 
 _MOST: Final = 8
 READY: Final = 2  # of one session
+_ODD: Final = frozenset(
+    (b"SHELLOPTS", b"BASHOPTS", b"POSIXLY_CORRECT", b"BASH_FUNC_builtin%%", b"BASH_FUNC_exec%%")
+)
 
 
 class Wanted:
@@ -22,7 +27,7 @@ class Wanted:
 
     def __init__(self, plan: Plan, key: str, name: str, state: State | None) -> None:
         """`key` is its session's; `name` that of its state, or nothing where there is none."""
-        self.plan = plan
+        self.plan = plan = _fit(plan)
         self.key = key
         self.name = name
         self.state = state
@@ -131,6 +136,16 @@ def end(warm: Warm) -> None:
     for path in (warm.draft, f"{warm.draft}.traps"):
         with suppress(OSError):
             os.unlink(path)
+
+
+def _fit(plan: Plan) -> Plan:
+    """Without what would have a shell go its own way before it is told anything."""
+    env = environment(plan)
+    if _ODD.isdisjoint(env):
+        return plan
+    env = {name: value for name, value in env.items() if name not in _ODD}
+    command = msgspec.structs.replace(plan.command, env=env)
+    return msgspec.structs.replace(plan, command=command)
 
 
 def environment(plan: Plan) -> Mapping[bytes, bytes]:
