@@ -61,7 +61,9 @@ SAME = {
         "read -r _ _ _ _ p s _ < /proc/$$/stat; [ $p = $$ ] && [ $s = $$ ] && echo own"
     ),
     "signals are as they were": "grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status",
-    "signals of the shell": "grep -E 'Sig(Blk|Ign)' /proc/$$/status; true",
+    "signals of the shell": (  # which read by another would be those of one that waits for it
+        "while read -r n v; do case $n in SigBlk:|SigIgn:) echo $v;; esac; done < /proc/$$/status"
+    ),
     "the umask": "umask",
     "the directory": "pwd; echo $PWD; readlink /proc/$$/cwd",
     "OLDPWD": "echo ${OLDPWD-unset}",

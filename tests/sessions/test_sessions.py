@@ -540,3 +540,24 @@ def test_an_environment_that_would_have_shells_go_their_own_way(tmp_path: Path) 
     with nacre.Tool("pi", cwd=tmp_path, env=env, options=options) as tool:
         for _ in range(3):
             assert text(tool, "x=1; echo $-; shopt -q nullglob || echo off") == "hBc\noff"
+
+
+def test_signals_that_a_caller_ignores_are_no_traps_of_the_session(tmp_path: Path) -> None:
+    run = [str(NACRE), "run", "--cwd", str(tmp_path), "--session", "s", "--"]
+    quiet = subprocess.run(
+        [*run, "x=1; trap '' USR1; trap '' PIPE"],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert quiet.returncode == 0
+    told = subprocess.run([*run, "trap -p; echo $x"], capture_output=True, text=True, check=True)
+    traps = [line for line in told.stdout.splitlines() if not line.endswith("EXIT")]
+    assert traps == ["trap -- '' SIGUSR1", "trap -- '' SIGPIPE", "1"]
+
+
+def test_after_a_reset_it_begins_where_it_should(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, session="s") as tool:
+        for _ in range(30):
+            text(tool, "x=1; cd /usr")
+            text(tool, "echo hi")
+            tool.restart()
+            assert text(tool, "echo [$x]; pwd") == f"[]\n{tmp_path}"

@@ -90,6 +90,7 @@ REACHED = {
         "environment: line N: nosuchcmd: command not found\n",
     ),
     "a script that begins like an option": ("x=1", "--help 2>/dev/null; echo $? $x", "127 1\n"),
+    "a CHLD trap, and a status": ("trap 'echo C' CHLD; false", "x=1; echo $x", "1\n"),
     "exit in eval": ("eval 'x=1; exit 5'", "echo $? $x", "5 1\n"),
 }
 
@@ -101,6 +102,13 @@ def test_the_state_that_was_reached_is_kept(
     first = sessions.run(command.encode())
     assert first.kept
     assert said(sessions.run(question.encode())) == answer
+
+
+def test_a_first_line_that_makes_no_sense_changes_nothing(sessions: Sessions) -> None:
+    sessions.run(b"x=1; set -uo pipefail; set -o noclobber; trap 'echo E >&2' ERR")
+    assert sessions.run(b"echo 'oops").exit_code == 2
+    told = said(sessions.run(b"echo $x $- $LINENO; shopt -po pipefail; trap -p ERR\necho $LINENO"))
+    assert told == "1 huBCc 1\nset -o pipefail\ntrap -- 'echo E >&2' ERR\n2\n"
 
 
 BEFORE = {

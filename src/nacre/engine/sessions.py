@@ -208,7 +208,7 @@ class Sessions:
             call = words.call(
                 draft=None if plain else os.fsencode(file.path(warm.mark)),
                 mark=warm.mark.encode(),
-                status=0 if state is not None and b"SIGCHLD" in state.traps else ledger.status,
+                status=0 if state is not None and b"CHLD" in state.traps else ledger.status,
                 directory=_begins(plan, session, stands),
                 home=stands if plan.command.placed else None,
                 env=plan.command.extra,
@@ -307,7 +307,8 @@ class Sessions:
 
 
 def _wanted(plan: Plan, session: Session, ledger: Ledger, state: State | None) -> Wanted:
-    name = "" if state is None else ledger.state or f"+{session.setup}"
+    # What one begins with also says where it stands.
+    name = "" if state is None else ledger.state or f"+{session.setup} {session.stood!r}"
     return Wanted(plan, session.key, name, state)
 
 

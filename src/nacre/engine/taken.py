@@ -12,6 +12,8 @@ from nacre.loop import now
 from nacre.outcome import Survivor
 from nacre.plan import Plan
 from nacre.proc import Process
+from nacre.process.birth import RESTORED
+from nacre.signals import signal_name
 from nacre.store.sessions import Ledger, Pending, SessionFile
 from nacre.text import decode
 
@@ -118,7 +120,8 @@ class Taken:
             base = {} if self._ledger.state else self._plan.command.env or {}
             spared = {name: base.get(name) for name in self._plan.command.extra}
             killed = status if status is not None and status > 128 else None
-            pending = Pending(mark=self._mark, spared=spared, status=killed)
+            ignored = tuple(map(signal_name, sorted(proc.ignored_signals().difference(RESTORED))))
+            pending = Pending(mark=self._mark, spared=spared, status=killed, ignored=ignored)
             ledger = msgspec.structs.replace(self._ledger, pending=pending)
             with suppress(OSError):
                 self._file.write(ledger)

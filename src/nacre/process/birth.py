@@ -3,11 +3,14 @@
 import os
 import signal
 from contextlib import suppress
+from typing import Final
 
 from msgspec import Struct
 
 from nacre.process import tag
 from nacre.process.worn import Worn
+
+RESTORED: Final = (signal.SIGPIPE, signal.SIGXFSZ)  # which Python ignores, and a child does not
 
 
 class Order(Struct, frozen=True):

@@ -8,20 +8,18 @@ C library's own spawn, called from a thread of ours, lets the others run.
 import ctypes
 import fcntl
 import os
-import signal
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, Final
 
 from nacre import proc
-from nacre.process.birth import Birth, Order
+from nacre.process.birth import RESTORED, Birth, Order
 from nacre.process.worn import worn
 
 _SETSIGDEF: Final = 0x04
 _SETSID: Final = 0x80
 _ROOM: Final = 1024  # bytes, more than any of the library's structs has
 _FIRST: Final = 3  # the descriptor that the first one passed becomes
-_RESTORED: Final = (signal.SIGPIPE, signal.SIGXFSZ)  # which Python ignores
 _OF_THE_LIBRARY: Final = (32, 33)
 _NEEDED: Final = (
     "posix_spawn",
@@ -88,7 +86,7 @@ def _signals(library: Any) -> Any:
     library.sigemptyset(found)
     words = ctypes.cast(found, ctypes.POINTER(ctypes.c_ulong))
     ignored = proc.ignored_signals()
-    for number in (*_RESTORED, *(each for each in _OF_THE_LIBRARY if each not in ignored)):
+    for number in (*RESTORED, *(each for each in _OF_THE_LIBRARY if each not in ignored)):
         words[0] |= 1 << number - 1
     return found
 

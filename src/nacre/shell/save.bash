@@ -56,7 +56,7 @@
   fi
 
   {
-    builtin printf '#%s status %s\n' "$_nacre_mark" "$_nacre_status"
+    builtin printf '#%s status %s %s\n' "$_nacre_mark" "$_nacre_status" "${_nacre_late+unbegun}"
     builtin printf '#%s variables\n' "$_nacre_mark"
     builtin declare -p
     builtin unset -v IFS # with some, bash itself takes "$@" apart

@@ -47,7 +47,9 @@ SET: Final = frozenset((b"braceexpand", b"hashall", b"interactive-comments"))  #
 # What a shell cannot be told, or must not: it would never run anything again, or it is job control.
 _NO_SET: Final = frozenset((b"monitor", b"noexec", b"onecmd", b"privileged", b"restricted"))
 _NO_SHOPT: Final = frozenset((b"expand_aliases", b"login_shell", b"restricted_shell"))
-_UNSEEN: Final = (b"SIGINT", b"SIGQUIT")
+_UNSEEN: Final = (b"INT", b"QUIT")
+_IGNORED: Final = b"''"
+_SIG: Final = re.compile(rb"\ASIG")
 # Traps that would speak up while the shell is still being told who it is.
 _LATE: Final = (b"ERR", b"RETURN", b"DEBUG")
 
@@ -127,11 +129,13 @@ def read(
     before: State | None,
     given: Mapping[bytes, bytes],
     spared: Iterable[bytes] = (),
+    ignored: Iterable[str] = (),
 ) -> State | None:
     """The state that a draft describes; `traps`: what its shell said of INT and QUIT, if it was
     asked. `before` is the state before that command; where there was
     none, `given` is the environment. `spared` are variables that belonged to the call alone, and
-    are what they were before. None: it was not written to its end, or makes no sense."""
+    are what they were before; `ignored` are signals that its shell has not ignored by itself, which
+    look like traps. None: it was not written to its end, or makes no sense."""
     found = sections(draft, mark)
     if found is None:
         return None
@@ -142,10 +146,13 @@ def read(
             variables.pop(name, None)
         earlier = before.variables if before is not None else exported(given)
         variables.update((name, earlier[name]) for name in old if name in earlier)
+        status, *unbegun = found[b"status"][0].split()
+        if unbegun and before is not None:
+            return msgspec.structs.replace(before, status=int(status))
         options = found[b"options"][1].split(b"\n")
         inside, arguments = found[b"arguments"]
         return State(
-            status=int(found[b"status"][0]),
+            status=int(status),
             functions=functions(
                 *(_lines(found[each][1]) for each in (b"functions", b"declare", b"attributes"))
             ),
@@ -159,7 +166,7 @@ def read(
             directory=found[b"directory"][1],
             stack=tuple(each for each in found[b"stack"][1].split(b"\0") if each),
             arguments=(before.arguments if before else ()) if inside else _arguments(arguments),
-            traps=_traps(_lines(found[b"traps"][1]), traps, before),
+            traps=_traps(_lines(found[b"traps"][1]), traps, before, ignored),
         )
     except (KeyError, ValueError, IndexError):
         return None
@@ -182,16 +189,26 @@ def _arguments(text: bytes) -> tuple[bytes, ...]:
     return tuple(words[: int(count)])
 
 
-def _traps(text: bytes, more: bytes | None, before: State | None) -> dict[bytes, bytes]:
-    found = {name: words for words, name in TRAP.findall(text)}
+def _traps(
+    text: bytes, more: bytes | None, before: State | None, ignored: Iterable[str]
+) -> dict[bytes, bytes]:
+    found = _named(text)
     found.pop(b"EXIT", None)  # ours
-    known = {} if before is None else before.traps
-    if more is not None:
-        known = {name: words for words, name in TRAP.findall(more)}
+    mine = {} if before is None else before.traps
+    known = mine if more is None else _named(more)
     for name in _UNSEEN:
-        if name in found:  # there is one; which, the copy that saves cannot see
-            found[name] = known.get(name, b"''")
+        if found.get(name) == _IGNORED:  # perhaps only by the copy that saves
+            found[name] = known.get(name, _IGNORED)
+    for each in ignored:
+        name = _SIG.sub(b"", each.encode())
+        if found.get(name) == _IGNORED and name not in mine:
+            del found[name]
     return found
+
+
+def _named(text: bytes) -> dict[bytes, bytes]:
+    """What is done at which signal. In a shell that is POSIX's their names are shorter."""
+    return {_SIG.sub(b"", name): words for words, name in TRAP.findall(text)}
 
 
 def entries(text: bytes) -> dict[bytes, bytes]:
@@ -280,7 +297,8 @@ def _shopts(state: State) -> bytes:
 
 
 def _late(state: State) -> bytes:
-    """In front of the first line of the script, so that it has the line that it should have."""
+    """In front of the first line of the script, so that it has the line that it should have. Where
+    that makes no sense, none of it is done; by its first words it is known whether it was."""
     wanted = frozenset(state.set) - _NO_SET - {b"posix"}
     words = [b"-o " + each for each in sorted(wanted - SET)]
     words += [b"+o " + each for each in sorted(SET - wanted)]

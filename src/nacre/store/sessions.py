@@ -44,6 +44,7 @@ class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Variables that the call alone had, and what they are where no state says so.
     spared: dict[bytes, bytes | None] = {}
     status: int | None = None  # of a shell that was killed, which could not know it
+    ignored: tuple[str, ...] = ()  # signals that whoever started the shell ignored
 
 
 class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -171,6 +172,7 @@ class SessionFile:
             before=before,
             given={name: value for name, value in pending.spared.items() if value is not None},
             spared=pending.spared,
+            ignored=pending.ignored,
         )
         ledger = msgspec.structs.replace(ledger, pending=None, lost=made is None)
         if made is not None:
