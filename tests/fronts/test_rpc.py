@@ -379,6 +379,11 @@ def test_when_nobody_reads_any_more_it_ends_with_all_that_runs(tmp_path: Path) -
     assert named("yes 72.4") == []
 
 
+def test_a_shell_that_is_made_for_the_next_command_is_not_left_by_this_one(rpc: Rpc) -> None:
+    for _ in range(100):
+        assert rpc.ask(type="bash", command="x=5; pwd").get("leftRunning", []) == []
+
+
 def test_a_command_cannot_get_at_the_wire(rpc: Rpc) -> None:
     script = "readlink /proc/self/fd/0; ls /proc/self/fd | wc -l; cat; echo '{' > /dev/stderr"
     assert rpc.ask(type="bash", command=script)["output"] == "/dev/null\n4\n{\n"

@@ -561,3 +561,18 @@ def test_after_a_reset_it_begins_where_it_should(tmp_path: Path) -> None:
             text(tool, "echo hi")
             tool.restart()
             assert text(tool, "echo [$x]; pwd") == f"[]\n{tmp_path}"
+
+
+def test_a_directory_that_is_gone_is_said_and_left_by_naming_another(tmp_path: Path) -> None:
+    """Running in a directory above it instead would be somebody else's `rm -rf *`."""
+    for contract in ("nacre", "pi"):
+        with nacre.Tool(contract, cwd=tmp_path, session="s", options=NO_SETUP) as tool:
+            text(tool, "mkdir d; cd d; x=1")
+            (tmp_path / "d").rmdir()
+            reply = tool.call({"command": "touch made"})
+            assert reply.is_error
+            assert "d" in reply.text
+            assert "not exist" in reply.text
+            assert not (tmp_path / "made").exists()
+            assert text(tool, "echo $x; cd /usr", cwd="/") == "1"
+            assert text(tool, "pwd; echo $x") == "/usr\n1"

@@ -1,6 +1,5 @@
 """Which session a call belongs to: its key, and where its shell stands."""
 
-import os
 from collections.abc import Hashable
 from functools import lru_cache
 from typing import Final
@@ -32,8 +31,6 @@ def remembering(
     key = _key(contract, whose, made_of)
     known, sure = caller.stands(key)
     stood = known or caller.cwd
-    while known is not None and not os.path.isdir(stood) and stood != b"/":
-        stood = os.path.dirname(stood) or b"/"  # it was removed meanwhile
     session = Session(
         place=caller.place, key=key, name=name, contract=contract, stood=stood, setup=setup
     )

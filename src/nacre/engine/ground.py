@@ -50,6 +50,8 @@ class Rememberer:
         self._run = run or _not_at_all
         self._keeps = keeps
         self._lock = threading.Lock()
+        # Whoever looks for orphans must not take one for it that is just being born.
+        self.births = threading.Lock()
 
     def __call__(self) -> "Sessions":
         made = self.made
@@ -58,7 +60,7 @@ class Rememberer:
         from nacre.engine.sessions import Sessions
 
         with self._lock:
-            self.made = self.made or Sessions(self._run, keeps=self._keeps)
+            self.made = self.made or Sessions(self._run, self.births, keeps=self._keeps)
             return self.made
 
     @property
@@ -67,7 +69,7 @@ class Rememberer:
         return set() if self.made is None else self.made.pids
 
     def forked(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self.births = threading.Lock(), threading.Lock()
         made, self.made = self.made, None
         if made is not None:
             made.forked()

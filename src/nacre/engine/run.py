@@ -8,7 +8,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +41,7 @@ from nacre.outcome import (
     code_of,
 )
 from nacre.plan import AtExit, Held, Plan, Streams, When
-from nacre.proc import blocked
+from nacre.proc import Process, blocked
 from nacre.process import child as children
 from nacre.process.birth import Birth
 from nacre.process.child import Child
@@ -491,15 +491,18 @@ class Run:
 
     def _look_who_is_left(self) -> None:
         assert self._child is not None
-        if self._tree is None and not (self._ground.ours and self._has_strays()):
-            left = self._ground.census.left_by(self._child.pid, self._child.tag)
-        else:
-            left = self._the_tree().members()
+        with self._ground.sessions.births if self._ground.ours else nullcontext():
+            left = self._looked(self._child)
         if self._taken is not None:
             ended = children.collect(self._child.pidfd, leave=True) if self._exited else None
             left = self._taken.ended(left, code_of(ended))
         if left:
             self._left = self._named(survivors(left))
+
+    def _looked(self, shell: Child) -> list[Process]:
+        if self._tree is None and not (self._ground.ours and self._has_strays()):
+            return self._ground.census.left_by(shell.pid, shell.tag)
+        return self._the_tree().members()
 
     def _named(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
         return left if self._taken is None else self._taken.named(left)

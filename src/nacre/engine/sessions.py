@@ -31,6 +31,7 @@ from nacre.plan import Plan, Session
 from nacre.process import quiet
 from nacre.process.child import Child, Spawner
 from nacre.process.tag import Tag
+from nacre.process.warm import Warm
 from nacre.refusals import Refused
 from nacre.shell import words
 from nacre.shell.plain import is_plain
@@ -64,10 +65,13 @@ class Sessions:
     _closed = False
     _spawner: Spawner | None = None
 
-    def __init__(self, run: Callable[[Plan, CancelToken], None], *, keeps: bool) -> None:
+    def __init__(
+        self, run: Callable[[Plan, CancelToken], None], births: threading.Lock, *, keeps: bool
+    ) -> None:
         """`run` runs something of our own to its end; `keeps`: shells are started before somebody
-        wants them."""
+        wants them, each while nobody else has `births`."""
         self._keeps = keeps
+        self._births = births
         self._lock = threading.RLock()
         self._files: dict[tuple[str, str], SessionFile] = {}
         self._users: dict[SessionFile, int] = {}  # commands that run
@@ -263,13 +267,16 @@ class Sessions:
                     if state is UNKNOWN or self._shells.enough(wanted):
                         return
                     spawner = self._spawner = self._spawner or Spawner(ours=False)
-                warm = made(wanted, spawner, file, quietly=quiet.possible())
+                with self._births:
+                    self._keep(made(wanted, spawner, file, quietly=quiet.possible()))
             except (Refused, OSError):
                 return  # there is no room for it; it will be made when it is wanted
-            with self._lock:
-                self._shells.add(warm)
-                if self._closed:
-                    self._shells.close()
+
+    def _keep(self, warm: Warm) -> None:
+        with self._lock:
+            self._shells.add(warm)
+            if self._closed:
+                self._shells.close()
 
     def waiting(self, key: str) -> int:
         """How many shells wait for this session."""
@@ -332,12 +339,16 @@ def _begins(plan: Plan, session: Session, stands: bytes) -> bytes | None:
     """Where the command begins, if that is not where its shell stands anyway."""
     command = plan.command
     moved = command.placed or command.cwd != session.stood
-    return command.cwd if moved or not os.path.isdir(stands) else None
+    return command.cwd if moved or not _can_be_entered(stands) else None
+
+
+def _can_be_entered(path: bytes) -> bool:
+    return os.access(path + b"/.", os.X_OK)
 
 
 def _where_it_stood(plan: Plan, session: Session) -> Plan:
     """What a session is begun with: where it is, not where one of its commands shall be."""
-    if plan.command.cwd == session.stood or not os.path.isdir(session.stood):
+    if plan.command.cwd == session.stood or not _can_be_entered(session.stood):
         return plan
     command = msgspec.structs.replace(plan.command, cwd=session.stood)
     return msgspec.structs.replace(plan, command=command)
