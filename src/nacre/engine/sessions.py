@@ -212,7 +212,8 @@ class Sessions:
             call = words.call(
                 draft=None if plain else os.fsencode(file.path(warm.mark)),
                 mark=warm.mark.encode(),
-                status=0 if state is not None and b"CHLD" in state.traps else ledger.status,
+                status=ledger.status,
+                seen=state is not None and b"CHLD" in state.traps,
                 directory=_begins(plan, session, stands),
                 home=stands if plan.command.placed else None,
                 env=plan.command.extra,

@@ -18,6 +18,7 @@ from nacre.store.sessions import Ledger, Pending, SessionFile
 from nacre.text import decode
 
 _ABOUT_TO: Final = 0.05  # seconds in which a copy of a shell has begun to write
+_AT_MOST: Final = 1.0  # on a machine that is too busy for that
 _AGAIN: Final = 0.001  # until we look again
 _LOADER: Final = "_nacre_in="  # by which a shell is known that has waited
 
@@ -93,12 +94,16 @@ class Taken:
         )
 
     def _savers(self, left: list[Process]) -> list[Process]:
-        """A copy of the shell may be about to be one, if its pipe was closed before: whoever reads
-        that has not waited for it."""
+        """A copy of the shell may be about to be one: if its pipe was closed before, whoever reads
+        that has not waited for it; and a busy machine may not have let it begin."""
         begin = now()
         while not (savers := [each for each in left if self.saves(each.pid)]):
-            copies = any(_LOADER in proc.command_line(each.pid) for each in left)
-            if not (copies and self.saving(now() - begin)) or now() - begin > _ABOUT_TO:
+            copies = [each for each in left if _LOADER in proc.command_line(each.pid)]
+            waited = now() - begin
+            if not copies or not self.saving(0.0) or waited > _AT_MOST:
+                break
+            # One that sleeps is somebody's background job.
+            if waited > _ABOUT_TO and not any(map(_is_busy, copies)):
                 break
             time.sleep(_AGAIN)
         return savers
@@ -130,6 +135,11 @@ class Taken:
         pids = [each.pid for each in savers]
         self._sessions.prepare(self._plan, self._file, pids, unwanted)
         return kept
+
+
+def _is_busy(process: Process) -> bool:
+    seen = proc.look(process.pid)
+    return seen is not None and seen.state in ("R", "D")
 
 
 def _lives(process: Process) -> bool:

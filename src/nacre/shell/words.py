@@ -42,11 +42,13 @@ def call(
     home: bytes | None,
     env: Mapping[bytes, bytes],
     traps: bool = True,
+    seen: bool = False,
 ) -> bytes:
     """What belongs to one call: where it begins, its variables, and that its state is saved, if
     there is a draft for it.
     `directory`: where it begins, if not where the session stands; `home`: where that stays unless
-    the command itself goes elsewhere; `traps`: what it does at INT and QUIT is looked at."""
+    the command itself goes elsewhere; `traps`: what it does at INT and QUIT is looked at; `seen`:
+    the session would notice a child of ours."""
     said = []
     if directory is not None:
         said.append(b"\\builtin cd -- %b 2>/dev/null" % quoted(directory))
@@ -59,7 +61,7 @@ def call(
     if draft is not None:
         saves = _at_exit(draft, mark, directory, home, traps)
         said.append(b"\\builtin trap -- %b EXIT" % quoted(saves))
-    if status:  # lost on the way, if there is anything else to do before the script
+    if status and not seen:  # lost on the way, if there is anything else to do before the script
         again = b"( \\builtin exit %d ) >/dev/null 2>&1 {BASH_XTRACEFD}>/dev/null && \\builtin :; "
         again = quoted(again % status)
         said.append(b'\\builtin test -n "${_nacre_late-}" && _nacre_late+=%b' % again)
