@@ -78,4 +78,9 @@ def find(place: str, name: str, contract: str | None = None) -> SessionHandle:
     if not found:
         names = ", ".join(sorted({each.name for each in there})) or "none yet"
         raise LookupError(f"there is no session {name} in this workspace; there is {names}")
+    contracts = sorted({each.contract for each in found})
+    if len(contracts) > 1:
+        raise LookupError(
+            f"{' and '.join(contracts)} have a session {name} each; say which, by --contract"
+        )
     return found[0]

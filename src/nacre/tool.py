@@ -288,6 +288,11 @@ class Tool:
         return [shaped(spec, format) for spec in specs]
 
     @property
+    def session_name(self) -> str:
+        """Of the session that all of its calls belong to; nothing where it has none of a name."""
+        return self._name
+
+    @property
     def cwd(self) -> bytes:
         """Where its commands run that say nothing else."""
         return self._cwd or here_or_nowhere()

@@ -576,3 +576,40 @@ def test_a_directory_that_is_gone_is_said_and_left_by_naming_another(tmp_path: P
             assert not (tmp_path / "made").exists()
             assert text(tool, "echo $x; cd /usr", cwd="/") == "1"
             assert text(tool, "pwd; echo $x") == "/usr\n1"
+
+
+def test_a_model_is_told_what_kind_of_shell_it_has(tmp_path: Path) -> None:
+    def told(contract: str, session: str | None) -> str:
+        with nacre.Tool(contract, cwd=tmp_path, session=session) as tool:
+            return str(tool.specs()[0]["description"])
+
+    assert "Each call is a new shell" in told("nacre", None)
+    assert "Calls share one shell" in told("nacre", "s")
+    assert "Commands share one shell" in told("pi", None)
+
+
+def test_one_name_under_two_contracts(tmp_path: Path) -> None:
+    for contract in ("nacre", "pi"):
+        with nacre.Tool(contract, cwd=tmp_path, session="s", place="here") as tool:
+            text(tool, "x=1")
+    say = [str(NACRE), "sessions", "--cwd", str(tmp_path)]
+    both = subprocess.run([*say, "remove", "s"], capture_output=True, text=True)
+    assert (both.returncode, "nacre and pi have a session s each" in both.stderr) == (1, True)
+    subprocess.run([*say, "--contract", "pi", "remove", "s"], check=True)
+    left = subprocess.run([*say, "--json"], capture_output=True, text=True, check=True)
+    assert [each["contract"] for each in json.loads(left.stdout)] == ["nacre"]
+
+
+def test_what_is_handed_back_leaves_no_draft(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="s") as tool:
+        run = tool.call({"command": "export SECRET=hunter22; sleep 0.6", "wait": 0.2}).run
+        assert run is not None
+        tool.run(run).wait(10)
+        drafts = home / "sessions" / "drafts"
+        eventually(lambda: not [path for path in drafts.iterdir() if b"hunter22" in read(path)])
+
+
+def read(path: Path) -> bytes:
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_bytes()
+    return b""

@@ -126,6 +126,18 @@ def test_it_is_read_again_when_a_file_changes_that_it_reads(
     assert said(user, tmp_path, "f") == "another"
 
 
+def test_aliases_that_ask_are_left_out(user: Path, tmp_path: Path) -> None:
+    """Nobody would answer, and nothing be done."""
+    write(
+        user / ".bashrc",
+        "alias rm='rm -i' cp='cp -iv' mv='mv --interactive' ln='ln -v' grep='grep -i'\n",
+    )
+    assert said(user, tmp_path, "alias").splitlines() == [
+        "alias grep='grep -i'",
+        "alias ln='ln -v'",
+    ]
+
+
 def test_what_bash_sets_by_itself_is_as_it_sets_it(user: Path, tmp_path: Path) -> None:
     command = "declare -p HOSTNAME HOSTTYPE IFS MACHTYPE OPTERR OSTYPE PS4"
     fresh = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)

@@ -67,25 +67,30 @@ def arunnable(tool: Tool) -> "list[BetaAsyncFunctionTool[Any]]":
 
 
 class Memory:
-    """The one shell that the built-in tool's model expects. pi has one anyway; under nacre it is a
-    session that nobody else knows of."""
+    """The one shell that the built-in tool's model expects. pi has one anyway, and so has a tool
+    with a session; else, under nacre, it is a session that nobody else knows of."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
         self._begin()
+
+    @property
+    def _ours(self) -> bool:
+        """Whether the tool has no such shell itself."""
+        return self._tool.contract.name == "nacre" and not self._tool.session_name
 
     def _begin(self) -> None:
         self._name = f"anthropic {os.urandom(6).hex()}"
         self._end = weakref.finalize(self, _remove, self._tool, self._name)
 
     def given(self, arguments: Any, tool: str) -> Any:
-        ours = self._tool.contract.name == "nacre" and tool == "bash"
+        ours = self._ours and tool == "bash"
         if not ours or not isinstance(arguments, dict) or "session" in arguments:
             return arguments
         return {**arguments, "session": self._name}
 
     def forget(self) -> None:
-        if self._tool.contract.name == "nacre":
+        if self._ours:
             self._end()
             self._begin()
         elif self._tool.contract.remembers:

@@ -56,10 +56,17 @@ If it still runs after `wait` seconds ({wait:g} by default) you get its id, like
 on: the tool job waits for it, reads it, answers it, ends it. `wait` is NOT a timeout: nothing is \
 ended by it; `wait: 0` starts something in the background.
 Never sleep to wait for something: give `until`, or use job wait.
-Each call is a new shell: give cwd and env instead of cd and export, or a session, which remembers \
-them. If it may ask something, give \
+{shell} If it may ask something, give \
 interactive: true; you are told what it asks.
 Of long output you see the beginning and the end, {most:,} bytes; job read shows the rest."""
+
+
+_NEW_SHELL: Final = """\
+Each call is a new shell: give cwd and env instead of cd and export, or a session, which remembers \
+them."""
+_ONE_SHELL: Final = """\
+Calls share one shell that remembers: directory, variables, functions, options; a session is \
+another one."""
 
 
 def _pty(value: Any) -> bool:
@@ -132,7 +139,6 @@ class Nacre:
         return Nacre(msgspec.structs.replace(self.options, max_wait=most))
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
-        del caller  # the same for everybody
         options = self.options
         wait = self._wait(None)[0]
         limit = f"{options.timeout:g}" if options.timeout else "none"
@@ -152,7 +158,8 @@ class Nacre:
             "leave": 'What it leaves running: "keep" (default) or "end"',
             "request_id": "The same id never runs twice: a retry gets the first one's run",
         }
-        description = _DESCRIPTION.format(wait=wait, most=options.max_output)
+        shell = _ONE_SHELL if caller.session_name else _NEW_SHELL
+        description = _DESCRIPTION.format(wait=wait, most=options.max_output, shell=shell)
         from nacre.contracts import nacre_job
         from nacre.contracts.shapes import NACRE
 

@@ -57,7 +57,8 @@ _NO_JOBS: Final = "Async job manager unavailable for this session."
 
 _DESCRIPTION: Final = """\
 Execute a shell command in the session workspace. stdout and stderr come back as one, in order.
-Give cwd instead of a leading cd, and env instead of exports. At its timeout a command is stopped; \
+Commands share one shell that remembers: directory, variables, functions, options. For one command \
+alone, give cwd and env. At its timeout a command is stopped; \
 you get the output so far. Of long output you see the last {limit}; all of it is in artifact://N, \
 which stands for a file in further commands."""
 

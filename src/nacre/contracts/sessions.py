@@ -15,6 +15,8 @@ _LONGEST_NAME: Final = 100
 
 def session_name(name: str) -> str:
     """Raises ValueError for what cannot be one."""
+    if not isinstance(name, str):
+        raise ValueError(f"a session's name is text, not {name!r}")
     if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or name != name.strip():
         raise ValueError(
             f"a session's name has 1 to {_LONGEST_NAME} characters that can be printed, and no "

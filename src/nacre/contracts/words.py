@@ -25,7 +25,7 @@ def remembered(outcome: Outcome) -> str | None:
     if not outcome.kept:
         return (
             "the session is as it was before this command: it was killed, became another program, "
-            "or has an EXIT trap of its own"
+            "has an EXIT trap of its own, or could not be saved"
         )
     if isinstance(outcome.ending, TimedOut | Cancelled):
         return "the session is as this command has left it"

@@ -237,13 +237,20 @@ class Sessions:
     ) -> None:
         """A command has ended, and another one may come. `unwanted`: a draft of nothing."""
         if unwanted is not None:
-            self.throw_away(file, unwanted)
+            self._unwanted.add((file, unwanted))
         if self._keeps and not self._closed:
             self._stoker.do(lambda: self._prepare(plan, file, savers))
 
-    def throw_away(self, file: SessionFile, mark: str) -> None:
-        """A draft of nothing, when there is time for it."""
+    def discard(self, file: SessionFile, mark: str, savers: list[int]) -> None:
+        """A draft that nobody wants, when it has been written."""
         self._unwanted.add((file, mark))
+        if self._keeps and not self._closed:
+            self._stoker.do(lambda: self._clear(savers))
+
+    def _clear(self, savers: list[int]) -> None:
+        for pid in savers:
+            _wait_for(pid)
+        self._tidy()
 
     def _tidy(self) -> None:
         while self._unwanted:
@@ -251,9 +258,7 @@ class Sessions:
             file.forget(mark)
 
     def _prepare(self, plan: Plan, file: SessionFile, savers: list[int]) -> None:
-        for pid in savers:
-            _wait_for(pid)
-        self._tidy()
+        self._clear(savers)
         session = plan.session
         assert session is not None
         plan = msgspec.structs.replace(_where_it_stood(plan, session), stdin=None)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
+from weakref import WeakSet
 
 import msgspec
 
@@ -16,6 +17,7 @@ from nacre.shell.state import State
 from nacre.store.sessions import SessionFile, new_mark
 
 _MOST: Final = 8
+_OF_ALL: Final = 24  # of one process, which may have many engines
 READY: Final = 2  # of one session
 _ODD: Final = frozenset(
     (b"SHELLOPTS", b"BASHOPTS", b"POSIXLY_CORRECT", b"BASH_FUNC_builtin%%", b"BASH_FUNC_exec%%")
@@ -57,6 +59,7 @@ class Shells:
 
     def __init__(self) -> None:
         self._waiting: list[Warm] = []
+        _all.add(self)
 
     def pick(self, wanted: Wanted) -> Warm | None:
         """One that waits; what has become wrong meanwhile goes."""
@@ -86,7 +89,10 @@ class Shells:
             if each.session == warm.session and each.state != warm.state
         ]
         spare = [each for each in self._waiting if each not in gone]
-        for each in gone + spare[: max(0, len(spare) - _MOST)]:
+        many = len(spare) - _MOST
+        if sum(len(each._waiting) for each in [*_all]) > _OF_ALL:
+            many = max(1, many)  # others have theirs; the next command of this session takes longer
+        for each in gone + spare[: max(0, many)]:
             self._waiting.remove(each)
             end(each)
 
@@ -106,6 +112,9 @@ class Shells:
         """We are a fork of our host: all of them are the parent's."""
         while self._waiting:
             self._waiting.pop().forked()
+
+
+_all: "WeakSet[Shells]" = WeakSet()
 
 
 def made(wanted: Wanted, spawner: Spawner, file: SessionFile, *, quietly: bool = False) -> Warm:

@@ -63,6 +63,9 @@ _TELLING: Final = re.compile(
     | \s(?:-u|--user)\s* ["']?[^\s"'$:]{1,80}:[^\s"'$]
     | \b mysql\w*\s [^\n|;]{0,200}? -p["']?[^\s"'$`;] """
 )
+# Aliases that ask before they do something, and here would get no answer, and do nothing.
+_CAREFUL: Final = frozenset((b"cp", b"ln", b"mv", b"rm"))
+_ASKS: Final = re.compile(rb"\s(?:-\w*[iI]\w*|--interactive\S*)(?=\s|'|$)")
 _SPOKEN_OF: Final = re.compile(rb"\$\{?[#!]?([A-Za-z_]\w*)")
 _ALIAS: Final = re.compile(
     rb"^alias (?:-- )?((?:[^=\n]|\n(?!alias ))+?)=((?:'[^']*'|\\')*)\n", re.MULTILINE
@@ -206,7 +209,7 @@ def _kept(state: State, functions: dict[bytes, bytes], given: Mapping[bytes, byt
     aliases = [
         b"alias %b%b=%b\n" % (b"-- " if name.startswith(b"-") else b"", name, words)
         for name, words in _ALIAS.findall(state.aliases)
-        if not _tells(words)
+        if not _tells(words) and not (name in _CAREFUL and _ASKS.search(words))
     ]
     spoken = b"".join((*bodies.values(), *aliases))
     needed = frozenset(_SPOKEN_OF.findall(spoken))

@@ -27,7 +27,7 @@ class Keeper(Protocol):
     """Who has the sessions, and is told."""
 
     def release(self, file: SessionFile) -> None: ...
-    def throw_away(self, file: SessionFile, mark: str) -> None: ...
+    def discard(self, file: SessionFile, mark: str, savers: list[int]) -> None: ...
     def prepare(
         self, plan: Plan, file: SessionFile, savers: list[int], unwanted: str | None
     ) -> None: ...
@@ -111,8 +111,7 @@ class Taken:
     def _settled(self, savers: list[Process], status: int | None) -> bool:
         """Whether the session will know of it."""
         if self._over:
-            if self._plain:  # nobody will ever write there
-                self._sessions.throw_away(self._file, self._mark)
+            self._sessions.discard(self._file, self._mark, [each.pid for each in savers])
             return False
         self._over = True
         kept = self._plain or bool(savers) or _is_whole(self._draft, self._mark)
