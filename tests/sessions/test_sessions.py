@@ -613,3 +613,11 @@ def read(path: Path) -> bytes:
     with contextlib.suppress(FileNotFoundError):
         return path.read_bytes()
     return b""
+
+
+def test_shells_wait_whatever_the_session_takes_for_a_blank(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "IFS=$'\\xff\\x01'")
+        eventually(lambda: len(waiting()) == 2)
+        time.sleep(0.3)
+        assert len(waiting()) == 2

@@ -3,6 +3,6 @@
 # function that is made there belongs to no file, and says so where it fails. An empty line on
 # descriptor $_nacre_in says that there is nothing to be told, and that the script is there already.
 {
-  builtin read -r "${_nacre_idle[@]}" -u "$_nacre_in" _nacre_line || builtin exit 0
+  builtin read "$_nacre_idle" -r -u "$_nacre_in" _nacre_line || builtin exit 0
   [[ ! $_nacre_line ]] || builtin mapfile -d '' -t -u "$_nacre_state" _nacre_told
 }

@@ -5,8 +5,9 @@
 # session has changes what this says.
 {
   builtin unset -v _nacre_told
-  [[ ! $_nacre_line ]] || builtin read -r "${_nacre_idle[@]}" -u "$_nacre_in" _nacre_line ||
-    builtin exit 0 # nobody wants us any more
+  # No list here: there is an IFS by which bash takes those apart. Who hears nothing is not wanted.
+  [[ ! $_nacre_line ]] || builtin read "$_nacre_idle" -r -u "$_nacre_in" _nacre_line ||
+    builtin exit 0
   builtin mapfile -d '' -t -u "$_nacre_file" _nacre_line # which, unlike `read`, knows no IFS
   BASH_EXECUTION_STRING=${_nacre_line[1]}
   [[ ${_nacre_bare-} ]] || builtin shopt -s expand_aliases

@@ -22,15 +22,24 @@ def loader(
 ) -> bytes:
     """What a shell is started with; one line, so that its script begins at line 1. `idle`: seconds
     after which it goes; bash can wait for those only with descriptors below 1024."""
-    goes = b"" if idle is None else b"-t %d" % idle
+    goes = b"-r" if idle is None else b"-t%d" % idle  # an option of `read`
     return (
         (b"" if umask is None else b"\\builtin umask %o; " % umask)
-        + b"_nacre_in=%d _nacre_file=%d _nacre_state=%d _nacre_idle=(%b); "
+        + b"_nacre_in=%d _nacre_file=%d _nacre_state=%d _nacre_idle=%b; "
         b'\\builtin . %b; \\builtin eval -- "${_nacre_told-}" 2>/dev/null; '
         b"\\builtin . %b && \\builtin :; "
         b'\\builtin eval -- "${_nacre_late-}$BASH_EXECUTION_STRING"'
         % (control, file, state, goes, quoted(_TOLD), quoted(_WAIT))
     )
+
+
+# To have a status again: by a child, which no trap sees but one on CHLD; else by a function.
+_QUIETLY: Final = b"2>/dev/null {BASH_XTRACEFD}>/dev/null"
+_AGAIN: Final = b"( \\builtin exit %%d ) >/dev/null %b && \\builtin :; " % _QUIETLY
+_AGAIN_UNSEEN: Final = (
+    b"_nacre_again() { \\builtin unset -f _nacre_again; \\builtin return %%d; }; "
+    b"{ _nacre_again; } %b && \\builtin :; " % _QUIETLY
+)
 
 
 def call(
@@ -61,9 +70,8 @@ def call(
     if draft is not None:
         saves = _at_exit(draft, mark, directory, home, traps)
         said.append(b"\\builtin trap -- %b EXIT" % quoted(saves))
-    if status and not seen:  # lost on the way, if there is anything else to do before the script
-        again = b"( \\builtin exit %d ) >/dev/null 2>&1 {BASH_XTRACEFD}>/dev/null && \\builtin :; "
-        again = quoted(again % status)
+    if status:  # lost on the way, if there is anything else to do before the script
+        again = quoted((_AGAIN_UNSEEN if seen else _AGAIN) % status)
         said.append(b'\\builtin test -n "${_nacre_late-}" && _nacre_late+=%b' % again)
     said.append(b"\\builtin unset -v _nacre_line")
     said.append(b"\\builtin return %d" % status)
@@ -79,12 +87,14 @@ def _at_exit(
     came = b""
     if directory is not None and home is not None:
         came = b" _nacre_from=%b _nacre_home=%b" % (quoted(directory), quoted(home))
-    quiet = b"2>/dev/null {BASH_XTRACEFD}>/dev/null"
     saves = (
         b"( _nacre_status=$? _nacre_shopt=$BASHOPTS _nacre_mark=%b%b; "
         b"\\builtin shopt -u expand_aliases; \\. %b )" % (mark, came, quoted(SAVE))
     )
-    said = b"%b %b {_nacre_fd}>|%b </dev/null >/dev/null &" % (saves, quiet, quoted(draft))
+    said = b"%b %b {_nacre_fd}>|%b </dev/null >/dev/null &" % (saves, _QUIETLY, quoted(draft))
     if traps:
-        said += b" ! { \\builtin trap -p INT QUIT; } %b >|%b" % (quiet, quoted(draft + b".traps"))
+        said += b" ! { \\builtin trap -p INT QUIT; } %b >|%b" % (
+            _QUIETLY,
+            quoted(draft + b".traps"),
+        )
     return said
