@@ -46,7 +46,7 @@ class Wanted:
         """What makes a shell have that state."""
         if self.state is None:
             return None
-        return states.told(self.state, states.base(self._env))
+        return states.told(self.state, self._env)
 
     def fits(self, warm: Warm) -> bool:
         """Whether it is such a shell; a session's own state says where that stands."""

@@ -89,21 +89,7 @@ NOTHING: Final = State(
 )
 
 
-class Base(Struct, frozen=True, kw_only=True):
-    """What a shell knows already when it is told the state: its variables, and its functions by
-    their names."""
-
-    variables: frozenset[bytes] = frozenset()
-    names: tuple[bytes, ...] = ()
-
-
 _FUNCTION: Final = re.compile(rb"BASH_FUNC_(.+)%%")
-
-
-def base(env: Iterable[bytes]) -> Base:
-    """What a shell has from an environment with these names."""
-    functions = tuple(found[1] for name in env if (found := _FUNCTION.fullmatch(name)))
-    return Base(variables=frozenset(env), names=functions)
 
 
 def sections(draft: bytes, mark: bytes) -> dict[bytes, tuple[bytes, bytes]] | None:
@@ -241,15 +227,16 @@ def begun(snapshot: State, env: Mapping[bytes, bytes], directory: bytes) -> Stat
     return msgspec.structs.replace(snapshot, variables=variables, directory=directory, begins=True)
 
 
-def told(state: State, base: Base) -> bytes:
-    """A script after which a shell that knows `base` is as the one was that has left this state.
+def told(state: State, given: Iterable[bytes]) -> bytes:
+    """A script after which a shell that was started with variables of these names, some of which
+    may be functions, is as the one was that has left this state.
     What would change how this very script goes is left for the moment before the next one."""
     out = [b"builtin cd -- %b\n" % quoted(state.directory)]
     out.append(b"builtin umask %b\n" % state.umask if state.umask else b"")
     out.append(b"builtin dirs -c\n" if state.stack else b"")
     out += [b"builtin pushd -n %b >/dev/null\n" % quoted(each) for each in reversed(state.stack)]
-    out.append(_unset(b"-f", base.names))
-    there = base.variables if state.begins else base.variables.union(_SET_BY_BASH)
+    there = {*given} if state.begins else {*given, *_SET_BY_BASH}
+    out.append(_unset(b"-f", (found[1] for name in there if (found := _FUNCTION.fullmatch(name)))))
     out.append(_unset(b"-v", sorted(there - _OWN)))
     out += [_declared(entry) for name, entry in state.variables.items() if name != _COMPAT]
     out.append(state.aliases)  # which are not expanded here
