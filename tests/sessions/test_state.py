@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.outcome import Outcome
+from nacre.outcome import NotStarted, Outcome
 from tests.sessions.oracle import Sessions, differences, sequence
 
 SLICE = int(os.environ.get("NACRE_SEQUENCES", "120"))
@@ -285,4 +285,6 @@ def test_a_status_that_a_killed_shell_could_not_know(sessions: Sessions) -> None
 def test_a_directory_that_is_gone_ends_nothing(sessions: Sessions, tmp_path: Path) -> None:
     sessions.run(b"mkdir d; cd d; x=1")
     (tmp_path / "place" / "d").rmdir()
-    assert said(sessions.run(b"echo $x; pwd")) == f"1\n{tmp_path}/place\n"
+    assert isinstance(sessions.run(b"echo $x; pwd").ending, NotStarted)
+    (tmp_path / "place" / "d").mkdir()
+    assert said(sessions.run(b"echo $x; pwd")) == f"1\n{tmp_path}/place/d\n"

@@ -32,7 +32,7 @@ from nacre.process import quiet
 from nacre.process.child import Child, Spawner
 from nacre.process.tag import Tag
 from nacre.process.warm import Warm
-from nacre.refusals import Refused
+from nacre.refusals import BadDirectory, DirectoryProblem, Refused
 from nacre.shell import words
 from nacre.shell.plain import is_plain
 from nacre.shell.state import State
@@ -201,10 +201,11 @@ class Sessions:
             )
             if session.name and not session.apart:
                 file.write(ledger)  # it can be found from now on
-        wanted = _wanted(_where_it_stood(plan, session), session, ledger, state)
+        wanted = _wanted(_where_it_stood(plan, session, ledger), session, ledger, state)
         stands = ledger.directory or session.stood
         # A session has the environment and the directory of its first command.
         plain = session.apart or (bool(ledger.state) and _changes_nothing(plan, session, state))
+        begins = _begins(plan, session, stands)
         while True:
             warm = self._shells.pick(wanted) if plan.stdin is None else None
             ready = warm is not None
@@ -214,7 +215,7 @@ class Sessions:
                 mark=warm.mark.encode(),
                 status=ledger.status,
                 seen=state is not None and b"CHLD" in state.traps,
-                directory=_begins(plan, session, stands),
+                directory=begins,
                 home=stands if plan.command.placed else None,
                 env=plan.command.extra,
                 traps=not plain and _may_trap(plan.command.script, state),
@@ -261,7 +262,7 @@ class Sessions:
         self._clear(savers)
         session = plan.session
         assert session is not None
-        plan = msgspec.structs.replace(_where_it_stood(plan, session), stdin=None)
+        plan = msgspec.structs.replace(plan, stdin=None)
         for _ in range(READY):
             try:
                 with self._lock:
@@ -269,7 +270,8 @@ class Sessions:
                     if ledger is None or self._users.get(file):
                         return
                     state = self._state(plan, session, file, ledger)
-                    wanted = _wanted(plan, session, ledger, state)
+                    stood = _where_it_stood(plan, session, ledger)
+                    wanted = _wanted(stood, session, ledger, state)
                     if state is UNKNOWN or self._shells.enough(wanted):
                         return
                     spawner = self._spawner = self._spawner or Spawner(ours=False)
@@ -342,22 +344,31 @@ def _may_trap(script: bytes, state: State | None) -> bool:
 
 
 def _begins(plan: Plan, session: Session, stands: bytes) -> bytes | None:
-    """Where the command begins, if that is not where its shell stands anyway."""
+    """Where the command begins, if that is not where its shell stands anyway. Raises Refused where
+    that cannot be, which its caller could not know: in another directory it might do harm."""
     command = plan.command
-    moved = command.placed or command.cwd != session.stood
-    return command.cwd if moved or not _can_be_entered(stands) else None
+    if command.placed or command.cwd != session.stood:
+        return command.cwd
+    if not _can_be_entered(stands):
+        there = os.path.isdir(stands)
+        problem = DirectoryProblem.FORBIDDEN if there else DirectoryProblem.MISSING
+        raise Refused(BadDirectory(path=stands, problem=problem))
+    return None
 
 
 def _can_be_entered(path: bytes) -> bool:
     return os.access(path + b"/.", os.X_OK)
 
 
-def _where_it_stood(plan: Plan, session: Session) -> Plan:
+def _where_it_stood(plan: Plan, session: Session, ledger: Ledger) -> Plan:
     """What a session is begun with: where it is, not where one of its commands shall be."""
-    if plan.command.cwd == session.stood or not _can_be_entered(session.stood):
-        return plan
-    command = msgspec.structs.replace(plan.command, cwd=session.stood)
-    return msgspec.structs.replace(plan, command=command)
+    for place in (session.stood, ledger.directory):
+        if place and _can_be_entered(place):
+            if place == plan.command.cwd:
+                return plan
+            command = msgspec.structs.replace(plan.command, cwd=place)
+            return msgspec.structs.replace(plan, command=command)
+    return plan
 
 
 def without(plan: Plan) -> Plan:

@@ -1,7 +1,6 @@
 """Does what nobody waits for, in a thread of its own that goes when there is nothing left to do."""
 
 import threading
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -10,8 +9,6 @@ from typing import Final
 from nacre.process.child import harmless
 
 _IDLE: Final = 1.0  # seconds for which it stays
-# Whoever has something for us is about to give an answer, and both of us need the interpreter.
-_AFTER_YOU: Final = 0.003
 
 
 class Stoker:
@@ -52,7 +49,6 @@ class Stoker:
         harmless.add(threading.current_thread())
         try:
             while (work := self._next()) is not None:
-                time.sleep(_AFTER_YOU)
                 try:
                     work()
                 except Exception:  # noqa: BLE001 - nobody waits for it, but others do for the next

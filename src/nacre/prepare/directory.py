@@ -10,8 +10,9 @@ from nacre.refusals import BadDirectory, DirectoryProblem
 
 def directory(plan: Plan, caller: Caller) -> Plan | BadDirectory:
     """A step: refuse a directory that cannot be used, and name the nearest that can."""
-    del caller  # its directory is already in the plan
     path = plan.command.cwd
+    if caller.moves and path == caller.cwd and not plan.command.placed:
+        return plan  # where that is by then is seen by who runs it
     problem = _problem(path)
     if problem is None:
         return plan

@@ -61,11 +61,15 @@
     builtin declare -p
     builtin unset -v IFS # with some, bash itself takes "$@" apart
     builtin printf '#%s functions\n' "$_nacre_mark"
-    builtin mapfile -t _nacre_names < <(builtin compgen -A function)
-    for _nacre_i in "${!_nacre_names[@]}"; do # that one comes last, see `state.functions`
-      [[ ${_nacre_names[_nacre_i]} == declare ]] && builtin unset -v "_nacre_names[_nacre_i]"
-    done
-    ((${#_nacre_names[@]})) && builtin declare -f -- "${_nacre_names[@]}"
+    if builtin declare -F declare >/dev/null; then # which comes last, see `state.functions`
+      builtin mapfile -t _nacre_names < <(builtin compgen -A function)
+      for _nacre_i in "${!_nacre_names[@]}"; do
+        [[ ${_nacre_names[_nacre_i]} == declare ]] && builtin unset -v "_nacre_names[_nacre_i]"
+      done
+      ((${#_nacre_names[@]})) && builtin declare -f -- "${_nacre_names[@]}"
+    else
+      builtin declare -f
+    fi
     builtin printf '#%s declare\n' "$_nacre_mark"
     builtin declare -f -- declare
     builtin printf '#%s attributes\n' "$_nacre_mark"
