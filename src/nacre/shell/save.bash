@@ -6,7 +6,7 @@
   _nacre_set=$SHELLOPTS _nacre_posix=${POSIXLY_CORRECT-}
   POSIXLY_CORRECT=1 # here `unset` is found before a function of that name
   \unset -f builtin exec # which a waiting shell cannot do without
-  _nacre_traps=$(builtin trap -p) # of INT and QUIT, which are ignored here, it shows no words
+  _nacre_traps=$(builtin trap -p) # with names as POSIX has them; of INT and QUIT perhaps no words
   builtin enable alias compgen declare mapfile printf set shopt trap umask unset 2>/dev/null
   builtin trap '' HUP INT QUIT TERM PIPE XFSZ
   builtin trap - DEBUG ERR RETURN EXIT
