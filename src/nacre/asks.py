@@ -53,7 +53,7 @@ class Request(Struct, frozen=True, kw_only=True):
     digest: str  # of what makes the plan: the same name for something else is a mistake
 
 
-class Run(Struct, frozen=True, kw_only=True, tag=True):
+class Run(Struct, frozen=True, kw_only=True, tag="Run"):
     """Run this, and tell me how it ended; or, once my patience is over, that it goes on."""
 
     plan: Plan
@@ -69,7 +69,7 @@ class Run(Struct, frozen=True, kw_only=True, tag=True):
     until: tuple[Until, ...] = ()  # seen to by whoever asks, not by whoever runs it
 
 
-class Wait(Struct, frozen=True, kw_only=True, tag=True):
+class Wait(Struct, frozen=True, kw_only=True, tag="Wait"):
     """Tell me when it has ended, at the latest when my patience is over."""
 
     run: str
@@ -78,7 +78,7 @@ class Wait(Struct, frozen=True, kw_only=True, tag=True):
     input: bool = False  # or when it waits for input
 
 
-class Write(Struct, frozen=True, kw_only=True, tag=True):
+class Write(Struct, frozen=True, kw_only=True, tag="Write"):
     """Have it read this."""
 
     run: str
@@ -88,7 +88,7 @@ class Write(Struct, frozen=True, kw_only=True, tag=True):
     waits: bool = False  # until there is room, if the program does not read
 
 
-class Signal(Struct, frozen=True, kw_only=True, tag=True):
+class Signal(Struct, frozen=True, kw_only=True, tag="Signal"):
     """Send a signal to everything that a live run has started."""
 
     run: str
@@ -96,7 +96,7 @@ class Signal(Struct, frozen=True, kw_only=True, tag=True):
     workspace: bytes = b""
 
 
-class End(Struct, frozen=True, kw_only=True, tag=True):
+class End(Struct, frozen=True, kw_only=True, tag="End"):
     """Have it end, and all that it has started: this signal, then the grace, then KILL."""
 
     run: str
@@ -105,7 +105,7 @@ class End(Struct, frozen=True, kw_only=True, tag=True):
     grace: Seconds
 
 
-class Jobs(Struct, frozen=True, kw_only=True, tag=True):
+class Jobs(Struct, frozen=True, kw_only=True, tag="Jobs"):
     """Tell me of runs that were handed back while they ran; first end some, or wait for one."""
 
     runs: tuple[str, ...] | None = None  # None: all jobs of the workspace
@@ -116,26 +116,26 @@ class Jobs(Struct, frozen=True, kw_only=True, tag=True):
     most: int = 50 * 1024  # bytes of output of each
 
 
-class Since(Struct, frozen=True, kw_only=True, tag=True):
+class Since(Struct, frozen=True, kw_only=True, tag="Since"):
     """From this byte on."""
 
     cursor: int = 0
 
 
-class Last(Struct, frozen=True, kw_only=True, tag=True):
+class Last(Struct, frozen=True, kw_only=True, tag="Last"):
     """So many last lines."""
 
     lines: int
 
 
-class Between(Struct, frozen=True, kw_only=True, tag=True):
+class Between(Struct, frozen=True, kw_only=True, tag="Between"):
     """These lines, from 1 and inclusive; None: to the end."""
 
     first: int = 1
     last: int | None = None
 
 
-class Matching(Struct, frozen=True, kw_only=True, tag=True):
+class Matching(Struct, frozen=True, kw_only=True, tag="Matching"):
     """The lines that match, of these, with some around each."""
 
     pattern: str
@@ -146,7 +146,7 @@ class Matching(Struct, frozen=True, kw_only=True, tag=True):
 Part = Since | Last | Between | Matching
 
 
-class Look(Struct, frozen=True, kw_only=True, tag=True):
+class Look(Struct, frozen=True, kw_only=True, tag="Look"):
     """Show me some of what a run has said."""
 
     run: str
@@ -154,13 +154,13 @@ class Look(Struct, frozen=True, kw_only=True, tag=True):
     most: int  # bytes of it
 
 
-class List(Struct, frozen=True, kw_only=True, tag=True):
+class List(Struct, frozen=True, kw_only=True, tag="List"):
     """Tell me of all that live, and of some that have ended."""
 
     last: int
 
 
-class Attend(Struct, frozen=True, kw_only=True, tag=True):
+class Attend(Struct, frozen=True, kw_only=True, tag="Attend"):
     """Tell me when the first of these has ended, waits for input, or has what I wait for. First
     have it read something, or send it a signal."""
 
@@ -177,13 +177,13 @@ class Attend(Struct, frozen=True, kw_only=True, tag=True):
 JobAsk = Look | List | Attend
 
 
-class Done(Struct, frozen=True, kw_only=True, tag=True):
+class Done(Struct, frozen=True, kw_only=True, tag="Done"):
     """The ask was carried out (or, `found=False`, there is no such live run)."""
 
     found: bool = True
 
 
-class Running(Struct, frozen=True, kw_only=True, tag=True):
+class Running(Struct, frozen=True, kw_only=True, tag="Running"):
     """It goes on, without whoever has started it."""
 
     run: str
@@ -195,13 +195,13 @@ class Running(Struct, frozen=True, kw_only=True, tag=True):
     fired: Evidence | None = None  # what we have waited for, if that came true
 
 
-class Earlier(Struct, frozen=True, kw_only=True, tag=True):
+class Earlier(Struct, frozen=True, kw_only=True, tag="Earlier"):
     """The same was asked before, and this is the run that was made of it."""
 
     run: str
 
 
-class Job(Struct, frozen=True, kw_only=True, tag=True):
+class Job(Struct, frozen=True, kw_only=True, tag="Job"):
     """One run as the store and the system know it now."""
 
     run: str
@@ -237,14 +237,14 @@ class Found(Struct, frozen=True, kw_only=True):
     matches: bool
 
 
-class Listing(Struct, frozen=True, kw_only=True, tag=True):
+class Listing(Struct, frozen=True, kw_only=True, tag="Listing"):
     jobs: tuple[Job, ...]
     ended: tuple[str, ...] = ()  # at our wish
     over: tuple[str, ...] = ()  # which were to be ended, but had
     unknown: tuple[str, ...] = ()
 
 
-class No(Struct, frozen=True, kw_only=True, tag=True):
+class No(Struct, frozen=True, kw_only=True, tag="No"):
     """Nothing was done; why."""
 
     refusal: AnyRefusal

@@ -1,17 +1,38 @@
 """A call of a tool: what it has so far, what it is answered with, and its line in the log."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from nacre.asks import Answer, Done, Earlier, Listing, No, Reached, Running
 from nacre.caller import Caller
 from nacre.contracts.contract import Admitted
 from nacre.engine.engine import Ticket
 from nacre.findings import Dropped
-from nacre.outcome import Capture, NotStarted, Outcome
+from nacre.outcome import (
+    Cancelled,
+    Capture,
+    Exited,
+    Killed,
+    Lost,
+    NotStarted,
+    Outcome,
+    TimedOut,
+)
 from nacre.plan import Plan
 from nacre.refusals import AnyRefusal, BadArguments, CalledOff, Refused
 from nacre.store.audit import Audit, Line
 from nacre.text import decode
+
+# The field `ending` of a line, besides Refused, Listed and Running. Programs read the log: these
+# words stay, whatever the classes are called.
+_ENDINGS: Final[dict[type, str]] = {
+    Exited: "Exited",
+    Killed: "Killed",
+    TimedOut: "TimedOut",
+    Cancelled: "Cancelled",
+    NotStarted: "NotStarted",
+    Lost: "Lost",
+}
 
 
 class Call:
@@ -124,7 +145,7 @@ def _said(answer: Answer) -> dict[str, object]:
     rest: dict[str, object] = {
         "run": answer.run,
         "decision": "run",
-        "ending": type(ending).__name__,
+        "ending": _ENDINGS[type(ending)],
         "exit_code": answer.exit_code,
         "seconds": round(answer.seconds, 3),
         "stdout_bytes": answer.output.size,

@@ -17,12 +17,12 @@ class Stream(enum.Enum):
     ERRORS = "errors"  # stderr, when separate
 
 
-class Started(Struct, frozen=True, kw_only=True, tag=True):
+class Started(Struct, frozen=True, kw_only=True, tag="Started"):
     run: str
     pid: int
 
 
-class Chunk(Struct, frozen=True, kw_only=True, tag=True):
+class Chunk(Struct, frozen=True, kw_only=True, tag="Chunk"):
     """Some bytes of a stream. `skipped` bytes before them were too much for this listener."""
 
     run: str
@@ -31,7 +31,7 @@ class Chunk(Struct, frozen=True, kw_only=True, tag=True):
     skipped: int = 0
 
 
-class Finished(Struct, frozen=True, kw_only=True, tag=True):
+class Finished(Struct, frozen=True, kw_only=True, tag="Finished"):
     run: str
     outcome: Outcome
 

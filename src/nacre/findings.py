@@ -3,30 +3,30 @@
 from msgspec import Struct
 
 
-class Finding(Struct, frozen=True, kw_only=True, tag=True):
+class Finding(Struct, frozen=True, kw_only=True, tag="Finding"):
     """Something that was seen or done before the run."""
 
 
-class Lifted(Finding, frozen=True, kw_only=True):
+class Lifted(Finding, frozen=True, kw_only=True, tag="Lifted"):
     """A leading `cd` became the directory to run in."""
 
     path: bytes  # as written, quotes resolved
 
 
-class Limited(Finding, frozen=True, kw_only=True):
+class Limited(Finding, frozen=True, kw_only=True, tag="Limited"):
     """A trailing `| head` or `| tail` became a limit on the lines that are shown."""
 
     head: int | None
     tail: int | None
 
 
-class Dropped(Finding, frozen=True, kw_only=True):
+class Dropped(Finding, frozen=True, kw_only=True, tag="Dropped"):
     """Variables that the command does not get. Names only, never values."""
 
     names: tuple[str, ...]
 
 
-class Suggested(Finding, frozen=True, kw_only=True):
+class Suggested(Finding, frozen=True, kw_only=True, tag="Suggested"):
     """Another tool of the caller's does this better."""
 
     tool: str
@@ -34,20 +34,20 @@ class Suggested(Finding, frozen=True, kw_only=True):
     arguments: dict[str, str | int] = {}
 
 
-class Signed(Finding, frozen=True, kw_only=True):
+class Signed(Finding, frozen=True, kw_only=True, tag="Signed"):
     """A trailer was added to this many commits."""
 
     trailer: str
     commits: int
 
 
-class Unsigned(Finding, frozen=True, kw_only=True):
+class Unsigned(Finding, frozen=True, kw_only=True, tag="Unsigned"):
     """A commit that gets no trailer, and why."""
 
     why: str
 
 
-class NeedsTerminal(Finding, frozen=True, kw_only=True):
+class NeedsTerminal(Finding, frozen=True, kw_only=True, tag="NeedsTerminal"):
     """A command that cannot do its work here."""
 
     words: str  # of the command

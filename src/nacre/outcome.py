@@ -10,13 +10,13 @@ from msgspec import Struct
 from nacre.refusals import AnyRefusal
 
 
-class Exited(Struct, frozen=True, tag=True):
+class Exited(Struct, frozen=True, tag="Exited"):
     """It ended by itself."""
 
     code: int
 
 
-class Killed(Struct, frozen=True, tag=True):
+class Killed(Struct, frozen=True, tag="Killed"):
     """A signal ended it; only said when the kernel says so, never inferred from 128+n."""
 
     signal: int
@@ -25,26 +25,26 @@ class Killed(Struct, frozen=True, tag=True):
 How = Exited | Killed | None  # None: it could not be killed, or the kernel would not tell
 
 
-class TimedOut(Struct, frozen=True, tag=True):
+class TimedOut(Struct, frozen=True, tag="TimedOut"):
     """It lived longer than `after` seconds and was stopped; `how` is what followed."""
 
     after: float
     how: How
 
 
-class Cancelled(Struct, frozen=True, tag=True):
+class Cancelled(Struct, frozen=True, tag="Cancelled"):
     """It was stopped because the caller no longer wanted it; `how` is what followed."""
 
     how: How
 
 
-class NotStarted(Struct, frozen=True, tag=True):
+class NotStarted(Struct, frozen=True, tag="NotStarted"):
     """Nothing ran."""
 
     why: AnyRefusal
 
 
-class Lost(Struct, frozen=True, tag=True):
+class Lost(Struct, frozen=True, tag="Lost"):
     """It ended, but somebody else collected its status; `last_seen` is seconds after the spawn."""
 
     last_seen: float
@@ -121,7 +121,7 @@ class Survivor(Struct, frozen=True, kw_only=True):
     ports: tuple[int, ...] = ()  # on which it listens
 
 
-class Outcome(Struct, frozen=True, kw_only=True, tag=True):
+class Outcome(Struct, frozen=True, kw_only=True, tag="Outcome"):
     """Everything there is to know about a command that has ended."""
 
     run: str

@@ -109,13 +109,13 @@ class Spill(Struct, frozen=True, kw_only=True):
             )
 
 
-class MakeDirectory(Struct, frozen=True, kw_only=True, tag=True):
+class MakeDirectory(Struct, frozen=True, kw_only=True, tag="MakeDirectory"):
     """A directory of ours that a command will want to write into, with its parents."""
 
     path: bytes
 
 
-class MakeFile(Struct, frozen=True, kw_only=True, tag=True):
+class MakeFile(Struct, frozen=True, kw_only=True, tag="MakeFile"):
     """A private file that a command will want to read; one that is there is left as it is."""
 
     path: bytes
@@ -132,7 +132,7 @@ class AtExit(enum.Enum):
 Chore = MakeDirectory | MakeFile  # what the engine does before it spawns
 
 
-class Held(Struct, frozen=True, kw_only=True, tag=True):
+class Held(Struct, frozen=True, kw_only=True, tag="Held"):
     """Input that stays open: what is given first, then whatever is written to the run."""
 
     first: bytes = b""

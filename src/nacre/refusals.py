@@ -6,21 +6,29 @@ One exception carries them: `Refused`.
 """
 
 import enum
+from typing import ClassVar
 
 from msgspec import Struct
 
 
-class Refusal(Struct, frozen=True, kw_only=True, tag=True):
-    """Something that kept a command from running."""
+class Refusal(Struct, frozen=True, kw_only=True, tag="Refusal"):
+    """Something that kept a command from running.
+
+    The tag goes over the socket and into the journal, `public_id` into replies. Both are fixed,
+    whatever the class is called.
+    """
+
+    public_id: ClassVar[str]
 
     def __str__(self) -> str:
         raise NotImplementedError
 
 
-class BadArguments(Refusal, frozen=True, kw_only=True):
+class BadArguments(Refusal, frozen=True, kw_only=True, tag="BadArguments"):
     """The caller's arguments cannot be understood; `problem` is a sentence for the model, in which
     {} stands for the value, so that it can be told without."""
 
+    public_id: ClassVar[str] = "bad_arguments"
     problem: str
     value: str = "{}"
 
@@ -28,7 +36,8 @@ class BadArguments(Refusal, frozen=True, kw_only=True):
         return self.problem.replace("{}", self.value, 1)
 
 
-class UnknownTool(Refusal, frozen=True, kw_only=True):
+class UnknownTool(Refusal, frozen=True, kw_only=True, tag="UnknownTool"):
+    public_id: ClassVar[str] = "unknown_tool"
     tool: str
     known: tuple[str, ...]
 
@@ -42,9 +51,10 @@ class DirectoryProblem(enum.Enum):
     FORBIDDEN = "cannot be entered (permission denied)"
 
 
-class BadDirectory(Refusal, frozen=True, kw_only=True):
+class BadDirectory(Refusal, frozen=True, kw_only=True, tag="BadDirectory"):
     """The directory to run in is not usable; `nearest` is its closest parent that is."""
 
+    public_id: ClassVar[str] = "bad_directory"
     path: bytes
     problem: DirectoryProblem
     nearest: bytes | None = None
@@ -62,9 +72,10 @@ class BadDirectory(Refusal, frozen=True, kw_only=True):
                 return f"{said}; choose another directory"
 
 
-class BadVariable(Refusal, frozen=True, kw_only=True):
+class BadVariable(Refusal, frozen=True, kw_only=True, tag="BadVariable"):
     """A variable that no environment can hold."""
 
+    public_id: ClassVar[str] = "bad_variable"
     name: str
     problem: str
 
@@ -72,9 +83,10 @@ class BadVariable(Refusal, frozen=True, kw_only=True):
         return f"{self.name!r} {self.problem}"
 
 
-class Dangerous(Refusal, frozen=True, kw_only=True):
+class Dangerous(Refusal, frozen=True, kw_only=True, tag="Dangerous"):
     """A safety rule matched. `spans` are the bytes of the script that did."""
 
+    public_id: ClassVar[str] = "dangerous"
     rule: str
     matched: tuple[str, ...]
     why: str
@@ -86,9 +98,10 @@ class Dangerous(Refusal, frozen=True, kw_only=True):
         return f"refused by rule {self.rule}: {words!r} {self.why}; {self.instead}"
 
 
-class Intercepted(Refusal, frozen=True, kw_only=True):
+class Intercepted(Refusal, frozen=True, kw_only=True, tag="Intercepted"):
     """The caller has a better tool for this, and its rules say to use it."""
 
+    public_id: ClassVar[str] = "intercepted"
     rule: str
     tool: str
     message: str
@@ -101,9 +114,10 @@ class Intercepted(Refusal, frozen=True, kw_only=True):
         return f"blocked by rule {self.rule}: {self.message}"
 
 
-class BadLink(Refusal, frozen=True, kw_only=True):
+class BadLink(Refusal, frozen=True, kw_only=True, tag="BadLink"):
     """An internal URL that stands for nothing."""
 
+    public_id: ClassVar[str] = "bad_link"
     url: str
     problem: str
 
@@ -111,7 +125,8 @@ class BadLink(Refusal, frozen=True, kw_only=True):
         return f"{self.url}: {self.problem}"
 
 
-class NoShell(Refusal, frozen=True, kw_only=True):
+class NoShell(Refusal, frozen=True, kw_only=True, tag="NoShell"):
+    public_id: ClassVar[str] = "no_shell"
     path: bytes
     reason: str
 
@@ -119,7 +134,8 @@ class NoShell(Refusal, frozen=True, kw_only=True):
         return f"cannot start {_shown(self.path)} ({self.reason}); install bash there"
 
 
-class NoDescriptors(Refusal, frozen=True, kw_only=True):
+class NoDescriptors(Refusal, frozen=True, kw_only=True, tag="NoDescriptors"):
+    public_id: ClassVar[str] = "no_descriptors"
     limit: int
 
     def __str__(self) -> str:
@@ -129,7 +145,9 @@ class NoDescriptors(Refusal, frozen=True, kw_only=True):
         )
 
 
-class NoProcesses(Refusal, frozen=True, kw_only=True):
+class NoProcesses(Refusal, frozen=True, kw_only=True, tag="NoProcesses"):
+    public_id: ClassVar[str] = "no_processes"
+
     def __str__(self) -> str:
         return (
             "the system will not start another process (resource temporarily unavailable); "
@@ -137,53 +155,63 @@ class NoProcesses(Refusal, frozen=True, kw_only=True):
         )
 
 
-class NoMemory(Refusal, frozen=True, kw_only=True):
+class NoMemory(Refusal, frozen=True, kw_only=True, tag="NoMemory"):
+    public_id: ClassVar[str] = "no_memory"
+
     def __str__(self) -> str:
         return "the system has no memory left to start a process; end some processes and try again"
 
 
-class CannotSpawn(Refusal, frozen=True, kw_only=True):
+class CannotSpawn(Refusal, frozen=True, kw_only=True, tag="CannotSpawn"):
+    public_id: ClassVar[str] = "cannot_spawn"
     reason: str
 
     def __str__(self) -> str:
         return f"the command could not be started: {self.reason}"
 
 
-class CalledOff(Refusal, frozen=True, kw_only=True):
+class CalledOff(Refusal, frozen=True, kw_only=True, tag="CalledOff"):
     """Cancelled before it started."""
+
+    public_id: ClassVar[str] = "called_off"
 
     def __str__(self) -> str:
         return "the command was cancelled before it started; nothing ran"
 
 
-class Unavailable(Refusal, frozen=True, kw_only=True):
+class Unavailable(Refusal, frozen=True, kw_only=True, tag="Unavailable"):
     """Something of the contract that cannot be had here; `problem` is a sentence."""
 
+    public_id: ClassVar[str] = "unavailable"
     problem: str
 
     def __str__(self) -> str:
         return self.problem
 
 
-class UnknownRun(Refusal, frozen=True, kw_only=True):
+class UnknownRun(Refusal, frozen=True, kw_only=True, tag="UnknownRun"):
     """There is no such run in this workspace, or it does not run any more."""
 
+    public_id: ClassVar[str] = "unknown_run"
     run: str
 
     def __str__(self) -> str:
         return f"there is no live run {self.run} in this workspace; nacre ps lists those there are"
 
 
-class NotWaited(Refusal, frozen=True, kw_only=True):
+class NotWaited(Refusal, frozen=True, kw_only=True, tag="NotWaited"):
     """Whoever waited for a run waits no longer."""
+
+    public_id: ClassVar[str] = "not_waited"
 
     def __str__(self) -> str:
         return "the call was cancelled; the run goes on"
 
 
-class NotFound(Refusal, frozen=True, kw_only=True):
+class NotFound(Refusal, frozen=True, kw_only=True, tag="NotFound"):
     """There is no such run in this workspace, nor was there."""
 
+    public_id: ClassVar[str] = "not_found"
     run: str
 
     def __str__(self) -> str:
@@ -193,9 +221,10 @@ class NotFound(Refusal, frozen=True, kw_only=True):
         )
 
 
-class TooMany(Refusal, frozen=True, kw_only=True):
+class TooMany(Refusal, frozen=True, kw_only=True, tag="TooMany"):
     """As many run as may. None of them is ended for a new one."""
 
+    public_id: ClassVar[str] = "too_many"
     most: int
     runs: tuple[tuple[str, str], ...]  # names and commands
     kind: str = "background jobs"
@@ -208,9 +237,10 @@ class TooMany(Refusal, frozen=True, kw_only=True):
         )
 
 
-class OtherRequest(Refusal, frozen=True, kw_only=True):
+class OtherRequest(Refusal, frozen=True, kw_only=True, tag="OtherRequest"):
     """A request id that stands for something else already."""
 
+    public_id: ClassVar[str] = "other_request"
     id: str
     run: str
 
@@ -221,14 +251,18 @@ class OtherRequest(Refusal, frozen=True, kw_only=True):
         )
 
 
-class NoBackground(Refusal, frozen=True, kw_only=True):
+class NoBackground(Refusal, frozen=True, kw_only=True, tag="NoBackground"):
     """Nothing may run here that outlives its call."""
+
+    public_id: ClassVar[str] = "no_background"
 
     def __str__(self) -> str:
         return "nothing runs in the background here: this tool was made with place='here'"
 
 
-class Closed(Refusal, frozen=True, kw_only=True):
+class Closed(Refusal, frozen=True, kw_only=True, tag="Closed"):
+    public_id: ClassVar[str] = "closed"
+
     def __str__(self) -> str:
         return "this tool is closed; make a new one"
 

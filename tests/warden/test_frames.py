@@ -6,8 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre import asks
-from nacre.asks import Done, No, Running, Wishes
+from nacre.asks import Done, Earlier, Evidence, No, Request, Running, Until, Wishes
 from nacre.events import Chunk, Full, Started, Stream
+from nacre.findings import (
+    Dropped,
+    Lifted,
+    Limited,
+    NeedsTerminal,
+    Signed,
+    Suggested,
+    Unsigned,
+)
 from nacre.outcome import (
     Cancelled,
     Capture,
@@ -20,7 +29,23 @@ from nacre.outcome import (
     Survivor,
     TimedOut,
 )
-from nacre.plan import Command, Epitaph, Held, Keep, Limits, MakeFile, Plan, Spill, Streams, Terms
+from nacre.plan import (
+    AtExit,
+    AtLimit,
+    Command,
+    Epitaph,
+    Held,
+    Keep,
+    Limits,
+    MakeDirectory,
+    MakeFile,
+    Plan,
+    Session,
+    Spill,
+    Streams,
+    Terms,
+    When,
+)
 from nacre.refusals import BadDirectory, CalledOff, DirectoryProblem, TooMany
 from nacre.warden import frames
 from nacre.warden.frames import (
@@ -28,6 +53,7 @@ from nacre.warden.frames import (
     Answered,
     Asked,
     Cancel,
+    Enough,
     FromClient,
     FromWarden,
     Heard,
@@ -64,6 +90,49 @@ OUTCOME = Outcome(
     errors=Capture(),
     left_running=(Survivor(pid=1, started=2, command="sleep"),),
 )
+EVIDENCE = Evidence(until=Until(port=80), line=3, text="up", pid=5, status=200, stranger=6)
+FULL = asks.Run(  # nothing is as by default
+    plan=Plan(
+        command=Command(
+            given=b"cd /w; x", script=b"x", cwd=b"/w", placed=True, extra={b"A": b"1"}, env={}
+        ),
+        shell=b"/sh",
+        limits=Limits(timeout=1.0, grace=3.0, drain=0.5, surrender=4.0),
+        keep=Keep(whole=3, head=1, tail=2),
+        spill=Spill(directory=b"/t", when=When.ALWAYS, limit=9, then=AtLimit.CLOSE),
+        stdin=b"in",
+        leave=AtExit.END,
+        session=Session(
+            place="p",
+            key="k",
+            name="n",
+            contract="pi",
+            stood=b"/w",
+            apart=True,
+            setup="s",
+        ),
+        lane="lane",
+        chores=(MakeDirectory(path=b"/d"),),
+        findings=(
+            Lifted(path=b"/w"),
+            Limited(head=1, tail=None),
+            Dropped(names=("A",)),
+            Suggested(tool="read", message="m", arguments={"path": "p"}),
+            Signed(trailer="t", commits=1),
+            Unsigned(why="w"),
+            NeedsTerminal(words="vi", why="w", instead="i"),
+        ),
+    ),
+    patience=1.5,
+    workspace=b"/w",
+    number=8,
+    wishes=Wishes(buffer=1, full=Full.SKIP),
+    job=True,
+    most=4,
+    request=Request(id="once", digest="d"),
+    watched=True,
+    until=(Until(output="up"), Until(http="u"), Until(file=b"f"), Until(idle=1.0)),
+)
 CLIENT: list[FromClient] = [
     Hello(protocol=1, version="0.1.0"),
     Asked(
@@ -84,6 +153,10 @@ CLIENT: list[FromClient] = [
     More(1, 100),
     Adopt(run="r1", workspace=b"/w", streams=(Stream.OUTPUT,), limit=5),
     Retire(),
+    Hello(protocol=3, version="0.1.0"),
+    Enough(1),
+    Asked(6, asks.Wait(run="r1", workspace=b"/w", patience=2.5, input=True)),
+    Asked(7, FULL),
 ]
 WARDEN: list[FromWarden] = [
     Welcome(protocol=1, oldest=1, version="0.1.0", pid=5, runs=2),
@@ -100,6 +173,26 @@ WARDEN: list[FromWarden] = [
     Heard(1, Chunk(run="r1", stream=Stream.ERRORS, data=b"\xff", skipped=3)),
     Leaving(),
     Problem("no"),
+    Welcome(protocol=3, oldest=1, version="0.1.0", pid=5, runs=0),
+    Answered(
+        6,
+        msgspec.structs.replace(
+            OUTCOME,
+            ending=Exited(0),
+            seconds=1.5,
+            put_down=(Survivor(pid=3, started=4, command="x", ports=(80,)),),
+            out_of_memory=True,
+            stored=True,
+            kept=False,
+            forgot=True,
+            unkept="why",
+        ),
+    ),
+    Answered(
+        7,
+        Running(run="r1", pid=5, seconds=0.1, output=Capture(), asks=True, fired=EVIDENCE),
+    ),
+    Answered(8, Earlier(run="r1")),
 ]
 
 

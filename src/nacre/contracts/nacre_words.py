@@ -360,19 +360,11 @@ def refused(refusal: AnyRefusal, *, run: str | None = None, cwd: bytes = b"") ->
         "output": {"bytes": 0, "lines": 0, "shown": [], "cursor": 0, "cut": False},
         "left_running": [],
         "hints": [],
-        "refusal": {"id": refusal_id(refusal), "rule": rule, "why": why, "instead": instead},
+        "refusal": {"id": refusal.public_id, "rule": rule, "why": why, "instead": instead},
     }
     said = str(refusal)
     text = f"[{said}]" if said.startswith("refused") else f"[refused: {said}]"
     return Reply(text=text, is_error=True, details=made)
-
-
-_WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
-def refusal_id(refusal: AnyRefusal) -> str:
-    """The same for the same kind, in every version: `bad_arguments`."""
-    return _WORDS.sub("_", type(refusal).__name__).lower()
 
 
 def _reasons(refusal: AnyRefusal) -> tuple[str | None, str, str | None]:

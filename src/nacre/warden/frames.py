@@ -29,12 +29,12 @@ LONGEST: Final = 64 * 1024 * 1024
 MOST_KEPT: Final = 16 * 1024 * 1024  # of each stream of a run, to fit into an answer
 
 
-class Hello(Struct, frozen=True, kw_only=True, tag=True):
+class Hello(Struct, frozen=True, kw_only=True, tag="Hello"):
     protocol: int
     version: str  # of nacre
 
 
-class Welcome(Struct, frozen=True, kw_only=True, tag=True):
+class Welcome(Struct, frozen=True, kw_only=True, tag="Welcome"):
     protocol: int
     oldest: int
     version: str
@@ -42,32 +42,32 @@ class Welcome(Struct, frozen=True, kw_only=True, tag=True):
     runs: int = 0  # that live
 
 
-class Asked(Struct, frozen=True, tag=True):
+class Asked(Struct, frozen=True, tag="Asked"):
     id: int  # chosen by the client; once in a connection
     ask: Ask
 
 
-class Cancel(Struct, frozen=True, tag=True):
+class Cancel(Struct, frozen=True, tag="Cancel"):
     """Call off what was asked."""
 
     id: int
     signal: SignalNumber
 
 
-class More(Struct, frozen=True, tag=True):
+class More(Struct, frozen=True, tag="More"):
     """So many bytes have been heard: as many more may come."""
 
     id: int
     count: int
 
 
-class Enough(Struct, frozen=True, tag=True):
+class Enough(Struct, frozen=True, tag="Enough"):
     """Wait no longer for what was asked: answer now, and let it go on. (Since protocol 2.)"""
 
     id: int
 
 
-class Adopt(Struct, frozen=True, kw_only=True, tag=True):
+class Adopt(Struct, frozen=True, kw_only=True, tag="Adopt"):
     """Here are the pipes of what a run of mine has left running: read them from now on."""
 
     id: int = 0
@@ -77,25 +77,25 @@ class Adopt(Struct, frozen=True, kw_only=True, tag=True):
     limit: int
 
 
-class Retire(Struct, frozen=True, tag=True):
+class Retire(Struct, frozen=True, tag="Retire"):
     """Give up your place to a newer one; see to what you have until it has ended."""
 
 
-class Answered(Struct, frozen=True, tag=True):
+class Answered(Struct, frozen=True, tag="Answered"):
     id: int
     answer: Reached
 
 
-class Heard(Struct, frozen=True, tag=True):
+class Heard(Struct, frozen=True, tag="Heard"):
     id: int
     event: Started | Chunk
 
 
-class Leaving(Struct, frozen=True, tag=True):
+class Leaving(Struct, frozen=True, tag="Leaving"):
     """I go. What you have asked and I have not answered was not done: ask the next one."""
 
 
-class Problem(Struct, frozen=True, tag=True):
+class Problem(Struct, frozen=True, tag="Problem"):
     """I cannot understand you; this connection ends here."""
 
     text: str

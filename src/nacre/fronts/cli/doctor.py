@@ -78,11 +78,11 @@ def _show_settings(here: bytes, *, everything: bool) -> bool:
 
 def examine() -> Iterator[Finding]:
     """Look at everything; a check that itself fails is a finding too."""
-    for check in _CHECKS:
+    for about, check in _CHECKS.items():
         try:
             yield check()
         except (OSError, subprocess.SubprocessError, RuntimeError) as error:
-            yield Finding(check.__name__.strip("_"), str(error), "see the message")
+            yield Finding(about, str(error), "see the message")
 
 
 def _nacre() -> Finding:
@@ -264,18 +264,18 @@ def _writable(about: str, path: Path, remedy: str) -> Finding:
     return Finding(about, f"{path}, {free} free")
 
 
-_CHECKS: tuple[Callable[[], Finding], ...] = (
-    _nacre,
-    _bash,
-    _git,
-    _processes,
-    _escapees,
-    _terminals,
-    _sandbox,
-    _descriptors,
-    _pipes,
-    _state,
-    _warden,
-    _temporary,
-    _mcp,
-)
+_CHECKS: dict[str, Callable[[], Finding]] = {
+    "nacre": _nacre,
+    "bash": _bash,
+    "git": _git,
+    "processes": _processes,
+    "escapees": _escapees,
+    "terminals": _terminals,
+    "sandbox": _sandbox,
+    "descriptors": _descriptors,
+    "pipes": _pipes,
+    "state": _state,
+    "warden": _warden,
+    "temporary": _temporary,
+    "mcp": _mcp,
+}
