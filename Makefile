@@ -10,6 +10,10 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 CMD ?= echo "Hello from $$0 $$BASH_VERSION"; echo "and this went to stderr" >&2
 export CMD
+# Tests mostly wait, so more of them run at once than there are processors.
+WORKERS ?= 5
+# `tests.startup` comes first: it undoes what pytest would inherit from nohup, `<&-` and the like.
+PYTEST := $(BIN)/python -m pytest -p tests.startup
 
 .PHONY: run test test-adapters lint bench chaos docs format clean
 
@@ -19,12 +23,12 @@ run: $(READY)
 		| $(BIN)/nacre call -
 
 test: $(READY)
-	$(BIN)/python -m pytest --ignore tests/adapters $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --ignore tests/adapters $(ARGS)
 
 # With the agent SDKs, which are heavy, and MCP's inspector where there is npm.
 test-adapters: $(SDKS) $(INSPECTOR)
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/adapters $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist loadgroup tests/adapters $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -36,13 +40,13 @@ bench: $(READY)
 
 # The long runs, of which `make test` has a slice.
 chaos: $(READY)
-	NACRE_SOAK=10000 NACRE_RACES=2000 $(BIN)/python -m pytest tests/test_soak.py $(ARGS)
-	NACRE_KILLS=200 $(BIN)/python -m pytest tests/warden/test_surviving.py -k killing $(ARGS)
+	NACRE_SOAK=10000 NACRE_RACES=2000 $(PYTEST) --limit 3600 tests/test_soak.py $(ARGS)
+	NACRE_KILLS=200 $(PYTEST) --limit 3600 tests/warden/test_surviving.py -k killing $(ARGS)
 	$(BIN)/python -m tests.fuzz 1 100000
-	NACRE_PLAIN=3000 $(BIN)/python -m pytest tests/sessions/test_plain.py -o faulthandler_timeout=600
+	NACRE_PLAIN=3000 $(PYTEST) --limit 3600 tests/sessions/test_plain.py
 	$(BIN)/python -m tests.sessions.oracle 1 50000 & \
 		$(BIN)/python -m tests.sessions.oracle 50001 100000 && wait $$!
-	NACRE_SCRIPTS=100000 NACRE_STATES=5000 $(BIN)/python -m pytest tests/test_known.py \
+	NACRE_SCRIPTS=100000 NACRE_STATES=5000 $(PYTEST) --limit 3600 tests/test_known.py \
 		tests/test_second_opinion.py -k 'real or known_after'
 
 docs: $(READY)

@@ -36,12 +36,32 @@ def end(survivors: Iterable[Survivor]) -> None:
 
 
 def named(marker: str) -> list[Process]:
-    """Living processes whose command line has this marker in it, ourselves not counted."""
+    """Living processes whose command line has this marker in it, ourselves not counted, nor those
+    of other workers and of other runs of the suite."""
     return [
         each
         for each in proc.everyone().values()
-        if each.alive and each.pid != os.getpid() and marker in proc.command_line(each.pid)
+        if each.alive
+        and each.pid != os.getpid()
+        and marker in proc.command_line(each.pid)
+        and not _is_foreign(each.pid)
     ]
+
+
+WORKER = "NACRE_TESTS"  # the variable that has the name of the worker
+
+
+def _is_foreign(pid: int) -> bool:
+    """Whether another worker has started this process. One without any variables counts as ours: it
+    is better to find one too many."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except PermissionError:  # another user's
+        return True
+    except OSError:
+        return False
+    names = [each for each in variables if each.startswith(WORKER.encode() + b"=")]
+    return bool(names) and os.fsencode(f"{WORKER}={os.environ[WORKER]}") not in names
 
 
 def resident() -> int:

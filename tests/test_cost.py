@@ -7,6 +7,8 @@ from bench import cost
 
 from tests import wardens
 
+pytestmark = pytest.mark.xdist_group("cost")
+
 
 @pytest.fixture(scope="module")
 def paid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, cost.Cost]:

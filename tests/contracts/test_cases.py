@@ -17,7 +17,7 @@ from nacre.process import tag
 from nacre.process.tree import send
 from tests import wardens
 from tests.contracts import table
-from tests.contracts.rows import ROWS, Place, arguments, rows_of
+from tests.contracts.rows import FRONTS, ROWS, Place, arguments, rows_of
 from tests.contracts.table import Case
 from tests.helpers import alive, eventually
 
@@ -53,34 +53,38 @@ def test_library(
         wardens.end(home, runs=True)
 
 
-Answered = dict[str, Path]  # where each front has written its answers
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(each, marks=pytest.mark.xdist_group(f"rows: {each}")) for each in FRONTS],
+)
+def front(request: pytest.FixtureRequest) -> str:
+    """One of the other fronts; under xdist each is one worker's."""
+    name: str = request.param
+    return name
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory, ours: tag.Tag) -> Iterator[Answered]:
-    """What the other fronts answer; see `rows`."""
-    found: Answered = {}
+def answered(front: str, tmp_path_factory: pytest.TempPathFactory, ours: tag.Tag) -> Iterator[Path]:
+    """The directory where this front has written its answers; see `rows`."""
+    place = tmp_path_factory.mktemp("rows")
     with Ended({"leaves": True}, ours):
-        for front in ("command line", "rpc", "mcp"):
-            found[front] = tmp_path_factory.mktemp("rows")
-            words = [sys.executable, "-m", "tests.contracts.rows", front, str(found[front])]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=240)
-            assert done.returncode == 0, done.stderr
-        yield found
-        for place in found.values():
-            wardens.end(place, runs=True)
+        words = [sys.executable, "-m", "tests.contracts.rows", front, str(place)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        yield place
+        wardens.end(place, runs=True)
 
 
+@pytest.mark.limit(240)
 @pytest.mark.parametrize("contract", table.contracts())
-@pytest.mark.parametrize("front", ["command line", "rpc", "mcp"])
-def test_the_same_through(front: str, contract: str, answered: Answered) -> None:
+def test_the_same_through(front: str, contract: str, answered: Path) -> None:
     """All rows at once: each has been answered, and looking for leaks takes longer than looking
     at an answer."""
     wrong = {}
     for number, (name, case) in enumerate(rows_of(front)):
         try:
             if name == contract:
-                answer(answered[front] / str(number), name, case)
+                answer(answered / str(number), name, case)
         except AssertionError as error:
             wrong[case["says"]] = str(error)
     assert not wrong, "\n\n".join(f"{says}\n{why}" for says, why in wrong.items())

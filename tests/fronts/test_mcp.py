@@ -417,6 +417,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
 
 
 @ERAS
+@pytest.mark.xdist_group("http")
 def test_http_does_all_of_it_too(era: str, server: Http) -> None:
     heard: list[str | None] = []
 
@@ -447,6 +448,7 @@ def test_http_does_all_of_it_too(era: str, server: Http) -> None:
 
 
 @ERAS
+@pytest.mark.xdist_group("http")
 def test_http_ends_what_a_client_waited_for_who_has_hung_up(era: str, server: Http) -> None:
     begun = server.cwd / f"begun-{era}"
     code = (

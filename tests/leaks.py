@@ -1,0 +1,151 @@
+"""The leak check: every test proves that it left no descriptor, thread, process or file.
+
+Processes are known by the tag of this worker, which everything that a test starts inherits, however
+far away it goes; a warden sheds the tag, and is known by its state directory. What is still there a
+moment after the test fails it, and is then ended, so that it disturbs no other test.
+"""
+
+import gc
+import os
+import resource
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nacre import proc
+from nacre.engine import leftovers
+from nacre.proc import Process
+from nacre.process import tag
+from nacre.process.tree import send
+from nacre.process.worn import worn
+from tests import wardens
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ours() -> Iterator[tag.Tag]:
+    """The tag of this worker; random, so that workers and other runs of the suite differ."""
+    mine = tag.new()
+    assert mine is not None
+    hard = resource.getrlimit(proc.RLIMIT_LOCKS)[1]
+    with worn(((proc.RLIMIT_LOCKS, mine.value, hard),)):
+        yield mine
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """State and temporary files of each test in a place of its own."""
+    state, temporary = tmp_path / "state", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("NACRE_HOME", str(state))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return state
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(ours: tag.Tag, home: Path, tmp_path: Path) -> Iterator[None]:
+    leftovers.sweep()
+    processes, descriptors, threads = _census.take(ours), _descriptors(), _threads()
+    yield
+    has_warden = home.exists() and next(home.rglob("warden.lock"), None) is not None
+    left: dict[str, Callable[[], set[object]]] = {
+        "descriptors": lambda: _descriptors() - descriptors,
+        "threads": lambda: _threads() - threads,
+        "processes": lambda: {
+            (each.pid, proc.command_line(each.pid)) for each in _census.new(ours, processes)
+        },
+        "runs in the warden": lambda: {*(_hosted(home) if has_warden else ())},
+        "files": lambda: {*(tmp_path / "temporary").iterdir()},
+    }
+    try:
+        for kind, look in left.items():
+            assert not _settled(look), f"this test left {kind} behind: {look()}"
+    finally:
+        if has_warden:
+            wardens.end(home.parent)
+        for each in _census.new(ours, processes):
+            send(each, signal.SIGKILL)
+
+
+def _hosted(home: Path) -> list[tuple[int, int, str]]:
+    """Shells that wait for the next command of a session go with their warden."""
+    return [each for each in wardens.children(home.parent) if "_nacre_in=" not in each[2]]
+
+
+def _settled(look: Callable[[], set[object]]) -> set[object]:
+    """What is still there after a moment for what is just ending."""
+    for turn in range(100):
+        leftovers.sweep()
+        if not look():
+            return set()
+        if not turn:
+            gc.collect()  # it takes as long as most tests, so only when something is there
+        threading.Event().wait(0.02)
+    return look()
+
+
+def _descriptors() -> set[object]:
+    found: set[object] = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))
+        except OSError:
+            continue
+    return found
+
+
+def _threads() -> set[object]:
+    return {*threading.enumerate()}
+
+
+_Processes = dict[tuple[int, int], Process]  # by pid and start time
+
+
+class _Census:
+    """The children of this worker, zombies included, and everything that its tests have started.
+
+    Looking at every process takes as long as a small test does, so it is done again only when a
+    process was started, by any program, since the last time. After a second the numbers may have
+    gone all the way around.
+    """
+
+    def __init__(self) -> None:
+        self._newest = proc.LastPid()
+        self._found: _Processes = {}
+        self._pid: int | None = None
+        self._when = 0.0
+
+    def take(self, ours: tag.Tag) -> _Processes:
+        """All that there are, and maybe some that have ended."""
+        newest, now = self._newest.read(), time.monotonic()
+        if newest is None or newest != self._pid or now - self._when > 1:
+            # Read before looking: what starts meanwhile is looked for the next time.
+            self._pid, self._when = newest, now
+            self._found = {
+                (each.pid, each.started): each
+                for each in proc.everyone().values()
+                if each.parent == os.getpid() or _is_of(ours, each)
+            }
+        return self._found
+
+    def new(self, ours: tag.Tag, before: _Processes) -> list[Process]:
+        """Those that there are now and were not there before."""
+        if self.take(ours).keys() <= before.keys():
+            return []
+        self._pid = None
+        return [each for identity, each in self.take(ours).items() if identity not in before]
+
+
+_census = _Census()
+
+
+def _is_of(ours: tag.Tag, process: Process) -> bool:
+    return (
+        process.alive and process.pid != os.getpid() and ours.covers(proc.soft_locks(process.pid))
+    )
