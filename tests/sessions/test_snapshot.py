@@ -234,18 +234,20 @@ def test_it_is_read_once_and_again_when_a_file_has_changed(user: Path, tmp_path:
     assert (user / "read").read_text() == "x\nx\n"
 
 
+# A number that no other worker has: these processes have no variables to be told apart by.
+SECONDS = f"63.{os.getpid():07d}"
 HOSTILE = {
     "an empty one": ":",
     "one with odd functions": "f() { echo hi; } 2>/dev/null; g() { cat <<E\nf () \n{ \nE\n}",
     "one that is stopped": "kill -STOP $$",
-    "one that hangs": "sleep 63.77",
+    "one that hangs": f"sleep {SECONDS}",
     "one that waits for input": "read -r x < /dev/tty; read -r y; read -p 'continue? ' z",
     "one that ends": "exit 7",
-    "one that becomes another program": "exec sleep 63.77",
+    "one that becomes another program": f"exec sleep {SECONDS}",
     "one that kills itself": "kill -9 $$",
     "one with a syntax error": "if (",
     "one that fails under errexit": "set -e; false",
-    "one that leaves things running": "sleep 63.77 & disown; setsid sleep 63.77 &",
+    "one that leaves things running": f"sleep {SECONDS} & disown; setsid sleep {SECONDS} &",
     "one that cannot be read": "",
 }
 
@@ -260,7 +262,7 @@ def test_it_is_never_an_error_and_takes_two_seconds_at_most(
     begin = time.monotonic()
     assert said(user, tmp_path, "x=1; echo here") == "here"
     assert time.monotonic() - begin < 3.5
-    eventually(lambda: not named("63.77"))
+    eventually(lambda: not named(SECONDS))
 
 
 def test_it_can_be_turned_off(user: Path, tmp_path: Path) -> None:
