@@ -168,6 +168,7 @@ def test_a_stuck_reader_does_not_keep_us_from_stopping(number: signal.Signals) -
         ("{} run 'echo hi; exit 7' >&-", 7, ""),
         ("{} run 'echo hi; exit 7' <&- >&- 2>&-", 7, ""),
         ("{} run 'echo hi' >/dev/full", 1, ""),
+        ("{} run 'echo hi; sleep 60' >/dev/full", 1, ""),
         ("{} run --json 'echo hi' >/dev/full", 1, ""),
         ("{} run 'echo hi; sleep 0.3 & exit 5' 2>/dev/full", 5, "hi\n"),
         ("{} run --timeout 0.2 'sleep 5' 2>/dev/full", 124, ""),

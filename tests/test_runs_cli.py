@@ -128,10 +128,11 @@ def test_a_run_of_another_workspace_is_named_with_its_place(tmp_path: Path) -> N
 
 
 def test_wait_exits_with_its_code(tmp_path: Path) -> None:
-    run = detach(tmp_path, "sleep 0.4; exit 7")
+    run = detach(tmp_path, "until [ -e go ]; do sleep 0.02; done; exit 7")
     early = wardens.nacre("wait", run, "--timeout", "0.1", cwd=tmp_path)
     assert early.returncode == 124
     assert "still runs" in early.stderr
+    (tmp_path / "go").touch()
     done = wardens.nacre("wait", run, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (7, "")
     assert done.stderr.startswith("r1: exit 7 after ")

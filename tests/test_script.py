@@ -285,9 +285,9 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_end_within_a_second(name: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()  # it waits for nothing, and other tests run meanwhile
     reading(BOMBS[name])
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 @pytest.mark.parametrize(

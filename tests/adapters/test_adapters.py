@@ -16,7 +16,7 @@ from scripted import CHECK, Call, agents_model, anthropic_api, model, openai_cli
 from tests import wardens
 from tests.adapters.loops import LOOPS, Loop, Told, with_builtin_bash
 from tests.contracts import table
-from tests.contracts.rows import ROWS, Place, arguments
+from tests.contracts.rows import ROWS, Place
 from tests.contracts.test_cases import Ended
 from tests.helpers import eventually, named
 from tests.test_docs import blocks
@@ -56,7 +56,7 @@ def test_what_the_contract_pages_promise(
         monkeypatch.setenv(name, value)
 
     def script(replies: list[str]) -> Call | str:
-        return "done" if replies else (case.get("tool", "bash"), arguments(case))
+        return "done" if replies else (case.get("tool", "bash"), place.arguments)
 
     async def converse(tool: nacre.Tool) -> list[Told]:
         task = asyncio.ensure_future(loop(tool, script))

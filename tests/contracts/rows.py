@@ -11,6 +11,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -64,6 +65,21 @@ class Place:
             "GIT_CONFIG_GLOBAL": "/dev/null",
             **case.get("env", {}),
         }
+
+    @property
+    def arguments(self) -> Any:
+        """Of the call, with a port that is free here."""
+        return json.loads(self._with_port(json.dumps(arguments(self.case))))
+
+    def _with_port(self, text: str) -> str:
+        """The first to ask chooses; a test reads it where its row has written it."""
+        if "port" not in self.case:
+            return text
+        chosen = self.root.parent / "port"
+        if not chosen.exists():
+            with socket.create_server(("127.0.0.1", 0)) as probe:
+                chosen.write_text(str(probe.getsockname()[1]))
+        return text.replace(str(self.case["port"]), chosen.read_text())
 
     @property
     def begun(self) -> Path | None:
@@ -135,6 +151,7 @@ class Place:
         if isinstance(value, str):
             for name, path in (("$TMP", self.root), ("$CWD", self.cwd), ("$STATE", self.state)):
                 value = value.replace(name, str(path))
+            value = self._with_port(value)
             value = None if value == "NULL" else value
         elif isinstance(value, dict):
             value = {key: self._filled(each) for key, each in value.items()}
@@ -158,7 +175,7 @@ def command_line(place: Place) -> Answer:
     for key, value in case.get("options", {}).items():
         words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
     given, printed = place.root.parent / "given", place.root.parent / "printed"
-    given.write_text(json.dumps(arguments(case)))
+    given.write_text(json.dumps(place.arguments))
     os.dup2(os.open(given, os.O_RDONLY), 0)
     os.dup2(os.open(printed, os.O_CREAT | os.O_WRONLY), 1)
     place.call_off_by(partial(os.kill, os.getpid(), signal.SIGTERM))
@@ -179,7 +196,7 @@ def rpc(place: Place) -> Answer:
         "type": "call",
         "contract": place.contract,
         "tool": case.get("tool", "bash"),
-        "arguments": arguments(case),
+        "arguments": place.arguments,
         "cwd": str(place.cwd),
         "options": case.get("options", {}),
         "tools": case.get("tools", []),
@@ -232,7 +249,7 @@ def mcp(place: Place) -> Answer:
             with anyio.move_on_after(60) as scope:
                 if place.begun is not None:
                     beside.start_soon(when_begun, place.begun, scope)
-                result = await client.call_tool(case.get("tool", "bash"), arguments(case))
+                result = await client.call_tool(case.get("tool", "bash"), place.arguments)
                 (block,) = result.content
                 assert isinstance(block, sdk.types.TextContent)
                 if place.contract == "harness":

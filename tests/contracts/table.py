@@ -14,6 +14,7 @@
     session     and in which session those were called
     cwd         a directory below the row's own, which is $TMP; $CWD stands for it
     cancel      it is called off when this file is there
+    port        one that the row shows; a free one stands in for it
     shows       what every front must do, also those that do not run all rows
 
 and what comes back:
@@ -56,6 +57,7 @@ class Case(TypedDict, total=False):
     session: str
     cwd: str
     cancel: str
+    port: int
     text: str
     matches: str
     is_error: bool

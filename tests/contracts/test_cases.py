@@ -17,7 +17,7 @@ from nacre.process import tag
 from nacre.process.tree import send
 from tests import wardens
 from tests.contracts import table
-from tests.contracts.rows import FRONTS, ROWS, Place, arguments, rows_of
+from tests.contracts.rows import FRONTS, ROWS, Place, rows_of
 from tests.contracts.table import Case
 from tests.helpers import alive, eventually
 
@@ -47,7 +47,7 @@ def test_library(
     ):
         cancel = nacre.CancelToken()
         place.call_off_by(cancel.cancel)
-        reply = tool.call(arguments(case), tool=case.get("tool", "bash"), cancel=cancel)
+        reply = tool.call(place.arguments, tool=case.get("tool", "bash"), cancel=cancel)
         place.compare(tool.contract.printed(reply))
     if case.get("leaves"):
         wardens.end(home, runs=True)

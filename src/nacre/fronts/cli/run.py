@@ -77,6 +77,8 @@ def main(options: argparse.Namespace) -> int:
         _remark(outcome)
     if screen.problem is not None:
         complain(screen.problem)
+        if isinstance(outcome.ending, Cancelled):  # by us, where it had not ended by itself before
+            return 1
     return _exit_code(outcome) or (1 if screen.problem else 0)
 
 
