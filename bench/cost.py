@@ -10,6 +10,7 @@ several calls to come to the same, all of their replies are counted.
 import contextlib
 import os
 import re
+import shlex
 import socket
 import sys
 import tempfile
@@ -27,7 +28,7 @@ BEGIN, END = "<!-- printed by bench/cost.py -->\n", "<!-- end of what is printed
 NEAR = 20  # characters more than the smallest, at most
 FAR = 0.5  # where output is large: of the next smallest, at most
 
-PYTHON = sys.executable
+PYTHON = shlex.quote(sys.executable)
 _SUITE = """cat > test_suite.py <<'EOF'
 import unittest
 class Suite(unittest.TestCase):

@@ -2,7 +2,9 @@
 
 import os
 import resource
+import shlex
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,6 +13,8 @@ from nacre import proc
 from nacre.outcome import Survivor
 from nacre.proc import Process
 from nacre.process.tree import send
+
+PYTHON = shlex.quote(sys.executable)  # in a script
 
 
 def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:

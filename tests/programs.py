@@ -5,6 +5,7 @@ with what a person would say. `python -m tests.programs` prints a table for the 
 """
 
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 import nacre
 
-PYTHON = sys.executable
+PYTHON = shlex.quote(sys.executable)
 # Seconds. A question is noticed within about one; the rest is for a slow machine.
 WAIT = 8.0
 SOON = 2.0

@@ -8,6 +8,7 @@ opens its first file; `conftest` imports it for runs without make.
 
 import os
 import signal
+import sys
 
 # Python ignores these itself, and resets them in the processes that it starts.
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -21,6 +22,10 @@ def open_standard_descriptors() -> None:
         except OSError:
             opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
             os.set_inheritable(opened, True)
+    # Python has none for a descriptor that was closed when it started.
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 def reset_signals() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -126,14 +127,14 @@ def test_run_passes_other_signals_on() -> None:
 
 
 def test_a_reader_that_goes_away_ends_the_command_as_in_a_pipeline() -> None:
-    script = f"{' '.join(NACRE)} run --timeout 0 -- yes | head -1; echo ${{PIPESTATUS[0]}}"
+    script = f"{shlex.join(NACRE)} run --timeout 0 -- yes | head -1; echo ${{PIPESTATUS[0]}}"
     said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
     assert said.stdout == "y\n141\n"
     assert said.stderr == ""
 
 
 def test_every_byte_reaches_a_slow_reader() -> None:
-    script = f"{' '.join(NACRE)} run -- 'seq 300000' | (sleep 0.5; md5sum)"
+    script = f"{shlex.join(NACRE)} run -- 'seq 300000' | (sleep 0.5; md5sum)"
     expected = "seq 300000 | md5sum"
     said = [
         subprocess.run(["bash", "-c", each], capture_output=True, text=True, timeout=60).stdout
@@ -179,7 +180,7 @@ def test_a_stuck_reader_does_not_keep_us_from_stopping(number: signal.Signals) -
     ],
 )
 def test_closed_or_full_standard_descriptors(command: str, code: int, stdout: str) -> None:
-    words = ["bash", "-c", command.format(" ".join(NACRE))]
+    words = ["bash", "-c", command.format(shlex.join(NACRE))]
     said = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (said.returncode, said.stdout) == (code, stdout)
     assert "Traceback" not in said.stderr

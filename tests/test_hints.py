@@ -15,7 +15,7 @@ import nacre
 from nacre.hindsight import hints
 from nacre.hindsight.hints import Facts
 from nacre.outcome import Exited, Killed
-from tests.helpers import eventually
+from tests.helpers import PYTHON, eventually
 
 ROOT = Path(__file__).parent.parent
 
@@ -78,7 +78,7 @@ def test_a_port_in_use_names_who_holds_it(tool: nacre.Tool) -> None:
         held.bind(("127.0.0.1", 0))
         held.listen()
         port = held.getsockname()[1]
-        serve = f"{sys.executable} -m http.server --bind 127.0.0.1 {port}"
+        serve = f"{PYTHON} -m http.server --bind 127.0.0.1 {port}"
         (said,) = hinted(tool, serve)
         assert said.startswith(f"port {port} is held by process {os.getpid()} (")
         node = f"echo 'Error: listen EADDRINUSE: address already in use :::{port}'; exit 1"
@@ -105,7 +105,7 @@ def test_a_disk_that_is_full_is_named(tmp_path: Path) -> None:
             full = tool.call({{"command": "head -c 1000000 /dev/zero > big"}})
             print(full.details["hints"])
     """
-    script = f'mount -t tmpfs -o size=128k none "$0" && exec {sys.executable} -c "$1"'
+    script = f'mount -t tmpfs -o size=128k none "$0" && exec {PYTHON} -c "$1"'
     words = [unshare or "", "-rm", "sh", "-c", script, str(place), code]
     if unshare is None or subprocess.run([unshare, "-rm", "true"]).returncode:
         pytest.skip("THIS DID NOT RUN: no namespace can be made here, for a disk that is full")
@@ -134,7 +134,7 @@ def test_a_real_kill_for_lack_of_memory(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("THIS DID NOT RUN: it needs root, and the memory controller of cgroup v1")
     try:
-        eat = f"{sys.executable} -c 'x = bytearray(1 << 28); print(len(x))'"
+        eat = f"{PYTHON} -c 'x = bytearray(1 << 28); print(len(x))'"
         code = f"""if True:
             import nacre, os
             open({str(group / "cgroup.procs")!r}, "w").write(str(os.getpid()))
@@ -223,7 +223,7 @@ def test_a_question_that_nobody_could_answer_is_guessed(tool: nacre.Tool) -> Non
     assert hinted(tool, ask, stdin="y\n") == []
     assert hinted(tool, "echo failed; exit 1") == []
     assert hinted(tool, "printf done") == []
-    assert hinted(tool, f"{sys.executable} -c 'input()'") == asked
+    assert hinted(tool, f"{PYTHON} -c 'input()'") == asked
     assert hinted(tool, "printf '{\"error\": 1}'; exit 1") == []
     assert hinted(tool, "printf '10%%'; exit 1") == []
 

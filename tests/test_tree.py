@@ -16,7 +16,7 @@ from nacre.proc import Process
 from nacre.process import tag, terms, tree
 from nacre.process.census import Census
 
-from .helpers import alive, eventually, named
+from .helpers import PYTHON, alive, eventually, named
 
 # Each starts processes that sleep for exactly this long, which nobody else does.
 SECONDS = f"98765.{os.getpid():07d}"
@@ -31,7 +31,7 @@ TREES = {
     "ignores TERM": "trap '' TERM; (trap '' TERM; sleep N) & setsid sleep N & wait; sleep N",
     "stopped": "sleep N & kill -STOP $!; setsid sleep N & kill -STOP $!; wait",
     "closed its pipe": "setsid sleep N >/dev/null 2>&1 </dev/null & sleep N",
-    "a daemon": f"""{sys.executable} -c "
+    "a daemon": f"""{PYTHON} -c "
 import os
 if os.fork(): os._exit(0)
 os.setsid()
@@ -74,7 +74,7 @@ import ctypes, threading, time
 threading.Thread(target=time.sleep, args=({SECONDS},)).start()
 ctypes.CDLL(None).pthread_exit(None)
 """
-    script = f"setsid {sys.executable} -c '{code}' & sleep {SECONDS}"
+    script = f"setsid {PYTHON} -c '{code}' & sleep {SECONDS}"
     outcome = nacre.run(script, timeout=0.8, grace=0.3)
     assert isinstance(outcome.ending, TimedOut)
     assert sleepers() == []
@@ -164,7 +164,7 @@ def test_a_worker_that_the_host_forked_meanwhile_is_left_alone() -> None:
 
 
 def test_a_process_that_sheds_its_tag_is_found_by_the_pipe_it_holds() -> None:
-    shed = f"""{sys.executable} -c "
+    shed = f"""{PYTHON} -c "
 import os, resource
 if os.fork(): os._exit(0)
 os.setsid()
@@ -194,7 +194,7 @@ def _pipes(pid: int) -> frozenset[int]:
 
 def test_tags_nest_so_that_nacre_inside_nacre_belongs_to_the_outer_run() -> None:
     script = f"(setsid sleep {SECONDS} &); sleep {SECONDS}"
-    inner = f"{sys.executable} -m nacre run --timeout 0 -- '{script}'"
+    inner = f"{PYTHON} -m nacre run --timeout 0 -- '{script}'"
     outcome = nacre.run(f"trap '' TERM; {inner}; sleep {SECONDS}", timeout=2.5, grace=0.5)
     assert isinstance(outcome.ending, TimedOut)
     assert sleepers() == []
@@ -272,7 +272,7 @@ def test_in_a_process_of_ours_not_even_who_sheds_everything_survives(tmp_path: P
             os.execve("/bin/sleep", ["sleep", "{SECONDS}"], {{}})
         """)
     )
-    script = f"{sys.executable} {daemon}; sleep {SECONDS}"
+    script = f"{PYTHON} {daemon}; sleep {SECONDS}"
     began = time.monotonic()
     said = subprocess.run(
         [sys.executable, "-m", "nacre", "run", "--timeout", "0.8", "--", script],

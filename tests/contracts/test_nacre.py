@@ -26,9 +26,8 @@ from nacre.contracts import nacre_job
 from nacre.store import requests
 from nacre.store.workspace import workspace
 from tests import wardens
-from tests.helpers import alive, eventually, named, resident
+from tests.helpers import PYTHON, alive, eventually, named, resident
 
-PYTHON = sys.executable
 SERVER = f"""{PYTHON} -c '
 import http.server, sys, time
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -146,7 +145,7 @@ def test_a_claim_of_one_who_died_before_he_began_is_taken_over(
         "import os, sys; from nacre.asks import Request; from nacre.store import requests;"
         f"requests.claim(Request(id='x', digest='d'), {place!r}, 7, 'warden')"
     )
-    subprocess.run([PYTHON, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True)
     assert tool.call({"command": "echo mine", "request_id": "x"}).text == "mine\n"
     held = requests.claim(Request(id="x", digest="other"), place, 99, "host")
     assert held.run != 99
@@ -353,7 +352,7 @@ def test_a_cap_refuses_and_lists_what_lives(tmp_path: Path) -> None:
 
 def test_a_client_that_vanishes_leaves_its_run_behind(tool: nacre.Tool, tmp_path: Path) -> None:
     arguments = json.dumps({"command": "echo begun; sleep 1; echo done; exit 4"})
-    program = str(Path(PYTHON).parent / "nacre")
+    program = str(Path(sys.executable).parent / "nacre")
     client = subprocess.Popen(
         [program, "call", arguments], cwd=tmp_path / "place", stdout=subprocess.DEVNULL
     )
@@ -430,7 +429,7 @@ def test_a_search_does_not_outlive_a_killed_harness(tmp_path: Path) -> None:
         with nacre.Tool(cwd={str(tmp_path)!r}) as tool:
             tool.call({{"command": "echo a; sleep 3", "until": {{"output": "never-67.4"}}}})
     """
-    harness = subprocess.Popen([PYTHON, "-c", code])
+    harness = subprocess.Popen([sys.executable, "-c", code])
     with nacre.Tool(cwd=tmp_path) as tool:
         eventually(lambda: any(job["state"] == "running" for job in listed(tool)))
 
@@ -573,7 +572,7 @@ def test_many_take_over_a_stale_claim_and_one_wins(tmp_path: Path) -> None:
         requests.release(request, place, 7)
         for number in range(8):
             requests.release(request, place, 100 * turn - 100 + number)
-        subprocess.run([PYTHON, "-c", code], check=True)
+        subprocess.run([sys.executable, "-c", code], check=True)
         with ThreadPoolExecutor(8) as pool:
             numbers = range(100 * turn, 100 * turn + 8)
             won = list(pool.map(lambda n: requests.claim(request, place, n, "host").run, numbers))

@@ -153,8 +153,14 @@ _PROBE: Final = """\
 ) {{BASH_XTRACEFD}}>/dev/null 2>/dev/null"""
 
 
+def _read(path: Path) -> bytes:
+    """Whatever the umask was when it was written."""
+    path.chmod(0o600)
+    return path.read_bytes()
+
+
 def _known(path: Path) -> dict[str, Any]:
-    said = {kind: Path(f"{path}.{kind}").read_bytes() for kind in "tvfao"}
+    said = {kind: _read(Path(f"{path}.{kind}")) for kind in "tvfao"}
     status, _, variables = said["v"].partition(b"\n")
     traps = {name: words for words, name in states.TRAP.findall(said["t"]) if name != b"EXIT"}
     return {

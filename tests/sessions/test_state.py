@@ -200,7 +200,7 @@ NOTHING_MORE = {
     "no PATH": ("PATH=; echo hi", "hi\n"),
     "posix": ("set -o posix; echo hi", "hi\n"),
     "no files": ("ulimit -f 0; echo hi", "hi\n"),
-    "nowhere to write": ("chmod 0 .; echo hi; chmod 700 .", "hi\n"),
+    "nowhere to write": ('chmod 0 .; echo hi; chmod 700 "$PWD"', "hi\n"),
     "functions over everything": (
         "for f in declare printf trap set shopt alias umask mapfile compgen unset; do "
         'eval "$f() { echo WRONG; }"; done; echo hi',
