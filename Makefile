@@ -15,7 +15,7 @@ WORKERS ?= 5
 # `tests.startup` comes first: it undoes what pytest would inherit from nohup, `<&-` and the like.
 PYTEST := $(BIN)/python -m pytest -p tests.startup
 
-.PHONY: run test test-adapters lint bench chaos docs format clean
+.PHONY: run test test-fast test-adapters lint bench chaos docs format clean
 
 run: $(READY)
 	@printf '%s' "$$CMD" \
@@ -24,6 +24,10 @@ run: $(READY)
 
 test: $(READY)
 	$(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --ignore tests/adapters $(ARGS)
+
+# For the edit loop: the tests that need no daemon and do not sleep.
+test-fast: $(READY)
+	$(PYTEST) -n 2 --ignore tests/adapters -m 'not slow' $(ARGS)
 
 # With the agent SDKs, which are heavy, and MCP's inspector where there is npm.
 test-adapters: $(SDKS) $(INSPECTOR)

@@ -26,6 +26,10 @@ from nacre.process.worn import worn
 from tests import wardens
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: needs a warden, sleeps or starts many programs")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def ours() -> Iterator[tag.Tag]:
     """The tag of this worker; random, so that workers and other runs of the suite differ."""
@@ -49,7 +53,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind(ours: tag.Tag, home: Path, tmp_path: Path) -> Iterator[None]:
+def nothing_left_behind(
+    ours: tag.Tag, home: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[None]:
     leftovers.sweep()
     processes, descriptors, threads = _census.take(ours), _descriptors(), _threads()
     yield
@@ -66,6 +72,8 @@ def nothing_left_behind(ours: tag.Tag, home: Path, tmp_path: Path) -> Iterator[N
     try:
         for kind, look in left.items():
             assert not _settled(look), f"this test left {kind} behind: {look()}"
+        slow = request.node.get_closest_marker("slow")
+        assert slow or not has_warden, "this test starts a warden: mark it with pytest.mark.slow"
     finally:
         if has_warden:
             wardens.end(home.parent)

@@ -20,6 +20,8 @@ from nacre.refusals import CalledOff, Closed, Refused
 
 from .helpers import eventually, named
 
+pytestmark = pytest.mark.slow
+
 SECONDS = f"98764.{os.getpid():07d}"
 LONG = f"echo on; (setsid sleep {SECONDS} &); sleep {SECONDS}"
 

@@ -15,6 +15,8 @@ import pytest
 
 from .helpers import eventually, named
 
+pytestmark = pytest.mark.slow
+
 NACRE = [sys.executable, "-m", "nacre"]
 SECONDS = f"98762.{os.getpid():07d}"
 

@@ -7,7 +7,7 @@ from bench import cost
 
 from tests import wardens
 
-pytestmark = pytest.mark.xdist_group("cost")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cost")]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ import pytest
 
 from nacre import contracts, settings
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 CHECKS = (ROOT / "docs" / "checks.md").read_text()

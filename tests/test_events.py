@@ -10,6 +10,8 @@ from nacre import Chunk, Event, Exited, Finished, Full, Listening, Started, Stre
 
 from .helpers import resident
 
+pytestmark = pytest.mark.slow
+
 
 def data_of(events: list[Event], stream: Stream = Stream.OUTPUT) -> bytes:
     chunks = [each for each in events if isinstance(each, Chunk) and each.stream is stream]

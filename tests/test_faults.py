@@ -20,6 +20,8 @@ from nacre.refusals import (
     NoShell,
 )
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 

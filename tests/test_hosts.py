@@ -6,6 +6,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def host(code: str, *arguments: str, timeout: float = 60, noise: bool = False) -> str:
     """Run code in a Python of its own; returns what it printed. A hang is a failure."""

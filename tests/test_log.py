@@ -15,6 +15,8 @@ import nacre
 from nacre.store.audit import Audit
 from tests.helpers import eventually
 
+pytestmark = pytest.mark.slow
+
 NACRE = Path(sys.executable).parent / "nacre"
 
 

@@ -14,6 +14,8 @@ import pytest
 from tests import wardens
 from tests.helpers import eventually, named
 
+pytestmark = pytest.mark.slow
+
 NACRE = str(Path(sys.executable).parent / "nacre")
 
 

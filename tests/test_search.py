@@ -15,6 +15,8 @@ from nacre.search import Found
 from nacre.store import reading
 from nacre.text import settled
 
+pytestmark = pytest.mark.slow
+
 TEXT = st.lists(
     st.sampled_from(["a", "b", "ab", "\n", "\n\n", "x" * 9, "\x1b[1mb\x1b[0m", "c\rb", " "]),
     max_size=30,

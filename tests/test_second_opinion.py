@@ -16,6 +16,8 @@ from nacre.script.read import read
 
 from . import corpus
 
+pytestmark = pytest.mark.slow
+
 SHFMT = Path(sys.executable).parent / "shfmt"
 SCRIPTS = int(os.environ.get("NACRE_SCRIPTS", "80"))
 ESCAPED = re.compile(rb"\\[`$\\\"]")

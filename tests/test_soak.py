@@ -5,10 +5,14 @@ import os
 import random
 from pathlib import Path
 
+import pytest
+
 import nacre
 from nacre import Cancelled, CancelToken, Exited, NotStarted, TimedOut
 
 from .helpers import named, resident
+
+pytestmark = pytest.mark.slow
 
 SOAK = int(os.environ.get("NACRE_SOAK", "300"))
 RACES = int(os.environ.get("NACRE_RACES", "60"))

@@ -27,6 +27,8 @@ from nacre.store.reading import NoSuchRun
 from nacre.store.sweep import Bounds
 from tests.helpers import eventually
 
+pytestmark = pytest.mark.slow
+
 NACRE = Path(sys.executable).parent / "nacre"
 DAY = 24 * 3600.0
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.helpers import eventually, named
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 SECONDS = f"98766.{os.getpid():07d}"
 Inner = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -50,7 +52,8 @@ LEAKS = {
         f"def test_it(): subprocess.run('env -i setsid sleep {SECONDS} &', shell=True)"
     ),
     "runs in the warden": (
-        "import nacre\n"
+        "import nacre, pytest\n"
+        "@pytest.mark.slow\n"
         "def test_it():\n"
         f"    nacre.Tool().call({{'command': 'sleep {SECONDS}', 'wait': 0}})"
     ),

@@ -18,6 +18,8 @@ from nacre.process.census import Census
 
 from .helpers import PYTHON, alive, eventually, named
 
+pytestmark = pytest.mark.slow
+
 # Each starts processes that sleep for exactly this long, which nobody else does.
 SECONDS = f"98765.{os.getpid():07d}"
 

@@ -15,6 +15,8 @@ from nacre.engine.asking import Asking, Question
 from nacre.loop import Loop
 from tests import programs, wardens
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 

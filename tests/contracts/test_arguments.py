@@ -13,6 +13,8 @@ from nacre.contracts.phoenix import Bash as Phoenix
 from nacre.contracts.pi import Bash as Pi
 from nacre.refusals import Refused
 
+pytestmark = pytest.mark.slow
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: (

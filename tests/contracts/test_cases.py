@@ -30,6 +30,7 @@ def parametrized(rows: list[tuple[str, Case]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("number", named_rows)
 
 
+@pytest.mark.slow
 @parametrized(ROWS)
 def test_library(
     number: int, tmp_path: Path, home: Path, ours: tag.Tag, monkeypatch: pytest.MonkeyPatch
@@ -75,6 +76,7 @@ def answered(front: str, tmp_path_factory: pytest.TempPathFactory, ours: tag.Tag
         wardens.end(place, runs=True)
 
 
+@pytest.mark.slow
 @pytest.mark.limit(240)
 @pytest.mark.parametrize("contract", table.contracts())
 def test_the_same_through(front: str, contract: str, answered: Path) -> None:

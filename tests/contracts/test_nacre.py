@@ -28,6 +28,8 @@ from nacre.store.workspace import workspace
 from tests import wardens
 from tests.helpers import PYTHON, alive, eventually, named, resident
 
+pytestmark = pytest.mark.slow
+
 SERVER = f"""{PYTHON} -c '
 import http.server, sys, time
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -14,6 +14,8 @@ from nacre.asks import Run
 from nacre.plan import Limits
 from tests.contracts.rows import NACRE
 
+pytestmark = pytest.mark.slow
+
 LIMIT, END = 131_072, 4096
 
 

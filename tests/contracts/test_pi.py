@@ -21,6 +21,8 @@ from nacre.outcome import Capture, Exited, Outcome, Saved
 from nacre.refusals import BadLink
 from tests.deciding import decided
 
+pytestmark = pytest.mark.slow
+
 
 def bash(command: str, *, options: dict[str, Any] | None = None, **more: Any) -> nacre.Reply:
     with nacre.Tool("pi", options=options or {}) as tool:

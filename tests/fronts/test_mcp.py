@@ -28,6 +28,8 @@ from tests.contracts import table
 from tests.contracts.rows import ROWS
 from tests.helpers import alive, eventually, named
 
+pytestmark = pytest.mark.slow
+
 NACRE = Path(sys.executable).parent / "nacre"
 ERAS = pytest.mark.parametrize("era", ["legacy", "auto"])
 Talk = Callable[[Client], Coroutine[Any, Any, None]]

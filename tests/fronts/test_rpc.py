@@ -16,6 +16,8 @@ import nacre
 from nacre.contracts.providers import Format
 from tests.helpers import alive, eventually, named
 
+pytestmark = pytest.mark.slow
+
 NACRE = Path(sys.executable).parent / "nacre"
 Message = dict[str, Any]
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from nacre.shell import state as states
 from nacre.shell.plain import is_plain
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "script",

@@ -7,11 +7,15 @@ noticed here.
 import os
 from pathlib import Path
 
+import pytest
+
 from nacre.engine.engine import Engine
 from nacre.outcome import Ending
 from nacre.plan import Command, Plan
 from tests.helpers import eventually
 from tests.sessions.oracle import ENV, Sessions
+
+pytestmark = pytest.mark.slow
 
 SAME = {
     "a command": "echo hi",

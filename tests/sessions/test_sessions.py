@@ -22,6 +22,8 @@ from nacre.store import sessions as files
 from tests import wardens
 from tests.helpers import alive, eventually, named
 
+pytestmark = pytest.mark.slow
+
 NACRE = Path(sys.executable).parent / "nacre"
 NO_SETUP = {"snapshot": False}
 

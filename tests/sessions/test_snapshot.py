@@ -14,6 +14,8 @@ import nacre
 from tests import wardens
 from tests.helpers import eventually, named
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "ghp_" + "a1B2" * 9
 
 

@@ -9,6 +9,8 @@ import pytest
 from nacre.outcome import NotStarted, Outcome
 from tests.sessions.oracle import Sessions, differences, sequence
 
+pytestmark = pytest.mark.slow
+
 SLICE = int(os.environ.get("NACRE_SEQUENCES", "120"))
 
 

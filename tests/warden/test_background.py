@@ -14,6 +14,8 @@ from nacre import proc
 from tests import wardens
 from tests.helpers import alive, end, eventually, named
 
+pytestmark = pytest.mark.slow
+
 
 def start(tool: nacre.Tool, command: str) -> tuple[int, Path]:
     reply = tool.call({"command": command, "mode": "background"})

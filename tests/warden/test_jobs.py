@@ -5,9 +5,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import nacre
 from nacre import Chunk, Exited, Finished, Started
 from tests.helpers import eventually, named
+
+pytestmark = pytest.mark.slow
 
 
 def pi(cwd: Path, **options: Any) -> nacre.Tool:

@@ -22,6 +22,8 @@ from nacre.warden import door
 from tests import wardens
 from tests.helpers import alive, eventually, named
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("NACRE_KILLS", "6"))
 LINES = 20
 # Writes for a quarter of a second, also to stderr, and ends in a code that nobody has by accident.

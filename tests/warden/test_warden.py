@@ -27,6 +27,8 @@ from nacre.warden.frames import Answered, Asked, Hello, Problem, Welcome
 from tests import wardens
 from tests.helpers import alive, eventually, named
 
+pytestmark = pytest.mark.slow
+
 HELLO = Hello(protocol=frames.PROTOCOL, version=nacre.__version__)
 
 
