@@ -105,6 +105,7 @@ def test_run_passes_a_stopping_signal_on_and_nothing_survives(number: signal.Sig
     assert named(SECONDS) == []
 
 
+@pytest.mark.alone
 def test_a_second_interrupt_does_not_wait_for_the_grace() -> None:
     script = "trap '' INT TERM; echo on; while :; do sleep 0.05; done"
     with subprocess.Popen([*NACRE, "run", "--", script], stdout=subprocess.PIPE) as process:

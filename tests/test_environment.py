@@ -106,9 +106,9 @@ def test_what_runs_code_in_every_shell_is_dropped(name: str) -> None:
     "text", ["a" * 130_000, "eyJ-" * 30_000, "SG." * 40_000, "a://b:" * 20_000]
 )
 def test_long_values_take_no_time(text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     env("nacre", {"LONG": text, "N": str(began)})
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
 
 
 def test_paths_are_not_taken_for_keys() -> None:

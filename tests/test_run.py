@@ -181,6 +181,7 @@ def test_output_printed_while_stopping_is_kept_though_it_floods() -> None:
     assert 3_000_000 <= outcome.output.size < 3_000_100  # bash may mention its sleep
 
 
+@pytest.mark.alone
 def test_who_ignores_term_is_killed_after_the_grace() -> None:
     began = time.monotonic()
     outcome = nacre.run(

@@ -404,6 +404,7 @@ def test_what_was_written_just_now_is_never_swept(home: Path, tmp_path: Path) ->
     assert os.listdir(home / "runs") == ["r1"]
 
 
+@pytest.mark.alone
 def test_a_backlog_is_swept_a_little_at_a_time(home: Path, tmp_path: Path) -> None:
     """The sweep happens in a call, on its host's thread."""
     old = time.time() - 20 * DAY

@@ -201,6 +201,7 @@ def test_until_is_seen_through_colours_and_before_the_line_ends(tool: nacre.Tool
     assert reply.details["until"]["text"] == "Local: http://localhost:5173/ "
 
 
+@pytest.mark.alone
 def test_a_pattern_that_never_ends_only_costs_the_wait(tool: nacre.Tool) -> None:
     command = f"echo {'a' * 60}b; sleep 66.3"
     began = time.monotonic()
@@ -584,6 +585,7 @@ def test_many_take_over_a_stale_claim_and_one_wins(tmp_path: Path) -> None:
 # Long logs.
 
 
+@pytest.mark.alone
 def test_a_line_of_a_long_log_is_found_in_bounded_memory_and_time(
     tool: nacre.Tool, home: Path
 ) -> None:

@@ -120,6 +120,7 @@ def test_the_time_in_line_does_not_count(tmp_path: Path) -> None:
     assert replies[1].details["wallTimeMs"] < 1000
 
 
+@pytest.mark.alone
 def test_shared_calls_run_at_once() -> None:
     async def many(tool: nacre.Tool) -> None:
         await asyncio.gather(*(tool.acall({"command": "sleep 0.5"}) for _ in range(6)))
@@ -130,6 +131,7 @@ def test_shared_calls_run_at_once() -> None:
         assert time.monotonic() - begin < 2.5
 
 
+@pytest.mark.alone
 def test_two_sessions_do_not_wait_for_each_other() -> None:
     with nacre.Tool("pi") as one, nacre.Tool("pi") as two:
         thread = threading.Thread(target=one.call, args=({"command": "sleep 2"},))

@@ -67,6 +67,7 @@ def test_calls_of_one_session_run_in_order_from_many_processes(tmp_path: Path) -
         assert text(tool, "echo $n") == "6"
 
 
+@pytest.mark.alone
 def test_sessions_run_side_by_side(tmp_path: Path) -> None:
     async def main() -> list[str]:
         with nacre.Tool(cwd=tmp_path) as tool:

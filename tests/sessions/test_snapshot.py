@@ -254,6 +254,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("rc", HOSTILE.values(), ids=HOSTILE)
 def test_it_is_never_an_error_and_takes_two_seconds_at_most(
     user: Path, tmp_path: Path, rc: str
