@@ -130,7 +130,8 @@ import os, signal, subprocess
 def test_it():
     said = subprocess.run(["grep", "^Sig[BI]", "/proc/self/status"], stdout=subprocess.PIPE)
     blocked, ignored = (int(line.split()[1], 16) for line in said.stdout.splitlines())
-    assert (blocked, ignored) == (0, 0)
+    reserved = 3 << 31  # 32 and 33 are of the C library; make leaves one of them ignored
+    assert (blocked, ignored & ~reserved) == (0, 0)
     for number in range(3): os.fstat(number)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 """
