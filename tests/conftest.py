@@ -3,13 +3,19 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import helpers
 
 pytest_plugins = ["tests.startup", "tests.limits", "tests.order", "tests.leaks"]
 
-settings.register_profile("nacre", deadline=None, derandomize=True)
+# Other tests run at the same time: how long an example takes says nothing.
+settings.register_profile(
+    "nacre",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("nacre")
 
 

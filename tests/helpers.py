@@ -17,8 +17,9 @@ from nacre.process.tree import send
 PYTHON = shlex.quote(sys.executable)  # in a script
 
 
-def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition; fail when it does not come true."""
+def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    """Wait for a condition; fail when it does not come true. Starting Python takes ten seconds on a
+    machine that is busy enough."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "this never came true"
