@@ -59,7 +59,7 @@ def nothing_left_behind(
     leftovers.sweep()
     processes, descriptors, threads = _census.take(ours), _descriptors(), _threads()
     yield
-    has_warden = home.exists() and next(home.rglob("warden.lock"), None) is not None
+    has_warden = _has_warden(home)
     left: dict[str, Callable[[], set[object]]] = {
         "descriptors": lambda: _descriptors() - descriptors,
         "threads": lambda: _threads() - threads,
@@ -75,10 +75,16 @@ def nothing_left_behind(
         slow = request.node.get_closest_marker("slow")
         assert slow or not has_warden, "this test starts a warden: mark it with pytest.mark.slow"
     finally:
-        if has_warden:
-            wardens.end(home.parent)
+        # First these: one of them may be about to start a warden.
         for each in _census.new(ours, processes):
             send(each, signal.SIGKILL)
+        if _has_warden(home):
+            wardens.end(home.parent)
+
+
+def _has_warden(home: Path) -> bool:
+    """Looking at every process takes its time, and few tests start one."""
+    return home.exists() and next(home.rglob("warden.lock"), None) is not None
 
 
 def _hosted(home: Path) -> list[tuple[int, int, str]]:
