@@ -3,19 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 from tests import helpers
 
 pytest_plugins = ["tests.startup", "tests.limits", "tests.order", "tests.leaks"]
 
-# Other tests run at the same time: how long an example takes says nothing.
-settings.register_profile(
-    "nacre",
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+settings.register_profile("nacre", deadline=None, derandomize=True)
 settings.load_profile("nacre")
 
 
