@@ -12,8 +12,8 @@ CMD ?= echo "Hello from $$0 $$BASH_VERSION"; echo "and this went to stderr" >&2
 export CMD
 # Tests mostly wait, so more of them run at once than there are processors.
 WORKERS ?= 5
-# `tests.startup` comes first: it undoes what pytest would inherit from nohup, `<&-` and the like.
-PYTEST := $(BIN)/python -m pytest -p tests.startup
+# `tests.support.startup` comes first: it undoes what pytest would inherit from nohup, `<&-` and the like.
+PYTEST := $(BIN)/python -m pytest -p tests.support.startup
 
 .PHONY: run test test-fast test-adapters lint bench chaos docs format clean
 
@@ -44,17 +44,17 @@ bench: $(READY)
 
 # The long runs, of which `make test` has a slice.
 chaos: $(READY)
-	NACRE_SOAK=10000 NACRE_RACES=2000 $(PYTEST) --limit 3600 tests/test_soak.py $(ARGS)
-	NACRE_KILLS=200 $(PYTEST) --limit 3600 tests/warden/test_surviving.py -k killing $(ARGS)
-	$(BIN)/python -m tests.fuzz 1 100000
-	NACRE_PLAIN=3000 $(PYTEST) --limit 3600 tests/sessions/test_plain.py
-	$(BIN)/python -m tests.sessions.oracle 1 50000 & \
-		$(BIN)/python -m tests.sessions.oracle 50001 100000 && wait $$!
-	NACRE_SCRIPTS=100000 NACRE_STATES=5000 $(PYTEST) --limit 3600 tests/test_known.py \
-		tests/test_second_opinion.py -k 'real or known_after'
+	NACRE_SOAK=10000 NACRE_RACES=2000 $(PYTEST) --limit 3600 tests/engine/test_soak.py $(ARGS)
+	NACRE_KILLS=200 $(PYTEST) --limit 3600 tests/warden/test_recovery.py -k killing $(ARGS)
+	$(BIN)/python -m tests.support.fuzz 1 100000
+	NACRE_PLAIN=3000 $(PYTEST) --limit 3600 tests/shell_state/test_unchanging.py
+	$(BIN)/python -m tests.support.session_oracle 1 50000 & \
+		$(BIN)/python -m tests.support.session_oracle 50001 100000 && wait $$!
+	NACRE_SCRIPTS=100000 NACRE_STATES=5000 $(PYTEST) --limit 3600 tests/bash/test_variables.py \
+		tests/bash/test_second_opinion.py -k 'real or known_after'
 
 docs: $(READY)
-	$(BIN)/python docs/draw.py
+	$(BIN)/python scripts/draw_docs.py
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import nacre
-from nacre import contracts
+from nacre.contracts import registry
 
 CONTRACTS = ("nacre", "phoenix", "harness", "pi")
 PAGE = Path(__file__).parent.parent / "docs" / "cost.md"
@@ -187,7 +187,7 @@ def table(costs: list[Cost]) -> str:
 
 
 def main() -> int:
-    assert set(CONTRACTS) == set(contracts.names())
+    assert set(CONTRACTS) == set(registry.contract_names())
     with tempfile.TemporaryDirectory(prefix="nacre-cost-") as state:
         os.environ["NACRE_HOME"] = state
         costs = list(measured())

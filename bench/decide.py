@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import median
 
 from bench.result import Result, spread
-from nacre import contracts
-from nacre.caller import Caller
+from nacre.bash.analyze import analyze
+from nacre.bash.leading_cd import find_leading_cd
+from nacre.contracts import registry
 from nacre.contracts.contract import Checks
+from nacre.model.caller import Caller
 from nacre.prepare.decide import decide
-from nacre.script.lead import leading_cd
-from nacre.script.read import read
 
 ROUNDS = 300
 TYPICAL = [
@@ -37,16 +37,16 @@ def measure(program: Path) -> Iterator[Result]:
     caller = Caller(cwd=os.getcwdb(), env=dict(os.environb), tools=tools)
     everything = {"intercept": "warn", "safety": "disk,git,workspace"}
     for name, checks in {
-        "nacre": contracts.checks("nacre", {}),
-        "phoenix": contracts.checks("phoenix", {}),
-        "pi, all rules on": contracts.checks("pi", everything),
+        "nacre": registry.build_checks("nacre", {}),
+        "phoenix": registry.build_checks("phoenix", {}),
+        "pi, all rules on": registry.build_checks("pi", everything),
     }.items():
         times = [_microseconds(text, checks, caller) for text in TYPICAL]
         detail = f"{len(TYPICAL)} commands: {spread(times)} µs, the slowest {max(times):.0f} µs"
         yield Result(
             f"decide a typical command ({name})", median(times) / 1e3, 0.2, "ms", "at most", detail
         )
-    text = _microseconds(LONG, contracts.checks("nacre", {}), caller)
+    text = _microseconds(LONG, registry.build_checks("nacre", {}), caller)
     detail = f"{len(LONG) / 1024:.0f} KiB in a heredoc"
     yield Result("decide a command with a file in it", text / 1e3, 0.5, "ms", "at most", detail)
 
@@ -54,8 +54,8 @@ def measure(program: Path) -> Iterator[Result]:
 def _microseconds(text: bytes, checks: Checks, caller: Caller) -> float:
     times = []
     for _ in range(ROUNDS):
-        read.cache_clear()
-        leading_cd.cache_clear()
+        analyze.cache_clear()
+        find_leading_cd.cache_clear()
         plan = checks.plan(text, caller)
         began = time.perf_counter()
         decide(plan, checks.steps, caller)

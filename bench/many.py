@@ -11,8 +11,8 @@ from statistics import median
 
 from bench.result import Result
 from nacre.engine.engine import Engine
-from nacre.outcome import Exited
-from nacre.plan import Command, Plan
+from nacre.model.outcome import Exited
+from nacre.model.plan import Command, Plan
 
 COUNT = 500
 ROUNDS = 5
@@ -44,10 +44,10 @@ def _in_c(program: Path) -> float:
 
 def _ours() -> tuple[float, float, int]:
     script = b"sleep 0.2; echo x"
-    plan = Plan(command=Command(given=script, script=script, cwd=os.getcwdb()))
+    plan = Plan(command=Command(original=script, script=script, cwd=os.getcwdb()))
     engine = Engine()
     before, begin = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    tickets = [engine.begin(plan) for _ in range(COUNT)]
+    tickets = [engine.start(plan) for _ in range(COUNT)]
     threads = threading.active_count()
     outcomes = [ticket.wait() for ticket in tickets]
     wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF)

@@ -13,7 +13,7 @@ import nacre
 from bench.limits import beside
 from bench.result import Result
 from bench.warden import end_warden
-from nacre import proc
+from nacre.procfs import processes
 
 FUNCTIONS = 300
 SAVED = "x=1; echo hi"  # which might change something, and does not
@@ -85,7 +85,9 @@ def _idle(tool: nacre.Tool) -> Iterator[Result]:
     """Of the shells that wait: what memory is theirs alone, and what time they take."""
     _said(tool, "true")
     time.sleep(0.5)
-    shells = [pid for pid in proc.own_children() if "_nacre_in" in proc.command_line(pid)]
+    shells = [
+        pid for pid in processes.list_own_children() if "_nacre_in" in processes.command_line(pid)
+    ]
     assert shells
     before = sum(map(_ticks, shells))
     time.sleep(2)
@@ -97,10 +99,10 @@ def _idle(tool: nacre.Tool) -> Iterator[Result]:
 
 
 def _private(pid: int) -> int:
-    rollup = proc.read_all(f"/proc/{pid}/smaps_rollup").decode()
+    rollup = processes.read_file(f"/proc/{pid}/smaps_rollup").decode()
     return sum(map(int, re.findall(r"^Private_\w+:\s+(\d+) kB", rollup, re.MULTILINE)))
 
 
 def _ticks(pid: int) -> int:
-    fields = proc.read_all(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    fields = processes.read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return int(fields[11]) + int(fields[12])

@@ -20,27 +20,28 @@ wait; sleep 86399.5
 """
 _HOST = """
 import sys, time
-from nacre import CancelToken, Chunk, proc
+from nacre import CancelToken, Chunk
+from nacre.procfs import processes
 from nacre.engine.engine import Engine
-from nacre.plan import Command, Limits, Plan
-from nacre.process import tree
+from nacre.model.plan import Command, Limits, Plan
+from nacre.process import process_tree
 script, ours = sys.argv[1].encode(), sys.argv[2] == "ours"
 if ours:
-    from nacre.process.ours import become_subreaper
+    from nacre.process.prctl import become_subreaper
     assert become_subreaper()
 killed = []
-kill = tree.Tree.kill
+kill = process_tree.ProcessTree.kill
 def timed(self):
     killed.append(time.perf_counter())
     return kill(self)
-tree.Tree.kill = timed
-plan = Plan(command=Command(given=script, script=script, cwd=b"/"),
+process_tree.ProcessTree.kill = timed
+plan = Plan(command=Command(original=script, script=script, cwd=b"/"),
             limits=Limits(timeout=1.5, grace=0.1))
-engine = Engine(ours=ours)
-outcome = engine.begin(plan).wait()
+engine = Engine(own_process=ours)
+outcome = engine.start(plan).wait()
 ended = time.perf_counter()
-left = [pid for pid, process in proc.everyone().items()
-        if process.alive and proc.command_line(pid) == "sleep 86399.5"]
+left = [pid for pid, process in processes.read_all_processes().items()
+        if process.alive and processes.command_line(pid) == "sleep 86399.5"]
 assert outcome.output.head == b"ready\\n", outcome
 print((ended - killed[0]) * 1e3, len(left) + len(outcome.left_running))
 """

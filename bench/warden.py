@@ -12,7 +12,7 @@ import nacre
 from bench.limits import beside
 from bench.result import Result
 from nacre.store import owner
-from nacre.warden import door
+from nacre.warden import rendezvous
 
 LIVE = 500
 FLOOD = 4 << 30
@@ -37,9 +37,9 @@ def end_warden() -> None:
 
 
 def _pid() -> int:
-    found = owner.read(door.signed() or "")
+    found = owner.parse_owner(rendezvous.read_owner() or "")
     assert found is not None
-    assert found.lives
+    assert found.is_alive
     return found.pid
 
 

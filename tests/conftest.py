@@ -5,9 +5,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests import helpers
+from tests.support import helpers
 
-pytest_plugins = ["tests.startup", "tests.limits", "tests.order", "tests.leaks"]
+pytest_plugins = [
+    "tests.support.startup",
+    "tests.support.limits",
+    "tests.support.order",
+    "tests.support.leaks",
+]
 
 settings.register_profile("nacre", deadline=None, derandomize=True)
 settings.load_profile("nacre")

@@ -1,8 +1,9 @@
-"""The house: imports point down, never in a circle, and `import nacre` loads no extra."""
+"""The layers: imports point down, never in a circle, and `import nacre` loads no extra."""
 
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,47 +12,51 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "nacre"
 
-# From the bottom up. Rooms of one floor never import each other, but for floor 0, which is
-# ordered as it stands.
-FLOORS: list[tuple[str, ...]] = [
-    ("findings", "signals"),
-    ("plan",),
-    ("refusals",),
-    ("outcome",),
-    ("events",),
-    ("asks", "caller", "cancel"),
-    ("script", "secrets", "shell", "text", "lines", "unmarked", "digest", "loop", "proc"),
-    ("render", "search"),
-    ("prepare", "hindsight", "store", "capture", "process"),
-    ("contracts", "engine"),
-    ("settings", "warden"),
-    ("reach",),
-    ("watch",),
-    ("handle", "look", "pursue", "remembered"),
-    ("gather", "attend"),
-    ("place", "calls", "callers"),
-    ("tool", "oneshot"),
-    ("fronts", "adapters"),
+# From the bottom up; the same list is in docs/design.md. A package imports itself and lower layers.
+# Packages in one tuple of a layer are peers; a later tuple of the same layer may import an earlier.
+LAYERS: list[list[tuple[str, ...]]] = [
+    [("model",)],
+    [("bash", "text", "shell_state", "eventloop", "procfs", "terminal")],
+    [("prepare", "hints", "store", "capture", "process", "sandbox")],
+    [("sessions",)],
+    [("contracts", "engine")],
+    [("settings", "warden"), ("remote",)],
+    [("runs",)],
+    [("tool", "api")],
+    [("frontends", "adapters")],
 ]
-FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-# What only one room may know.
+RANK_OF = {
+    package: (layer, step)
+    for layer, steps in enumerate(LAYERS)
+    for step, packages in enumerate(steps)
+    for package in packages
+}
+# Lower layers that a package must not know all the same.
+FORBIDDEN = {
+    "contracts": {"store", "capture", "process", "sandbox", "sessions", "eventloop", "procfs"},
+    "engine": {"prepare", "hints", "bash"},
+    "warden": {"contracts", "prepare", "hints", "bash"},
+}
+# Modules outside of nacre that only some packages may import.
 RESERVED = {
     "ctypes": {"process"},
-    "subprocess": {"process", "fronts", "prepare"},  # prepare asks git a question
-    "tree_sitter": {"script"},
-    "tree_sitter_bash": {"script"},
+    "subprocess": {"process", "frontends", "prepare"},  # prepare asks git a question
+    "tree_sitter": {"bash"},
+    "tree_sitter_bash": {"bash"},
     "fcntl": {"process", "store", "warden"},
-    "argparse": {"fronts"},
-    "asyncio": {"engine", "fronts"},
+    "argparse": {"frontends"},
+    "asyncio": {"engine", "frontends"},
     "socket": {"warden"},
 }
+# Names of two or more modules, because they do the same job in each of their packages.
+SAME_JOB = {"contract", "handle", "leading_cd", "main", "reply", "server"}
 
 
 def modules() -> list[Path]:
     return sorted(path for path in SOURCE.rglob("*.py"))
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -61,30 +66,52 @@ def imports(path: Path) -> tuple[str, ...]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    """What a module imports when it runs, at once or later; not what only its types need."""
+    todo: list[ast.AST] = [ast.parse(path.read_text())]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            todo += node.orelse
+            continue
+        todo += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} imports relatively; say where from"
+            assert node.level == 0, f"{path} imports relatively; write the whole name"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def rooms_imported(path: Path) -> Iterator[str]:
+def packages_imported(path: Path) -> Iterator[str]:
     for name in imports(path):
         first, _, rest = name.partition(".")
-        if first == "nacre" and rest.split(".")[0] in FLOOR_OF:
+        if first == "nacre" and rest.split(".")[0] in RANK_OF:
             yield rest.split(".")[0]
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_point_down(path: Path) -> None:
-    room = room_of(path)
-    if room in ("__init__", "__main__"):
+    package = package_of(path)
+    if package in ("__init__", "__main__"):
         return
-    assert room in FLOOR_OF, f"{room} has no floor; give it one here and in docs/design.md"
-    for other in rooms_imported(path):
-        if other != room:
-            assert FLOOR_OF[other] < FLOOR_OF[room], f"{room} may not import {other}"
+    assert package in RANK_OF, f"{package} has no layer; give it one here and in docs/design.md"
+    for other in packages_imported(path):
+        if other != package:
+            assert RANK_OF[other] < RANK_OF[package], f"{package} may not import {other}"
+            assert other not in FORBIDDEN.get(package, ()), f"{package} may not import {other}"
+
+
+def test_the_root_has_few_modules() -> None:
+    assert len([path for path in SOURCE.glob("*.py") if path.stem != "__main__"]) <= 6
+
+
+def test_a_name_stands_for_one_module() -> None:
+    """But for commands, whose modules are called as people call the commands."""
+    stems = Counter(
+        path.stem
+        for path in modules()
+        if path.stem != "__init__" and path.parent != SOURCE / "frontends" / "cli"
+    )
+    assert {stem for stem, count in stems.items() if count > 1} <= SAME_JOB
 
 
 def test_there_is_no_circle_among_modules() -> None:
@@ -109,12 +136,12 @@ def _modules_imported(path: Path) -> Iterator[Path]:
                 break
 
 
-@pytest.mark.parametrize(("name", "rooms"), RESERVED.items())
-def test_some_things_are_known_to_one_room_only(name: str, rooms: set[str]) -> None:
+@pytest.mark.parametrize(("name", "packages"), RESERVED.items())
+def test_some_modules_are_for_few_packages(name: str, packages: set[str]) -> None:
     users = {
-        room_of(path) for path in modules() if name in {n.split(".")[0] for n in imports(path)}
+        package_of(path) for path in modules() if name in {n.split(".")[0] for n in imports(path)}
     }
-    assert users <= rooms
+    assert users <= packages
 
 
 def test_every_module_says_what_it_is_for() -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from bench import cost
 
-from tests import wardens
+from tests.support import wardens
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cost")]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre import contracts, settings
+from nacre import settings
+from nacre.contracts import registry
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +68,7 @@ def test_the_settings_in_the_pages_can_be_had(tmp_path: Path) -> None:
     (tmp_path / "config" / "nacre").mkdir(parents=True)
     (tmp_path / "config" / "nacre" / "config.toml").write_text(users)
     (tmp_path / "nacre.toml").write_text(workspaces)
-    for contract in contracts.names():
+    for contract in registry.contract_names():
         settings.load(contract, os.fsencode(tmp_path), {})
 
 
@@ -89,7 +90,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_the_pages_show_the_code_as_it_is() -> None:
-    spec = importlib.util.spec_from_file_location("draw", ROOT / "docs" / "draw.py")
+    spec = importlib.util.spec_from_file_location("draw", ROOT / "scripts" / "draw_docs.py")
     assert spec is not None
     assert spec.loader is not None
     draw = importlib.util.module_from_spec(spec)

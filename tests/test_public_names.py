@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import nacre
-from nacre.fronts.cli import doctor
-from nacre.warden import frames
-from tests import public_names, wardens
+from nacre.frontends.cli import doctor
+from nacre.warden import protocol
+from tests.support import public_names, wardens
 
 
 @pytest.mark.parametrize("name", public_names.TABLES)
@@ -26,10 +26,10 @@ def test_every_type_of_rpc_message_has_its_fields_on_record() -> None:
 
 @pytest.mark.parametrize("side", ["from client", "from warden"])
 def test_recorded_frames_are_decoded_and_encoded_again_as_they_are(side: str) -> None:
-    decode = frames.from_client if side == "from client" else frames.from_warden
+    decode = protocol.decode_client_frame if side == "from client" else protocol.decode_warden_frame
     for text in json.loads((public_names.DATA / "wire_frames.json").read_text())[side]:
         data = bytes.fromhex(text)
-        assert frames.packed(decode(data[4:])).hex() == text
+        assert protocol.encode_frame(decode(data[4:])).hex() == text
 
 
 _NACRE = "state exit_code signal seconds run cwd output left_running hints"
@@ -46,6 +46,7 @@ REPLIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("contract", "arguments", "keys"), REPLIES)
 def test_details_have_the_keys_on_record(
     tmp_path: Path, contract: str, arguments: dict[str, Any], keys: str
@@ -61,6 +62,7 @@ def test_details_of_a_refusal_of_phoenix_have_the_keys_on_record(tmp_path: Path)
     assert details["rule"] == "git.force-push"
 
 
+@pytest.mark.slow
 def test_details_of_nacre_hold_what_is_on_record(tmp_path: Path) -> None:
     with nacre.Tool(cwd=tmp_path) as tool:
         details = tool.call({"command": "sleep 9 >/dev/null & echo x", "leave": "end"}).details
@@ -117,8 +119,8 @@ def test_doctor_names_a_check_that_fails(monkeypatch: pytest.MonkeyPatch) -> Non
         raise OSError("no")
 
     monkeypatch.setattr(subprocess, "run", fails)
-    found = next(each for each in doctor.examine() if each.says == "no")  # not the rest of them
-    assert found.about == "bash"
+    found = next(each for each in doctor.examine() if each.text == "no")  # not the rest of them
+    assert found.topic == "bash"
 
 
 def test_the_program_starts_by_both_of_its_names() -> None:

@@ -11,7 +11,7 @@ import pytest
 import nacre
 from nacre import settings
 from nacre.settings import SettingsError
-from nacre.store.sweep import Bounds
+from nacre.store.cleanup import StoreLimits
 
 NACRE = Path(sys.executable).parent / "nacre"
 
@@ -37,9 +37,9 @@ def load(project: Path, contract: str = "phoenix", **options: Any) -> settings.S
 
 def test_without_files_everything_is_as_by_default(project: Path) -> None:
     found = load(project)
-    assert found.chosen == {}
+    assert found.option_values == {}
     assert found.options["timeout"] == settings.Setting(value=30.0, origin="default")
-    assert found.bounds == Bounds()
+    assert found.store_limits == StoreLimits()
 
 
 def test_the_one_who_speaks_last_wins_and_each_value_says_where_it_came_from(
@@ -69,7 +69,7 @@ def test_a_tool_is_made_with_them(user: Path, project: Path, monkeypatch: Any) -
 
 def test_the_store_is_the_users(user: Path, project: Path) -> None:
     user.write_text('[store]\ndays = 3\nsize = "1.5GB"\n')
-    assert load(project).bounds == Bounds(days=3, size=3 * 512 * 1024 * 1024)
+    assert load(project).store_limits == StoreLimits(days=3, size=3 * 512 * 1024 * 1024)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_whatever_lies_in_a_workspace_nothing_hangs(project: Path) -> None:
 
 def test_options_that_are_right_only_together(user: Path, project: Path) -> None:
     user.write_text('[pi]\ntrailer = "A: b"\n')
-    assert load(project, "pi", coauthor=True).chosen == {"trailer": "A: b", "coauthor": True}
+    assert load(project, "pi", coauthor=True).option_values == {"trailer": "A: b", "coauthor": True}
     with nacre.Tool("pi", cwd=project.parent, options={"coauthor": True}) as tool:
         assert not tool.call({"command": "true"}).is_error
 

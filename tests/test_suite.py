@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import eventually, named
+from tests.support.helpers import eventually, named
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def inner(tmp_path: Path) -> Inner:
         place = tmp_path / "inner"
         place.mkdir(exist_ok=True)
         (place / "test_inner.py").write_text(code)
-        plugins = [f"-ptests.{each}" for each in ("startup", "limits", "order", "leaks")]
+        plugins = [f"-ptests.support.{each}" for each in ("startup", "limits", "order", "leaks")]
         command = [sys.executable, "-m", "pytest", *plugins, "-c", os.devnull, *words]
         command += ["--rootdir", str(place), "-p", "no:cacheprovider", str(place)]
         command += ["--basetemp", str(tmp_path / "base")]
@@ -107,7 +107,7 @@ def test_next(): pass
 def test_where_python_does_not_run_any_more_a_worker_ends_and_another_goes_on(inner: Inner) -> None:
     code = """
 import ctypes, pytest, signal
-from tests import limits
+from tests.support import limits
 limits._WATCHDOG = 1
 @pytest.mark.limit(1)
 def test_stuck():

@@ -3,8 +3,8 @@
 import sys
 
 if sys.argv[1:2] == ["warden"]:  # it is small, and stays so: nothing of the rest is loaded
-    from nacre.warden.start import entry
+    from nacre.warden.main import entry
 else:
-    from nacre.fronts.cli import entry
+    from nacre.frontends.cli.main import entry
 
 entry()

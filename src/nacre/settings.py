@@ -18,11 +18,11 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
-from nacre import contracts
-from nacre.contracts.options import fields_of, read_options
-from nacre.plan import GIB, KIB, MIB, AtLimit, Spill
-from nacre.store.sweep import Bounds
-from nacre.store.workspace import workspace
+from nacre.contracts import registry
+from nacre.contracts.option_reader import read_options, struct_fields
+from nacre.model.plan import GIB, KIB, MIB, AtLimit, Spill
+from nacre.store.cleanup import StoreLimits
+from nacre.store.workspace import find_workspace
 
 DEFAULT: Final = "default"
 GIVEN: Final = "given"
@@ -33,7 +33,7 @@ class SettingsError(ValueError):
     """A file of settings that cannot be used: it names the file, the line and the remedy."""
 
 
-class Store(Struct, frozen=True, kw_only=True):
+class StoreSettings(Struct, frozen=True, kw_only=True):
     """The table [store]: how much is remembered of past runs."""
 
     days: Annotated[float, Meta(gt=0)] = 14.0
@@ -51,12 +51,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Everything that is in force for one contract in one place."""
 
     options: dict[str, Setting]
-    bounds: Bounds
+    store_limits: StoreLimits
     spill: Spill | None  # where it is not the usual one
     store: dict[str, Setting]  # what is said about it
 
     @property
-    def chosen(self) -> dict[str, Any]:
+    def option_values(self) -> dict[str, Any]:
         """What the contract is made with."""
         return {
             name: each.value for name, each in self.options.items() if each.origin is not DEFAULT
@@ -73,7 +73,7 @@ class _File:
         if not path.startswith("/"):
             return  # whoever has no home has no file
         try:
-            data = _contents(path)
+            data = _read_file(path)
         except ValueError:  # a NUL in the path
             return
         except OSError as error:
@@ -96,14 +96,14 @@ class _File:
         """One table, checked."""
         table = self.tables.get(name, {})
         if not isinstance(table, dict):
-            raise self.wrong(f"{name} must be a table; write [{name}] above its keys", "", name)
+            raise self.error(f"{name} must be a table; write [{name}] above its keys", "", name)
         try:
             read_options(table, shape, strict=True)
         except ValueError as error:
-            problem, key = _culprit(table, shape) or (str(error), "")
-            raise self.wrong(f"[{name}] {problem}", name, key) from None
+            problem, key = _find_wrong_key(table, shape) or (str(error), "")
+            raise self.error(f"[{name}] {problem}", name, key) from None
         return {
-            key: Setting(value=value, origin=self.at(name, key)) for key, value in table.items()
+            key: Setting(value=value, origin=self.locate(name, key)) for key, value in table.items()
         }
 
     def check_names(self, known: tuple[str, ...]) -> None:
@@ -111,12 +111,12 @@ class _File:
             if name not in known:
                 near = get_close_matches(name, known, 1)
                 hint = f"did you mean [{near[0]}]?" if near else f"there is {', '.join(known)}"
-                raise self.wrong(f"there is no table {name!r}; {hint}", "", name)
+                raise self.error(f"there is no table {name!r}; {hint}", "", name)
 
-    def wrong(self, problem: str, table: str, key: str) -> SettingsError:
-        return SettingsError(f"{self.at(table, key)}: {problem}")
+    def error(self, problem: str, table: str, key: str) -> SettingsError:
+        return SettingsError(f"{self.locate(table, key)}: {problem}")
 
-    def at(self, table: str, key: str) -> str:
+    def locate(self, table: str, key: str) -> str:
         """The file and, as far as it can be told, the line of a key."""
         current = ""
         name = re.escape(key)
@@ -132,7 +132,7 @@ class _File:
         return self.path
 
 
-def _contents(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     """Of a file that may be anybody's: whatever lies there, we do not hang. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -146,7 +146,7 @@ def _contents(path: str) -> bytes:
         os.close(fd)
 
 
-def _culprit(table: dict[str, Any], shape: type[Struct]) -> tuple[str, str] | None:
+def _find_wrong_key(table: dict[str, Any], shape: type[Struct]) -> tuple[str, str] | None:
     """What is wrong, and with which key, when that is one alone."""
     for key, value in table.items():
         try:
@@ -160,42 +160,44 @@ def load(contract: str, cwd: bytes, options: Mapping[str, Any]) -> Settings:
     """What is in force for a contract there. Raises ValueError, also SettingsError."""
     mine, theirs = _File(user_file()), _File(workspace_file(cwd))
     for file in (mine, theirs):
-        file.check_names((*contracts.names(), "store"))
+        file.check_names((*registry.contract_names(), "store"))
     if "store" in theirs.tables:
         problem = f"the store is not this workspace's alone; set it in {mine.path}"
-        raise theirs.wrong(problem, "", "store")
+        raise theirs.error(problem, "", "store")
     written = mine.tables.keys() | theirs.tables.keys()
-    for other in contracts.names():  # what is wrong is wrong, whoever is called
+    for other in registry.contract_names():  # what is wrong is wrong, whoever is called
         if other != contract and other in written:
-            _merged(other, mine, theirs)
-    made = _merged(contract, mine, theirs)
-    made |= {key: Setting(value=value, origin=GIVEN) for key, value in options.items()}
-    store = {field.encode_name: Setting(value=field.default) for field in fields_of(Store)}
+            _merge_files(other, mine, theirs)
+    merged = _merge_files(contract, mine, theirs)
+    merged |= {key: Setting(value=value, origin=GIVEN) for key, value in options.items()}
+    store = {
+        field.encode_name: Setting(value=field.default) for field in struct_fields(StoreSettings)
+    }
     chosen = _store(mine)
     return Settings(
-        options=made,
-        bounds=Bounds(days=chosen.days, size=_size(mine, chosen, "size")),
+        options=merged,
+        store_limits=StoreLimits(days=chosen.days, size=_size(mine, chosen, "size")),
         spill=_spill(mine, chosen),
-        store=store | mine.table("store", Store),
+        store=store | mine.table("store", StoreSettings),
     )
 
 
-def _merged(contract: str, mine: _File, theirs: _File) -> dict[str, Setting]:
+def _merge_files(contract: str, mine: _File, theirs: _File) -> dict[str, Setting]:
     """What the files say about a contract, over what it has by itself."""
-    shape = contracts.options_of(contract)
-    usual = {field.encode_name: Setting(value=field.default) for field in fields_of(shape)}
-    made = usual | mine.table(contract, shape)
+    shape = registry.options_type(contract)
+    usual = {field.encode_name: Setting(value=field.default) for field in struct_fields(shape)}
+    merged = usual | mine.table(contract, shape)
     for key, wanted in theirs.table(contract, shape).items():
-        way = _TIGHTEN.get(way_to_tighten(_type_of(shape, key)) or "", _Way())
-        values = [_read(shape, key, each.value) for each in (usual[key], made[key], wanted)]
+        way = _TIGHTEN.get(find_tightening(_type_of(shape, key)) or "", _Tightening())
+        values = [_read(shape, key, each.value) for each in (usual[key], merged[key], wanted)]
         if not any(way.allows(each, values[2]) for each in values[:2]):
             now = msgspec.json.encode(values[1]).decode()
             problem = f"{key} {way.may} (it is {now}); set it in {user_file()}"
-            raise theirs.wrong(f"[{contract}] {problem}", contract, key)
+            raise theirs.error(f"[{contract}] {problem}", contract, key)
         tightest = way.tightest(values[1], values[2])
         if tightest != values[1]:
-            made[key] = Setting(value=tightest, origin=wanted.origin)
-    return made
+            merged[key] = Setting(value=tightest, origin=wanted.origin)
+    return merged
 
 
 def _read(shape: type[Struct], key: str, value: Any) -> Any:
@@ -204,7 +206,7 @@ def _read(shape: type[Struct], key: str, value: Any) -> Any:
 
 
 def _type_of(shape: type[Struct], key: str) -> Any:
-    return next(each.type for each in fields_of(shape) if each.encode_name == key)
+    return next(each.type for each in struct_fields(shape) if each.encode_name == key)
 
 
 def user_file() -> str:
@@ -213,15 +215,15 @@ def user_file() -> str:
 
 
 def workspace_file(cwd: bytes) -> str:
-    return f"{os.fsdecode(workspace(cwd))}/nacre.toml"
+    return f"{os.fsdecode(find_workspace(cwd))}/nacre.toml"
 
 
-def _store(file: _File) -> Store:
-    table = file.table("store", Store)
-    return read_options({key: each.value for key, each in table.items()}, Store)
+def _store(file: _File) -> StoreSettings:
+    table = file.table("store", StoreSettings)
+    return read_options({key: each.value for key, each in table.items()}, StoreSettings)
 
 
-def _spill(file: _File, store: Store) -> Spill | None:
+def _spill(file: _File, store: StoreSettings) -> Spill | None:
     if (store.run, store.full) == ("4GB", "close"):
         return None
     return Spill(limit=_size(file, store, "run"), then=AtLimit(store.full))
@@ -230,18 +232,18 @@ def _spill(file: _File, store: Store) -> Spill | None:
 _UNITS: Final = {"": 1, "B": 1, "KB": KIB, "MB": MIB, "GB": GIB, "TB": 1024 * GIB}
 
 
-def _size(file: _File, store: Store, key: str) -> int:
+def _size(file: _File, store: StoreSettings, key: str) -> int:
     given = getattr(store, key)
     if isinstance(given, int):
         return given
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", given.upper())
     if found is None or found[2] not in _UNITS:
         problem = f"{key} {given!r} is no size; write it like 500MB or 10GB"
-        raise file.wrong(f"[store] {problem}", "store", key)
+        raise file.error(f"[store] {problem}", "store", key)
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def way_to_tighten(wanted: Any) -> str | None:
+def find_tightening(wanted: Any) -> str | None:
     """How an option can be made tighter, from its declaration."""
     for each in (wanted, *get_args(wanted)):
         if get_origin(each) is Annotated:
@@ -252,7 +254,7 @@ def way_to_tighten(wanted: Any) -> str | None:
     return None
 
 
-class _Way:
+class _Tightening:
     """How a workspace may change an option: not at all."""
 
     may = "cannot be set by a workspace"
@@ -266,14 +268,14 @@ class _Way:
         return new if self.allows(old, new) else old
 
 
-class _Less(_Way):
+class _Less(_Tightening):
     may = "can only be lowered by a workspace"
 
     def allows(self, old: Any, new: Any) -> bool:
         return old is None or (new is not None and new <= old)
 
 
-class _Limit(_Way):
+class _Limit(_Tightening):
     """A limit of which 0 is none."""
 
     may = "can only be lowered by a workspace"
@@ -282,7 +284,7 @@ class _Limit(_Way):
         return bool(new) and (not old or new <= old)
 
 
-class _More(_Way):
+class _More(_Tightening):
     may = "can only be added to by a workspace"
 
     def allows(self, old: Any, new: Any) -> bool:
@@ -303,7 +305,7 @@ class _Words(_More):
         return super().allows(old, new) and all(each.pattern is None for each in new)
 
 
-class _Later(_Way):
+class _Later(_Tightening):
     """Choices, from the loosest to the strictest."""
 
     may = "can only be made stricter by a workspace"
@@ -313,14 +315,14 @@ class _Later(_Way):
         return self._ORDER.index(new) >= self._ORDER.index(old)
 
 
-class _Off(_Way):
+class _Off(_Tightening):
     may = "can only be switched off by a workspace"
 
     def allows(self, old: Any, new: Any) -> bool:
         return bool(old) >= bool(new)
 
 
-_TIGHTEN: Final[dict[str, _Way]] = {
+_TIGHTEN: Final[dict[str, _Tightening]] = {
     "less": _Less(),
     "limit": _Limit(),
     "more": _More(),

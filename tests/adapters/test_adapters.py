@@ -11,14 +11,13 @@ import pytest
 
 import nacre
 from nacre.adapters import anthropic, openai, openai_agents
-from nacre.process import tag
+from nacre.process import run_tag
 from scripted import CHECK, Call, agents_model, anthropic_api, model, openai_client, recover
-from tests import wardens
-from tests.adapters.loops import LOOPS, Loop, Told, with_builtin_bash
-from tests.contracts import table
-from tests.contracts.rows import ROWS, Place
 from tests.contracts.test_cases import Ended
-from tests.helpers import eventually, named
+from tests.support import case_table, wardens
+from tests.support.agent_loops import LOOPS, Loop, Told, with_builtin_bash
+from tests.support.contract_rows import ROWS, Place
+from tests.support.helpers import eventually, named
 from tests.test_docs import blocks
 
 EACH = pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
@@ -44,10 +43,10 @@ def test_the_model_calls_sees_a_failure_and_recovers(loop: Loop, tmp_path: Path)
 def test_what_the_contract_pages_promise(
     loop: Loop,
     contract: str,
-    case: table.Case,
+    case: case_table.Case,
     tmp_path: Path,
     home: Path,
-    ours: tag.Tag,
+    ours: run_tag.Tag,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = Place(tmp_path / "place", home, contract, case)

@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contracts.rows")
+pytest.register_assert_rewrite("tests.support.contract_rows")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import nacre
 from nacre.contracts.arguments import object_schema, read_arguments
 from nacre.contracts.phoenix import Bash as Phoenix
-from nacre.contracts.pi import Bash as Pi
-from nacre.refusals import Refused
+from nacre.contracts.pi.contract import Bash as Pi
+from nacre.model.refusals import Refused
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def test_whatever_is_sent_gets_a_reply_of_the_contract(contract: str) -> None:
                 arguments["command"] = ""  # nothing shall run here
             reply = tool.call(arguments)
             assert reply.is_error
-            printed = json.loads(json.dumps(tool.contract.printed(reply)))
+            printed = json.loads(json.dumps(tool.contract.to_json(reply)))
             if contract == "harness":
                 assert [*printed] == ["error"]
                 assert printed == json.loads(reply.text)
@@ -55,7 +55,7 @@ def test_whatever_is_sent_gets_a_reply_of_the_contract(contract: str) -> None:
 def test_odd_commands_get_a_reply_that_can_be_sent(contract: str, command: str) -> None:
     with nacre.Tool(contract, cwd="/") as tool:
         reply = tool.call({"command": command})
-    json.dumps(tool.contract.printed(reply)).encode()
+    json.dumps(tool.contract.to_json(reply)).encode()
     reply.text.encode()
 
 

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 import nacre
-from nacre import proc
-from nacre.process import tag
-from nacre.process.tree import send
-from tests import wardens
-from tests.contracts import table
-from tests.contracts.rows import FRONTS, ROWS, Place, rows_of
-from tests.contracts.table import Case
-from tests.helpers import alive, eventually
+from nacre.process import run_tag
+from nacre.process.process_tree import send_signal
+from nacre.procfs import processes
+from tests.support import case_table, wardens
+from tests.support.case_table import Case
+from tests.support.contract_rows import FRONTS, ROWS, Place, rows_of
+from tests.support.helpers import alive, eventually
 
 
 def parametrized(rows: list[tuple[str, Case]]) -> pytest.MarkDecorator:
@@ -33,7 +32,7 @@ def parametrized(rows: list[tuple[str, Case]]) -> pytest.MarkDecorator:
 @pytest.mark.slow
 @parametrized(ROWS)
 def test_library(
-    number: int, tmp_path: Path, home: Path, ours: tag.Tag, monkeypatch: pytest.MonkeyPatch
+    number: int, tmp_path: Path, home: Path, ours: run_tag.Tag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contract, case = ROWS[number]
     place = Place(tmp_path / "place", home, contract, case)
@@ -49,7 +48,7 @@ def test_library(
         cancel = nacre.CancelToken()
         place.call_off_by(cancel.cancel)
         reply = tool.call(place.arguments, tool=case.get("tool", "bash"), cancel=cancel)
-        place.compare(tool.contract.printed(reply))
+        place.compare(tool.contract.to_json(reply))
     if case.get("leaves"):
         wardens.end(home, runs=True)
 
@@ -65,11 +64,13 @@ def front(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def answered(front: str, tmp_path_factory: pytest.TempPathFactory, ours: tag.Tag) -> Iterator[Path]:
+def answered(
+    front: str, tmp_path_factory: pytest.TempPathFactory, ours: run_tag.Tag
+) -> Iterator[Path]:
     """The directory where this front has written its answers; see `rows`."""
     place = tmp_path_factory.mktemp("rows")
     with Ended({"leaves": True}, ours):
-        words = [sys.executable, "-m", "tests.contracts.rows", front, str(place)]
+        words = [sys.executable, "-m", "tests.support.contract_rows", front, str(place)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stderr
         yield place
@@ -78,7 +79,7 @@ def answered(front: str, tmp_path_factory: pytest.TempPathFactory, ours: tag.Tag
 
 @pytest.mark.slow
 @pytest.mark.limit(240)
-@pytest.mark.parametrize("contract", table.contracts())
+@pytest.mark.parametrize("contract", case_table.contracts())
 def test_the_same_through(front: str, contract: str, answered: Path) -> None:
     """All rows at once: each has been answered, and looking for leaks takes longer than looking
     at an answer."""
@@ -107,7 +108,7 @@ def answer(root: Path, contract: str, case: Case) -> None:
 class Ended:
     """Ends what rows leave running on purpose, known by our own tag and by identity."""
 
-    def __init__(self, case: Case, ours: tag.Tag) -> None:
+    def __init__(self, case: Case, ours: run_tag.Tag) -> None:
         self._leaves = case.get("leaves", False)
         self._ours = ours
 
@@ -117,34 +118,34 @@ class Ended:
     def __exit__(self, *exception: object) -> None:
         for identity, each in self._found().items() if self._leaves else ():
             if identity not in self._before:
-                send(each, signal.SIGKILL)
+                send_signal(each, signal.SIGKILL)
                 eventually(lambda pid=each.pid: not alive(pid))  # type: ignore[misc]
 
-    def _found(self) -> dict[tuple[int, int], proc.Process]:
+    def _found(self) -> dict[tuple[int, int], processes.Process]:
         return {
             (each.pid, each.started): each
-            for each in proc.everyone().values()
+            for each in processes.read_all_processes().values()
             if each.alive
             and each.pid != os.getpid()
-            and self._ours.covers(proc.soft_locks(each.pid))
+            and self._ours.includes(processes.soft_locks(each.pid))
         }
 
 
 def test_there_are_enough_rows_and_each_says_something_of_its_own() -> None:
     assert len(ROWS) >= 150
-    for contract in table.contracts():
-        said = [case["says"] for case in table.cases(contract)]
+    for contract in case_table.contracts():
+        said = [case["says"] for case in case_table.cases(contract)]
         assert len(said) == len(set(said)), contract
 
 
-@pytest.mark.parametrize("contract", table.contracts())
+@pytest.mark.parametrize("contract", case_table.contracts())
 def test_what_is_shown_elsewhere_is_shown_there(contract: str) -> None:
-    for section in table.sections(contract):
+    for section in case_table.sections(contract):
         for each in section.get("elsewhere", []):
             path, _, name = each["test"].partition("::")
             names = {
                 node.name
-                for node in ast.walk(ast.parse((table.ROOT / path).read_text()))
+                for node in ast.walk(ast.parse((case_table.ROOT / path).read_text()))
                 if isinstance(node, ast.FunctionDef)
             }
             assert name in names, each["test"]

@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 from msgspec.structs import fields
 
 import nacre
-from nacre import lines, look, proc
-from nacre.asks import Request
-from nacre.contracts import nacre as contract
-from nacre.contracts import nacre_job
-from nacre.store import requests
-from nacre.store.workspace import workspace
-from tests import wardens
-from tests.helpers import PYTHON, alive, eventually, named, resident
+from nacre.contracts.nacre import contract, job
+from nacre.model.requests import IdempotencyKey
+from nacre.procfs import processes
+from nacre.runs import inspect
+from nacre.store import idempotency
+from nacre.store.workspace import find_workspace
+from nacre.text import line_index
+from tests.support import wardens
+from tests.support.helpers import PYTHON, alive, eventually, named, resident
 
 pytestmark = pytest.mark.slow
 
@@ -142,14 +143,15 @@ def test_what_was_refused_may_be_asked_again(tool: nacre.Tool, tmp_path: Path) -
 def test_a_claim_of_one_who_died_before_he_began_is_taken_over(
     tool: nacre.Tool, tmp_path: Path
 ) -> None:
-    place = workspace(os.fsencode(tmp_path / "place"))
+    place = find_workspace(os.fsencode(tmp_path / "place"))
     code = (
-        "import os, sys; from nacre.asks import Request; from nacre.store import requests;"
-        f"requests.claim(Request(id='x', digest='d'), {place!r}, 7, 'warden')"
+        "import os, sys; from nacre.model.requests import IdempotencyKey;"
+        "from nacre.store import idempotency;"
+        f"idempotency.claim_key(IdempotencyKey(id='x', digest='d'), {place!r}, 7, 'warden')"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert tool.call({"command": "echo mine", "request_id": "x"}).text == "mine\n"
-    held = requests.claim(Request(id="x", digest="other"), place, 99, "host")
+    held = idempotency.claim_key(IdempotencyKey(id="x", digest="other"), place, 99, "host")
     assert held.run != 99
 
 
@@ -213,8 +215,8 @@ def test_a_pattern_that_never_ends_only_costs_the_wait(tool: nacre.Tool) -> None
 def test_a_search_that_never_ends_is_given_up(
     tool: nacre.Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(look, "_SEARCH", 1.0)
-    monkeypatch.setattr(look, "_GRACE", 0.1)
+    monkeypatch.setattr(inspect, "_SEARCH_SECONDS", 1.0)
+    monkeypatch.setattr(inspect, "_SEARCH_GRACE", 0.1)
     tool.call({"command": f"echo found aab; echo {'a' * 60}b"})
     reply = act(tool, "read", run="r1", grep="^(a+)+$|found")
     assert reply.text.startswith("1:found aab\n[not all was searched: job ")
@@ -439,8 +441,9 @@ def test_a_search_does_not_outlive_a_killed_harness(tmp_path: Path) -> None:
     def searching() -> list[int]:
         return [
             each.pid
-            for each in proc.everyone().values()
-            if each.parent == harness.pid and "nacre.search" in proc.command_line(each.pid)
+            for each in processes.read_all_processes().values()
+            if each.parent == harness.pid
+            and "nacre.text.search" in processes.command_line(each.pid)
         ]
 
     eventually(searching)
@@ -565,20 +568,23 @@ def test_pages_are_the_whole_output_each_byte_once(tool: nacre.Tool) -> None:
 
 
 def test_many_take_over_a_stale_claim_and_one_wins(tmp_path: Path) -> None:
-    place = workspace(os.fsencode(tmp_path))
+    place = find_workspace(os.fsencode(tmp_path))
     code = (
-        "import os; from nacre.asks import Request; from nacre.store import requests;"
-        f"requests.claim(Request(id='x', digest='d'), {place!r}, 7, 'host')"
+        "import os; from nacre.model.requests import IdempotencyKey;"
+        "from nacre.store import idempotency;"
+        f"idempotency.claim_key(IdempotencyKey(id='x', digest='d'), {place!r}, 7, 'host')"
     )
-    request = Request(id="x", digest="d")
+    request = IdempotencyKey(id="x", digest="d")
     for turn in range(20):
-        requests.release(request, place, 7)
+        idempotency.release_key(request, place, 7)
         for number in range(8):
-            requests.release(request, place, 100 * turn - 100 + number)
+            idempotency.release_key(request, place, 100 * turn - 100 + number)
         subprocess.run([sys.executable, "-c", code], check=True)
         with ThreadPoolExecutor(8) as pool:
             numbers = range(100 * turn, 100 * turn + 8)
-            won = list(pool.map(lambda n: requests.claim(request, place, n, "host").run, numbers))
+            won = list(
+                pool.map(lambda n: idempotency.claim_key(request, place, n, "host").run, numbers)
+            )
         assert len(set(won)) == 1
 
 
@@ -616,7 +622,7 @@ def test_a_line_of_a_long_log_is_found_in_bounded_memory_and_time(
 def test_the_index_is_written_as_the_log_is(tool: nacre.Tool, home: Path) -> None:
     tool.call({"command": "seq 3000000; sleep 67.3", "wait": 0, "timeout": 60})
     eventually(lambda: listed(tool)[0]["output"]["lines"] == 3_000_000)
-    known = lines.Lines(os.fsencode(home / "runs" / "r1" / "output"))
+    known = line_index.LineIndex(os.fsencode(home / "runs" / "r1" / "output"))
     assert known.before_line(3_000_000).newlines > 2_000_000
     middle = act(tool, "read", run="r1", **{"from": 2_999_999})
     assert middle.text.startswith("2999999\n3000000\n[r1 is running")
@@ -639,7 +645,7 @@ odd = st.recursive(
     max_leaves=6,
 )
 BASH = [field.encode_name for field in fields(contract.Bash) if field.name != "command"]
-JOB = [field.encode_name for field in fields(nacre_job.Arguments)]
+JOB = [field.encode_name for field in fields(job.Arguments)]
 UNTIL = st.dictionaries(st.sampled_from(["output", "port", "http", "file", "idle", "x"]), odd)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import nacre
-from nacre.asks import Run
-from nacre.plan import Limits
-from tests.contracts.rows import NACRE
+from nacre.model.plan import Limits
+from nacre.model.requests import StartRun
+from tests.support.contract_rows import NACRE
 
 pytestmark = pytest.mark.slow
 
@@ -59,10 +59,10 @@ def test_the_two_editions_of_the_schema() -> None:
 def test_the_limits_are_those_of_the_page() -> None:
     with nacre.Tool("phoenix") as tool:
         admit, caller = tool.contract.admit, tool._callers.at(b"/")
-        usual = admit("bash", {"command": "ls"}, caller).ask
-        slow = admit("bash", {"command": "ls", "mode": "slow"}, caller).ask
-    assert isinstance(usual, Run)
-    assert isinstance(slow, Run)
+        usual = admit("bash", {"command": "ls"}, caller).request
+        slow = admit("bash", {"command": "ls", "mode": "slow"}, caller).request
+    assert isinstance(usual, StartRun)
+    assert isinstance(slow, StartRun)
     assert usual.plan.limits == Limits(timeout=30, grace=15)
     assert slow.plan.limits == Limits(timeout=900, grace=15)
 

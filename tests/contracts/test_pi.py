@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
-from nacre.caller import Resolved
-from nacre.contracts.pi_words import LIMIT, shown
-from nacre.outcome import Capture, Exited, Outcome, Saved
-from nacre.refusals import BadLink
-from tests.deciding import decided
+from nacre.contracts.pi.reply import LIMIT, cut_output
+from nacre.model.caller import Resolved
+from nacre.model.outcome import Capture, Exited, Outcome, Saved
+from nacre.model.refusals import BadLink
+from tests.support.decide import decided
 
 pytestmark = pytest.mark.slow
 
@@ -213,7 +213,7 @@ def test_small_outputs_are_cut_by_lines(
     data = b"\n".join(plain) + (b"\n" if ended and plain else b"")
     kept = plain[: len(plain) if head is None else head]
     kept = kept[max(0, len(kept) - tail) :] if tail is not None else kept
-    part = shown(_outcome(data, b"", len(data)), head, tail)
+    part = cut_output(_outcome(data, b"", len(data)), head, tail)
     assert part.text.splitlines() == [each.decode() for each in kept]
     assert part.truncation is None
 
@@ -222,7 +222,7 @@ def test_small_outputs_are_cut_by_lines(
 def test_ranges_are_exact(width: int, count: int, ended: bool) -> None:
     data = b"".join(b"%0*d\n" % (width, i) for i in range(1, count + 1))
     data = data if ended else data[:-1]
-    part = shown(_outcome(b"", data[-LIMIT:], len(data), data), None, None)
+    part = cut_output(_outcome(b"", data[-LIMIT:], len(data), data), None, None)
     if len(data) <= LIMIT:
         assert part.truncation is None
         return

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 import nacre
-from nacre import proc
-from tests import wardens
-from tests.helpers import alive, end, eventually, named
+from nacre.procfs import processes
+from tests.support import wardens
+from tests.support.helpers import alive, end, eventually, named
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,7 @@ def test_it_leads_its_own_group_and_has_no_terminal(tmp_path: Path) -> None:
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
         pid, file = start(tool, "read x < /dev/tty; sleep 300.661 & sleep 300.662")
         eventually(lambda: len(named("300.66")) >= 2)
-        process = proc.look(pid)
+        process = processes.read_process(pid)
         assert process is not None
         assert (process.group, process.session) == (pid, pid)
         # As the agent is told to.

@@ -17,7 +17,9 @@ import msgspec
 import pytest
 
 import nacre
-from tests import public_names
+from tests.support import public_names
+
+pytestmark = pytest.mark.slow
 
 # The first frames of commit 5795d5d.
 HELLO = bytes.fromhex("83a474797065a548656c6c6fa870726f746f636f6c03a776657273696f6ea5302e312e30")

@@ -5,9 +5,9 @@ agent = create_agent(model, tools=langchain.tools(tool))
 
 from typing import TYPE_CHECKING, Any
 
-from nacre.adapters import needs
+from nacre.adapters.extras import require
 from nacre.contracts.contract import Reply
-from nacre.tool import Tool
+from nacre.tool.tool import Tool
 
 if TYPE_CHECKING:
     from langchain_core.tools import StructuredTool
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def tools(tool: Tool) -> "list[StructuredTool]":
     """What is an error under the contract is a ToolMessage whose status is `error`; `artifact` of
     the others has the details."""
-    with needs("langchain-core"):
+    with require("langchain-core"):
         from langchain_core.tools import StructuredTool, ToolException
 
     def answered(reply: Reply) -> tuple[str, dict[str, Any]]:

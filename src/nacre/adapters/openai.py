@@ -11,10 +11,10 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from nacre.contracts.contract import Reply
-from nacre.outcome import Capture, NotStarted, Outcome, TimedOut
-from nacre.refusals import Refused
-from nacre.text import decode, without_cut_end, without_cut_start
-from nacre.tool import Tool
+from nacre.model.outcome import Capture, NotStarted, Outcome, TimedOut
+from nacre.model.refusals import Refused
+from nacre.text.clean import decode, drop_partial_end, drop_partial_start
+from nacre.tool.tool import Tool
 
 if TYPE_CHECKING:
     from openai.types.chat import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from openai.types.responses.response_input_param import FunctionCallOutput, ShellCallOutput
 
 _NO_STATUS = 125  # not started, as the command line has it
-_MOST = 20_000  # characters of a stream, where the model names no limit
+_MAX_OUTPUT = 20_000  # characters of a stream, where the model names no limit
 
 
 def tools(tool: Tool) -> "list[FunctionToolParam]":
@@ -39,11 +39,11 @@ def tools(tool: Tool) -> "list[FunctionToolParam]":
 
 
 def answer(tool: Tool, call: "ResponseFunctionToolCall") -> "FunctionCallOutput":
-    return _output(call, tool.call(given(call.arguments), tool=call.name))
+    return _call_output(call, tool.call(parse_arguments(call.arguments), tool=call.name))
 
 
 async def aanswer(tool: Tool, call: "ResponseFunctionToolCall") -> "FunctionCallOutput":
-    return _output(call, await tool.acall(given(call.arguments), tool=call.name))
+    return _call_output(call, await tool.acall(parse_arguments(call.arguments), tool=call.name))
 
 
 def chat_tools(tool: Tool) -> "list[ChatCompletionFunctionToolParam]":
@@ -53,14 +53,14 @@ def chat_tools(tool: Tool) -> "list[ChatCompletionFunctionToolParam]":
 def chat_answer(
     tool: Tool, call: "ChatCompletionMessageFunctionToolCall"
 ) -> "ChatCompletionToolMessageParam":
-    reply = tool.call(given(call.function.arguments), tool=call.function.name)
+    reply = tool.call(parse_arguments(call.function.arguments), tool=call.function.name)
     return {"role": "tool", "tool_call_id": call.id, "content": reply.text}
 
 
 async def achat_answer(
     tool: Tool, call: "ChatCompletionMessageFunctionToolCall"
 ) -> "ChatCompletionToolMessageParam":
-    reply = await tool.acall(given(call.function.arguments), tool=call.function.name)
+    reply = await tool.acall(parse_arguments(call.function.arguments), tool=call.function.name)
     return {"role": "tool", "tool_call_id": call.id, "content": reply.text}
 
 
@@ -68,13 +68,13 @@ def shell_answer(tool: Tool, call: "ResponseFunctionShellToolCall") -> "ShellCal
     """Its commands one after the other, each with its own outcome. The tool must be of the
     contract harness."""
     check_streams(tool)
-    seconds, most = limits_of(call.action)
+    seconds, most = read_limits(call.action)
     done = []
     for command in call.action.commands:
         try:
-            done.append(ended(tool.answer({"command": command}, timeout=seconds), most))
+            done.append(shell_result(tool.answer({"command": command}, timeout=seconds), most))
         except Refused as refused:
-            done.append(not_started(refused.refusal))
+            done.append(shell_not_started(refused.refusal))
     return _shell_output(call, done)
 
 
@@ -86,14 +86,14 @@ async def ashell_answer(tool: Tool, call: "ResponseFunctionShellToolCall") -> "S
 
 async def shell_command(tool: Tool, command: str, action: Any) -> dict[str, Any]:
     """One of them, for asyncio."""
-    seconds, most = limits_of(action)
+    seconds, most = read_limits(action)
     try:
-        return ended(await tool.aanswer({"command": command}, timeout=seconds), most)
+        return shell_result(await tool.aanswer({"command": command}, timeout=seconds), most)
     except Refused as refused:
-        return not_started(refused.refusal)
+        return shell_not_started(refused.refusal)
 
 
-def given(arguments: str) -> Any:
+def parse_arguments(arguments: str) -> Any:
     """What the model wrote; what is no JSON is refused by the contract, in its own words."""
     try:
         return json.loads(arguments)
@@ -110,34 +110,34 @@ def check_streams(tool: Tool) -> None:
         )
 
 
-def limits_of(action: Any) -> tuple[float | None, int]:
+def read_limits(action: Any) -> tuple[float | None, int]:
     """Seconds (None: as the contract has it), and characters of each stream. What makes no sense
     is the model's mistake, and counts as not said."""
     milliseconds, most = action.timeout_ms, action.max_output_length
     seconds = milliseconds / 1000 if milliseconds and milliseconds > 0 else None
-    return seconds, most if most and most > 0 else _MOST
+    return seconds, most if most and most > 0 else _MAX_OUTPUT
 
 
-def ended(outcome: Outcome, most: int) -> dict[str, Any]:
+def shell_result(outcome: Outcome, most: int) -> dict[str, Any]:
     if isinstance(outcome.ending, NotStarted):
-        return not_started(outcome.ending.why)
+        return shell_not_started(outcome.ending.why)
     late = isinstance(outcome.ending, TimedOut)
     code = _NO_STATUS if outcome.exit_code is None else outcome.exit_code
     return {
-        "stdout": _text(outcome.output, most),
-        "stderr": _text(outcome.errors or Capture(), most),
+        "stdout": _shorten(outcome.output, most),
+        "stderr": _shorten(outcome.errors or Capture(), most),
         "outcome": {"type": "timeout"} if late else {"type": "exit", "exit_code": code},
     }
 
 
-def not_started(why: object) -> dict[str, Any]:
+def shell_not_started(why: object) -> dict[str, Any]:
     exited = {"type": "exit", "exit_code": _NO_STATUS}
     return {"stdout": "", "stderr": str(why), "outcome": exited}
 
 
-def _text(capture: Capture, most: int) -> str:
+def _shorten(capture: Capture, most: int) -> str:
     """The beginning and the end of it, and how much is left out between."""
-    head, tail = decode(without_cut_end(capture.head)), decode(without_cut_start(capture.tail))
+    head, tail = decode(drop_partial_end(capture.head)), decode(drop_partial_start(capture.tail))
     if not capture.omitted:
         head, tail = head + tail, ""
     if len(head) + len(tail) <= most and not capture.omitted:
@@ -148,7 +148,7 @@ def _text(capture: Capture, most: int) -> str:
     return f"{first}\n[{left_out} bytes left out]\n{last}"
 
 
-def _output(call: "ResponseFunctionToolCall", reply: Reply) -> "FunctionCallOutput":
+def _call_output(call: "ResponseFunctionToolCall", reply: Reply) -> "FunctionCallOutput":
     return {"type": "function_call_output", "call_id": call.call_id, "output": reply.text}
 
 

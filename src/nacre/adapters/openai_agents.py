@@ -6,21 +6,21 @@ agent = Agent(name="dev", tools=[openai_agents.shell(nacre.Tool("harness"))])
 
 from typing import TYPE_CHECKING, Any
 
-from nacre.adapters import needs
-from nacre.adapters.openai import check_streams, given, shell_command
-from nacre.tool import Tool
+from nacre.adapters.extras import require
+from nacre.adapters.openai import check_streams, parse_arguments, shell_command
+from nacre.tool.tool import Tool
 
 if TYPE_CHECKING:
     from agents import FunctionTool, ShellTool
 
 
 def tools(tool: Tool) -> "list[FunctionTool]":
-    with needs("openai-agents"):
+    with require("openai-agents"):
         from agents import FunctionTool
 
     def made(name: str) -> Any:
         async def invoke(_: Any, arguments: str) -> str:
-            return (await tool.acall(given(arguments), tool=name)).text
+            return (await tool.acall(parse_arguments(arguments), tool=name)).text
 
         return invoke
 
@@ -38,7 +38,7 @@ def tools(tool: Tool) -> "list[FunctionTool]":
 
 def shell(tool: Tool) -> "ShellTool":
     """The built-in `shell` tool; of the contract harness, which has stdout and stderr apart."""
-    with needs("openai-agents"):
+    with require("openai-agents"):
         from agents import ShellCallOutcome, ShellCommandOutput, ShellResult, ShellTool
 
     check_streams(tool)

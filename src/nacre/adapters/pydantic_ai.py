@@ -5,8 +5,8 @@ agent = Agent("anthropic:...", tools=pydantic_ai.tools(tool))
 
 from typing import TYPE_CHECKING, Any
 
-from nacre.adapters import needs
-from nacre.tool import Tool
+from nacre.adapters.extras import require
+from nacre.tool.tool import Tool
 
 if TYPE_CHECKING:
     import pydantic_ai
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def tools(tool: Tool) -> "list[pydantic_ai.Tool[Any]]":
     """What is an error under the contract is a failed tool call, which the model sees; `metadata`
     of a tool return has the details."""
-    with needs("pydantic-ai"):
+    with require("pydantic-ai"):
         import pydantic_ai
 
     def made(name: str) -> Any:

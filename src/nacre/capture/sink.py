@@ -8,12 +8,12 @@ stay in the processor's cache.
 
 from typing import Final
 
-from nacre.capture.spill import Make, SpillFile
+from nacre.capture.spill import OpenFile, SpillFile
 from nacre.capture.window import Window
-from nacre.outcome import Capture
-from nacre.plan import Keep, Spill, When
+from nacre.model.outcome import Capture
+from nacre.model.plan import Keep, Spill, When
 
-_PIECE: Final = 128 * 1024
+_COPY_SIZE: Final = 128 * 1024
 
 
 class Sink:
@@ -26,69 +26,77 @@ class Sink:
     _short_lines = False
     _last: bytes | bytearray = b""
 
-    def __init__(self, keep: Keep, spill: Spill | None, make: Make | None = None) -> None:
+    def __init__(self, keep: Keep, spill: Spill | None, make: OpenFile | None = None) -> None:
         """`make` makes the file to spill to, should it be needed."""
         self._keep = keep
         self._spill = spill
         self._make = make
-        self._all = bytearray()
+        self._everything = bytearray()
         if spill is not None and spill.when is When.ALWAYS:
             self._file = SpillFile(spill, make)
 
-    def take(self, data: bytes | bytearray) -> None:
+    def write(self, data: bytes | bytearray) -> None:
         """Have these bytes; the caller may use their place again."""
         if self._window is not None:
-            self._pass_on(self._window, data)
+            self._write_past_window(self._window, data)
             return
-        self._all += data
+        self._everything += data
         if self._file is not None:
             self._file.write(data)
             self.at_limit = self._file.at_limit
-        if len(self._all) > self._keep.whole:
-            self._overflow(self._all)
+        if len(self._everything) > self._keep.whole:
+            self._start_window(self._everything)
 
     @property
     def size(self) -> int:
-        return len(self._all) if self._window is None else self._size
+        return len(self._everything) if self._window is None else self._size
 
-    def so_far(self) -> Capture:
-        return self._everything() if self._window is None else self._ends(self._window, last=False)
+    def capture_so_far(self) -> Capture:
+        return (
+            self._capture_everything()
+            if self._window is None
+            else self._capture_ends(self._window, last=False)
+        )
 
-    def tee(self) -> None:
+    def copy_to_disk(self) -> None:
         """Have all of it in the file, too, from now on."""
         if self._file is None and self._spill is not None:
-            self._file = self._filled(self._all)
+            self._file = self._create_spill(self._everything)
 
-    def to_disk(self) -> Capture:
+    def move_to_disk(self) -> Capture:
         """Have all of it in the file from now on, and hardly anything in memory: this goes on
         without whoever wanted it. Returns what memory had."""
-        had = self.so_far()
-        self.tee()
-        if self._window is None and self._file is not None and not self._file.ended:
+        had = self.capture_so_far()
+        self.copy_to_disk()
+        if self._window is None and self._file is not None and not self._file.closed_for_writing:
             self._keep = Keep(whole=0, head=0, tail=0)
-            self._overflow(self._all)
-            self._all = bytearray()
+            self._start_window(self._everything)
+            self._everything = bytearray()
         return had
 
-    def owe(self, words: bytes) -> None:
+    def add_completion_line(self, words: bytes) -> None:
         """Words of ours that will stand at the end of the file, once we settle."""
         if self._file is not None:
-            self._file.owe(words)
+            self._file.add_completion_line(words)
 
-    def settle(self) -> None:
+    def write_completion_line(self) -> None:
         if self._file is not None:
-            self._file.settle()
+            self._file.write_completion_line()
 
     def close(self) -> Capture:
         """What there was of it; as often as it is asked."""
         if self._capture is None:
-            self._capture = self._everything() if self._window is None else self._ends(self._window)
-        if self._file is not None and not self._file.owed:
+            self._capture = (
+                self._capture_everything()
+                if self._window is None
+                else self._capture_ends(self._window)
+            )
+        if self._file is not None and not self._file.unwritten_line:
             self._file.close()
         return self._capture
 
-    def _everything(self) -> Capture:
-        data = self._all
+    def _capture_everything(self) -> Capture:
+        data = self._everything
         if not data and self._file is None:
             return Capture()
         return Capture(
@@ -99,40 +107,40 @@ class Sink:
             saved=None if self._file is None else self._file.saved,
         )
 
-    def _overflow(self, everything: bytearray) -> None:
+    def _start_window(self, everything: bytearray) -> None:
         """This is too much for memory."""
         self._size = len(everything)
         self._newlines = everything.count(b"\n")
         self._last = everything[-1:]
         if self._file is None and self._spill is not None:
-            self._file = self._filled(everything)
+            self._file = self._create_spill(everything)
         self._window = Window(self._keep, everything)
-        if self._file is not None and not self._file.ended:
+        if self._file is not None and not self._file.closed_for_writing:
             self._window.drop_tail()
 
-    def _filled(self, everything: bytearray) -> SpillFile:
+    def _create_spill(self, everything: bytearray) -> SpillFile:
         assert self._spill is not None
         file = SpillFile(self._spill, self._make)
-        for start in range(0, len(everything), _PIECE):  # each a copy, and a small one
-            file.write(everything[start : start + _PIECE])
+        for start in range(0, len(everything), _COPY_SIZE):  # each a copy, and a small one
+            file.write(everything[start : start + _COPY_SIZE])
         self.at_limit = file.at_limit
         return file
 
-    def _pass_on(self, window: Window, data: bytes | bytearray) -> None:
+    def _write_past_window(self, window: Window, data: bytes | bytearray) -> None:
         self._size += len(data)
         self._count(data)
         written = 0 if self._file is None else self._file.write(data)
         if self._file is not None:
-            self._file.note(self._newlines)
+            self._file.index_newlines(self._newlines)
         if written < len(data):
             self.at_limit = self._file is not None and self._file.at_limit
-            window.take(data[written:])
+            window.write(data[written:])
 
-    def _ends(self, window: Window, *, last: bool = True) -> Capture:
-        head, tail = window.head, window.tail() if last else window.peek()
+    def _capture_ends(self, window: Window, *, last: bool = True) -> Capture:
+        head, tail = window.head, window.tail() if last else window.tail_so_far()
         if self._file is not None:
             missing = min(self._keep.tail, self._size - len(head)) - len(tail)
-            tail = self._file.last(missing) + tail
+            tail = self._file.read_last(missing) + tail
         return Capture(
             head=head,
             tail=tail,

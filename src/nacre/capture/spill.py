@@ -8,35 +8,35 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from nacre.lines import Index
-from nacre.outcome import Saved
-from nacre.plan import AtLimit, Spill
-from nacre.text import human_size
+from nacre.model.outcome import Saved
+from nacre.model.plan import AtLimit, Spill
+from nacre.text.clean import human_size
+from nacre.text.line_index import LineIndexWriter
 
 # Makes a private file, open for reading and writing, and says where it is. Raises OSError.
-Make = Callable[[], tuple[int, bytes]]
+OpenFile = Callable[[], tuple[int, bytes]]
 
 
 class SpillFile:
     at_limit = False  # it has all that may be kept on disk
-    owed = b""
+    unwritten_line = b""
 
-    def __init__(self, spill: Spill, make: Make | None = None) -> None:
+    def __init__(self, spill: Spill, make: OpenFile | None = None) -> None:
         """`make` makes the file; without it, a temporary one."""
         self._limit = spill.limit
-        self._says_so = spill.then is not AtLimit.GO_ON  # in the file itself
+        self._notes_limit = spill.then is not AtLimit.GO_ON  # in the file itself
         self._fd: int | None = None
         self._path: bytes | None = None
         self._size = 0
         self._problem: str | None = None
-        self._marks: list[tuple[int, int]] = []  # what of it are words of ours
-        self._index: Index | None = None
+        self._hidden: list[tuple[int, int]] = []  # what of it are words of ours
+        self._index: LineIndexWriter | None = None
         try:
-            self._fd, self._path = make() if make else _private_file(spill.directory)
+            self._fd, self._path = make() if make else _create_temporary_file(spill.directory)
             if make is not None:  # else nobody will look for a line in it
-                self._index = Index(self._path)
+                self._index = LineIndexWriter(self._path)
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-            self._problem = f"the output could not be saved: {_reason(error)}"
+            self._problem = f"the output could not be saved: {_error_text(error)}"
 
     def write(self, data: bytes | bytearray) -> int:
         """Append; returns how many of these are in the file: all, unless it has ended."""
@@ -48,7 +48,7 @@ class SpillFile:
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
         except OSError as error:
-            problem = _reason(error)
+            problem = _error_text(error)
         written = min(len(data), room) - len(rest)
         self._size += written
         if rest:
@@ -57,46 +57,48 @@ class SpillFile:
             size = human_size(self._limit)
             self._problem = f"the output is saved up to the disk limit of {size}"
             self.at_limit = True
-            if self._says_so:
-                self.mark(f"\n[output stopped: the disk limit of {size} is reached]\n".encode())
+            if self._notes_limit:
+                self.write_hidden(
+                    f"\n[output stopped: the disk limit of {size} is reached]\n".encode()
+                )
         return written
 
-    def note(self, newlines: int) -> None:
+    def index_newlines(self, newlines: int) -> None:
         """So many are in it by now."""
         if self._index is not None and self._problem is None:
-            self._index.note(self._size, newlines)
+            self._index.add(self._size, newlines)
 
-    def owe(self, words: bytes) -> None:
+    def add_completion_line(self, words: bytes) -> None:
         """Words of ours that will stand at the end; `saved` says where already now."""
-        start = self._size + sum(end - start for start, end in self._marks)
-        self._marks.append((start, start + len(words)))
-        self.owed = words
+        start = self._size + sum(end - start for start, end in self._hidden)
+        self._hidden.append((start, start + len(words)))
+        self.unwritten_line = words
 
-    def settle(self) -> None:
+    def write_completion_line(self) -> None:
         """Write what is owed, and close."""
-        words, self.owed = self.owed, b""
+        words, self.unwritten_line = self.unwritten_line, b""
         if words and self._fd is not None:
             with suppress(OSError):
                 os.write(self._fd, words)
         self.close()
 
-    def mark(self, words: bytes) -> None:
+    def write_hidden(self, words: bytes) -> None:
         """Put words of ours at the end, which are not output. What cannot be written is not."""
         if self._fd is None:
             return
-        start = self._size + sum(end - start for start, end in self._marks)
+        start = self._size + sum(end - start for start, end in self._hidden)
         try:
             count = os.write(self._fd, words)
         except OSError:
             return
-        self._marks.append((start, start + count))
+        self._hidden.append((start, start + count))
 
     @property
-    def ended(self) -> bool:
+    def closed_for_writing(self) -> bool:
         """Whether it takes no more."""
         return self._problem is not None
 
-    def last(self, count: int) -> bytes:
+    def read_last(self, count: int) -> bytes:
         """So many bytes from its end; none when they cannot be read."""
         if self._fd is None or count <= 0:
             return b""
@@ -118,16 +120,16 @@ class SpillFile:
             size=self._size,
             complete=self._problem is None,
             problem=self._problem,
-            marks=tuple(self._marks),
+            hidden=tuple(self._hidden),
         )
 
 
-def _private_file(directory: str | bytes | None) -> tuple[int, bytes]:
+def _create_temporary_file(directory: str | bytes | None) -> tuple[int, bytes]:
     import tempfile  # only who spills pays for it
 
     where = os.fsencode(tempfile.gettempdir() if directory is None else directory)
     return tempfile.mkstemp(prefix=b"nacre-", suffix=b".log", dir=where)  # 0600, close-on-exec
 
 
-def _reason(error: OSError | ValueError) -> str:
+def _error_text(error: OSError | ValueError) -> str:
     return ((error.strerror if isinstance(error, OSError) else None) or str(error)).lower()

@@ -6,10 +6,10 @@ Pure: no files, no decoding. Bytes become text once, at the end, in `text`.
 from collections import deque
 from typing import Final
 
-from nacre.plan import Keep
+from nacre.model.plan import Keep
 
 # A million writes of one byte must not become a million objects.
-_SMALL: Final = 64 * 1024
+_JOIN_BELOW: Final = 64 * 1024
 
 
 class Window:
@@ -21,13 +21,13 @@ class Window:
         self._chunks: deque[bytes | bytearray] = deque([beginning])  # the tail is cut from these
         self._held = len(beginning)
 
-    def take(self, data: bytes | bytearray) -> None:
+    def write(self, data: bytes | bytearray) -> None:
         self._held += len(data)
         last = self._chunks[-1] if self._chunks else None
-        if isinstance(last, bytearray) and len(last) + len(data) <= _SMALL:
+        if isinstance(last, bytearray) and len(last) + len(data) <= _JOIN_BELOW:
             last += data
         else:
-            self._chunks.append(bytearray(data) if len(data) < _SMALL else bytes(data))
+            self._chunks.append(bytearray(data) if len(data) < _JOIN_BELOW else bytes(data))
         # Whole chunks only: the exact cut is made once, at the end.
         while self._chunks and self._held - len(self._chunks[0]) >= self._tail:
             self._held -= len(self._chunks.popleft())
@@ -37,17 +37,17 @@ class Window:
         self._chunks.clear()
         self._held = 0
 
-    def peek(self) -> bytes:
+    def tail_so_far(self) -> bytes:
         """The tail as it is now; the window goes on."""
-        held = b"".join(self._chunks)
-        return held[max(0, len(held) - self._tail) :]
+        joined = b"".join(self._chunks)
+        return joined[max(0, len(joined) - self._tail) :]
 
     def tail(self) -> bytes:
         """As much of it as we have. Ends the window."""
-        self._drop(self._held - self._tail)
+        self._drop_oldest(self._held - self._tail)
         return b"".join(self._chunks)
 
-    def _drop(self, count: int) -> None:
+    def _drop_oldest(self, count: int) -> None:
         """Forget the oldest bytes. One chunk at a time: nothing is ever held twice."""
         while count > 0:
             chunk = self._chunks.popleft()

@@ -15,12 +15,12 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
-from nacre.refusals import BadArguments, Refused
+from nacre.model.refusals import BadArguments, Refused
 
 T = TypeVar("T", bound=Struct)
 
 # What nacre calls otherwise.
-_MEANT: Final = {
+_SUGGESTIONS: Final = {
     **dict.fromkeys(
         ("background", "run_in_background", "detach"), "; wait: 0 starts it and is back"
     ),
@@ -28,15 +28,15 @@ _MEANT: Final = {
 }
 
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)", re.ASCII)
-_LONGEST: Final = 80  # characters of a value in a message
+_MAX_SHOWN: Final = 80  # characters of a value in a message
 
 
 class Kind(Struct, frozen=True, kw_only=True):
     """What a field can be: in words, as JSON schema, and how a value is taken."""
 
-    words: str
+    description: str
     schema: dict[str, Any]
-    take: Callable[[Any], Any]  # raises ValueError for what it cannot be
+    convert: Callable[[Any], Any]  # raises ValueError for what it cannot be
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -52,96 +52,99 @@ def read_arguments(arguments: object, shape: type[T], *, without: tuple[str, ...
     `without` are fields of the type that this tool does not have as it is set up.
     """
     if not isinstance(arguments, (dict, Mapping)):  # dict first: an ABC takes its time
-        raise bad("arguments must be a JSON object, not {}", arguments)
-    known, given = fields(shape), {}
+        raise bad_arguments("arguments must be a JSON object, not {}", arguments)
+    known, given = argument_fields(shape), {}
     for name, value in arguments.items():
         field = known.get(name)
         if field is None or name in without:
             takes = ", ".join(each for each in known if each not in without)
-            instead = _MEANT.get(str(name), "") if "wait" in known else ""
+            instead = _SUGGESTIONS.get(str(name), "") if "wait" in known else ""
             there = f"there is no argument {name} (given: {{}}); this tool takes {takes}"
-            raise bad(there + instead, value)
+            raise bad_arguments(there + instead, value)
         if value is None and not field.required:
             continue
         try:
-            given[field.attribute] = field.kind.take(value)
-        except Wrong as wrong:
+            given[field.attribute] = field.kind.convert(value)
+        except InvalidValue as wrong:
             where, words, part = wrong.args
-            raise bad(f"{name}{where} must be {words}, not {{}}", part) from None
+            raise bad_arguments(f"{name}{where} must be {words}, not {{}}", part) from None
         except ValueError:
-            raise bad(f"{name} must be {field.kind.words}, not {{}}", value) from None
+            raise bad_arguments(
+                f"{name} must be {field.kind.description}, not {{}}", value
+            ) from None
     for name, field in known.items():
         if field.required and field.attribute not in given:
-            raise bad(f"{name} is required")
+            raise bad_arguments(f"{name} is required")
     return shape(**given)
 
 
 def read_script(command: str) -> bytes:
     """The command as bash gets it; Refused when it is blank or cannot be one at all."""
     if not command.strip():
-        raise bad("command is required")
+        raise bad_arguments("command is required")
     return read_bytes(command, "command")
 
 
 def read_bytes(text: str, name: str) -> bytes:
     """Text as the system gets it; Refused for what no command, path or variable can hold."""
     if "\0" in text:
-        raise bad(f"{name} contains a NUL byte, which no {name} can; remove it")
+        raise bad_arguments(f"{name} contains a NUL byte, which no {name} can; remove it")
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         odd = error.object[error.start]
-        raise bad(f"{name} contains {odd!r}, which is no character; remove it") from None
+        raise bad_arguments(f"{name} contains {odd!r}, which is no character; remove it") from None
 
 
-class Wrong(Exception):
+class InvalidValue(Exception):
     """Something inside of a value is wrong: where, what it must be, what it is."""
 
 
-def bad(problem: str, value: object = ...) -> Refused:
+def bad_arguments(problem: str, value: object = ...) -> Refused:
     """`{}` in the problem stands for the value. Whatever stood in the arguments, the sentence can
     be sent back."""
     said = problem.encode("utf-8", "replace").decode()
-    return Refused(BadArguments(problem=said, value="{}" if value is ... else shown(value)))
+    return Refused(BadArguments(problem=said, value="{}" if value is ... else shorten_value(value)))
 
 
-def shown(value: object) -> str:
+def shorten_value(value: object) -> str:
     """A value as it was sent, not too much of it."""
     try:
         odd = isinstance(value, float) and not math.isfinite(value)  # JSON has no word for it
         text = str(value) if odd else msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
         text = repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
 
 
-def object_schema(shape: type[Struct], told: Mapping[str, str]) -> dict[str, Any]:
+def object_schema(shape: type[Struct], descriptions: Mapping[str, str]) -> dict[str, Any]:
     """The JSON schema of these fields, each with what the model is told about it."""
-    known = fields(shape)
+    known = argument_fields(shape)
     return {
         "type": "object",
         "properties": {
-            name: {**known[name].kind.schema, "description": text} for name, text in told.items()
+            name: {**known[name].kind.schema, "description": text}
+            for name, text in descriptions.items()
         },
-        "required": [name for name in told if known[name].required],
+        "required": [name for name in descriptions if known[name].required],
         "additionalProperties": False,
     }
 
 
 @lru_cache(maxsize=16)
-def fields(shape: type[Struct]) -> dict[str, Field]:
+def argument_fields(shape: type[Struct]) -> dict[str, Field]:
     return {
         field.encode_name: Field(
             name=field.encode_name,
             attribute=field.name,
-            kind=_kind(field.type),
+            kind=_kind_of(field.type),
             required=field.required,
         )
         for field in msgspec.structs.fields(shape)
     }
 
 
-def _kind(wanted: Any) -> Kind:
+def _kind_of(wanted: Any) -> Kind:
     if get_origin(wanted) is Annotated:
         wanted, *more = get_args(wanted)
         for each in more:
@@ -149,24 +152,24 @@ def _kind(wanted: Any) -> Kind:
                 return each
     choices = [each for each in get_args(wanted) if each is not NoneType]
     if get_origin(wanted) is Literal:
-        return choice(choices)
+        return choice_kind(choices)
     if wanted in _KINDS:
         return _KINDS[wanted]
     if len(choices) == 1:  # or nothing
-        return _kind(choices[0])
+        return _kind_of(choices[0])
     return _KINDS[wanted]
 
 
-def seconds(least: float, most: float) -> Kind:
+def seconds_kind(least: float, most: float) -> Kind:
     """A number of them, within bounds that are said."""
-    return _within(least, most, _number, "a number of seconds", "number")
+    return _bounded_kind(least, most, _convert_number, "a number of seconds", "number")
 
 
-def count(least: int, most: int) -> Kind:
-    return _within(least, most, _count, "a whole number", "integer")
+def count_kind(least: int, most: int) -> Kind:
+    return _bounded_kind(least, most, _convert_count, "a whole number", "integer")
 
 
-def _within(
+def _bounded_kind(
     least: float, most: float, number: Callable[[Any], float], words: str, kind: str
 ) -> Kind:
     def take(value: Any) -> float:
@@ -175,39 +178,39 @@ def _within(
         return taken
 
     return Kind(
-        words=f"{words} from {least:g} to {most:g}",
+        description=f"{words} from {least:g} to {most:g}",
         schema={"type": kind, "minimum": least, "maximum": most},
-        take=take,
+        convert=take,
     )
 
 
-def choice(choices: list[str], meant: Mapping[str, str] = MappingProxyType({})) -> Kind:
+def choice_kind(choices: list[str], suggestions: Mapping[str, str] = MappingProxyType({})) -> Kind:
     """One of these. `meant`: what one may have had in mind who says something else."""
 
     def take(value: Any) -> str:
         if value in choices:
             return str(value)
-        if isinstance(value, str) and value in meant:
-            raise Wrong("", f'"{meant[value]}" for that', value)
+        if isinstance(value, str) and value in suggestions:
+            raise InvalidValue("", f'"{suggestions[value]}" for that', value)
         raise ValueError
 
     words = ", ".join(f'"{each}"' for each in choices[:-1]) + f' or "{choices[-1]}"'
-    return Kind(words=words, schema={"type": "string", "enum": choices}, take=take)
+    return Kind(description=words, schema={"type": "string", "enum": choices}, convert=take)
 
 
-def _text(value: Any) -> str:
+def _convert_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError
     return str(value)  # a subclass may not be what it seems, further down
 
 
-def _switch(value: Any) -> bool:
+def _convert_switch(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError
     return value
 
 
-def _number(value: Any) -> float:
+def _convert_number(value: Any) -> float:
     if isinstance(value, str) and _DECIMAL.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -221,44 +224,46 @@ def _number(value: Any) -> float:
     return number
 
 
-def _count(value: Any) -> int:
-    number = _number(value)
+def _convert_count(value: Any) -> int:
+    number = _convert_number(value)
     if number != int(number) or number < 0:
         raise ValueError
     return int(number)
 
 
-def _variables(value: Any) -> dict[str, str]:
+def _convert_variables(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise ValueError
     for name, each in value.items():
         if not isinstance(name, str) or not isinstance(each, str):
-            raise Wrong(f".{name}", "a string", each)
+            raise InvalidValue(f".{name}", "a string", each)
     return dict(value)
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _convert_texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError
     for place, each in enumerate(value):
         if not isinstance(each, str):
-            raise Wrong(f"[{place}]", "a string", each)
+            raise InvalidValue(f"[{place}]", "a string", each)
     return tuple(value)
 
 
 _KINDS: Final[Mapping[Any, Kind]] = {
-    str: Kind(words="a string", schema={"type": "string"}, take=_text),
-    bool: Kind(words="true or false", schema={"type": "boolean"}, take=_switch),
-    float: Kind(words="a number", schema={"type": "number"}, take=_number),
-    int: Kind(words="a whole number, 0 or more", schema={"type": "integer"}, take=_count),
+    str: Kind(description="a string", schema={"type": "string"}, convert=_convert_text),
+    bool: Kind(description="true or false", schema={"type": "boolean"}, convert=_convert_switch),
+    float: Kind(description="a number", schema={"type": "number"}, convert=_convert_number),
+    int: Kind(
+        description="a whole number, 0 or more", schema={"type": "integer"}, convert=_convert_count
+    ),
     tuple[str, ...]: Kind(
-        words="a list of strings",
+        description="a list of strings",
         schema={"type": "array", "items": {"type": "string"}},
-        take=_texts,
+        convert=_convert_texts,
     ),
     dict[str, str]: Kind(
-        words="an object of strings",
+        description="an object of strings",
         schema={"type": "object", "additionalProperties": {"type": "string"}},
-        take=_variables,
+        convert=_convert_variables,
     ),
 }

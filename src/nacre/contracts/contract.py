@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from nacre.asks import Answer, JobAsk, Jobs, Run
-from nacre.caller import Caller
-from nacre.findings import AnyFinding
-from nacre.plan import Plan
+from nacre.model.caller import Caller
+from nacre.model.findings import AnyFinding
+from nacre.model.plan import Plan
+from nacre.model.refusals import AnyRefusal, Refused, Unavailable
+from nacre.model.requests import JobRequest, PollJobs, Result, StartRun
 from nacre.prepare.decide import Step
-from nacre.refusals import AnyRefusal, Refused, Unavailable
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True):
@@ -24,13 +24,13 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     schema: dict[str, Any]
-    shape: dict[str, Any]  # of the structured part of its replies, as a schema
+    reply_schema: dict[str, Any]  # of the structured part of its replies, as a schema
 
 
 class Admitted(Struct, frozen=True, kw_only=True):
-    ask: Run | Jobs | JobAsk
+    request: StartRun | PollJobs | JobRequest
     steps: Sequence[Step] = ()  # what this call goes through before it runs
-    said: Any = None
+    reply_context: Any = None
     caller: Caller | None = None  # who asks, if he stands elsewhere than the tool does
 
 
@@ -55,10 +55,10 @@ class Checks(Protocol):
 
 
 class Contract(Checks, Protocol):
-    every: float  # seconds at least between two live updates
-    remembers: bool  # it has sessions
+    event_interval: float  # seconds at least between two live updates
+    has_sessions: bool  # it has sessions
 
-    def within(self, seconds: float) -> "Contract":
+    def with_max_wait(self, seconds: float) -> "Contract":
         """The same, of which no call blocks longer than that: what still runs then is handed back.
         Those that cannot hand anything back stay as they are."""
         ...
@@ -69,28 +69,28 @@ class Contract(Checks, Protocol):
         """Raises Refused for arguments that cannot be understood."""
         ...
 
-    def admit_own(self, arguments: object, caller: Caller) -> Admitted:
+    def admit_user_command(self, arguments: object, caller: Caller) -> Admitted:
         """A command of the user's own, not the model's. Raises Refused, also where there is no such
         thing in the contract."""
         ...
 
-    def reply(self, answer: Answer, said: Any, findings: Sequence[AnyFinding]) -> Reply:
+    def reply(self, result: Result, reply_context: Any, findings: Sequence[AnyFinding]) -> Reply:
         """`findings` is what was noted before the run."""
         ...
 
-    def refused(self, refusal: AnyRefusal) -> Reply: ...
+    def reply_to_refusal(self, refusal: AnyRefusal) -> Reply: ...
 
-    def printed(self, reply: Reply) -> dict[str, Any]:
+    def to_json(self, reply: Reply) -> dict[str, Any]:
         """The reply as one JSON object, as `nacre call` prints it."""
         ...
 
 
-def no_own(arguments: object, caller: Caller) -> Admitted:
+def no_user_command(arguments: object, caller: Caller) -> Admitted:
     """`admit_own` of a contract that knows only the model's."""
     del arguments, caller
     raise Refused(Unavailable(problem="a user's own commands are pi's; take Tool('pi') for them"))
 
 
-def printed(reply: Reply) -> dict[str, Any]:
+def reply_to_json(reply: Reply) -> dict[str, Any]:
     """The usual object."""
     return {"content": reply.text, "is_error": reply.is_error, "details": reply.details}

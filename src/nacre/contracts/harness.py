@@ -11,14 +11,13 @@ from typing import Any, Final, Self
 import msgspec
 from msgspec import Struct
 
-from nacre.asks import Answer, Run
-from nacre.caller import Caller
 from nacre.contracts.arguments import object_schema, read_arguments, read_script
-from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_own
-from nacre.contracts.options import Limit, Seconds, read_options
-from nacre.contracts.words import SPILL
-from nacre.findings import AnyFinding
-from nacre.outcome import (
+from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_user_command
+from nacre.contracts.option_reader import Limit, Seconds, read_options
+from nacre.contracts.phrases import SPILL
+from nacre.model.caller import Caller
+from nacre.model.findings import AnyFinding
+from nacre.model.outcome import (
     Cancelled,
     Capture,
     Exited,
@@ -28,18 +27,19 @@ from nacre.outcome import (
     Outcome,
     TimedOut,
 )
-from nacre.plan import BASH, KIB, MIB, Command, Keep, Limits, Plan, Streams
-from nacre.prepare.directory import directory
-from nacre.refusals import AnyRefusal, CalledOff, Refused, UnknownTool
-from nacre.signals import signal_name
-from nacre.text import decode, without_cut_end
+from nacre.model.plan import BASH, KIB, MIB, Command, Keep, Limits, Plan, Streams
+from nacre.model.refusals import AnyRefusal, CalledOff, Refused, UnknownTool
+from nacre.model.requests import Result, StartRun
+from nacre.model.signals import signal_name
+from nacre.prepare.directory import check_directory
+from nacre.text.clean import decode, drop_partial_end
 
-_SUFFIX: Final = "... (truncated)"
+_TRUNCATION_SUFFIX: Final = "... (truncated)"
 # The tail is never shown; it is where bash says that it did not find a command.
-_KEEP: Final = Keep(whole=MIB, head=MIB - len(_SUFFIX), tail=16 * KIB)
+_KEEP: Final = Keep(whole=MIB, head=MIB - len(_TRUNCATION_SUFFIX), tail=16 * KIB)
 
 _DESCRIPTION: Final = "Execute a bash command and return stdout/stderr"
-_TOLD: Final = {"command": "The bash command to execute"}
+_DESCRIPTIONS: Final = {"command": "The bash command to execute"}
 
 
 class Bash(Struct, frozen=True, kw_only=True):
@@ -55,52 +55,58 @@ class Options(Struct, frozen=True, kw_only=True):
 
 class Harness:
     name = "harness"
-    every = 0.0
-    remembers = False
-    steps = (directory,)
-    admit_own = staticmethod(no_own)
+    event_interval = 0.0
+    has_sessions = False
+    steps = (check_directory,)
+    admit_user_command = staticmethod(no_user_command)
 
     def __init__(self, options: Options) -> None:
         self._limits = Limits(timeout=options.timeout, grace=options.grace)
 
-    def within(self, seconds: float) -> Self:
+    def with_max_wait(self, seconds: float) -> Self:
         del seconds  # one waits for the end, which the limit brings
         return self
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
         del caller  # the same for everybody
-        schema = object_schema(Bash, _TOLD)
-        from nacre.contracts.shapes import HARNESS  # who only calls needs no schemas
+        schema = object_schema(Bash, _DESCRIPTIONS)
+        from nacre.contracts.reply_schemas import HARNESS_REPLY  # who only calls needs no schemas
 
-        return (ToolSpec(name="bash", description=_DESCRIPTION, schema=schema, shape=HARNESS),)
+        return (
+            ToolSpec(
+                name="bash", description=_DESCRIPTION, schema=schema, reply_schema=HARNESS_REPLY
+            ),
+        )
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
         if tool != "bash":
             raise Refused(UnknownTool(tool=tool, known=("bash",)))
         script = read_script(read_arguments(arguments, Bash).command)
-        return Admitted(ask=Run(plan=self.plan(script, caller)), steps=self.steps)
+        return Admitted(request=StartRun(plan=self.plan(script, caller)), steps=self.steps)
 
     def plan(self, script: bytes, caller: Caller) -> Plan:
         return Plan(
-            command=Command(given=script, script=script, cwd=caller.cwd, env=caller.env),
+            command=Command(original=script, script=script, cwd=caller.cwd, env=caller.env),
             streams=Streams.SEPARATE,
             limits=self._limits,
             keep=_KEEP,
             spill=SPILL,
         )
 
-    def reply(self, answer: Answer, said: None, findings: Sequence[AnyFinding]) -> Reply:
-        del said, findings
-        assert isinstance(answer, Outcome)  # nothing is ever handed back while it runs
-        error = _error(answer)
-        if isinstance(answer.ending, NotStarted):
-            return _reply({"error": error})
-        return _reply({"error": error} | _ran(answer) if error else _ran(answer))
+    def reply(self, result: Result, reply_context: None, findings: Sequence[AnyFinding]) -> Reply:
+        del reply_context, findings
+        assert isinstance(result, Outcome)  # nothing is ever handed back while it runs
+        error = _error_text(result)
+        if isinstance(result.ending, NotStarted):
+            return _build_reply({"error": error})
+        return _build_reply(
+            {"error": error} | _process_reply(result) if error else _process_reply(result)
+        )
 
-    def refused(self, refusal: AnyRefusal) -> Reply:
-        return _reply({"error": str(refusal)})
+    def reply_to_refusal(self, refusal: AnyRefusal) -> Reply:
+        return _build_reply({"error": str(refusal)})
 
-    def printed(self, reply: Reply) -> dict[str, Any]:
+    def to_json(self, reply: Reply) -> dict[str, Any]:
         return reply.details
 
 
@@ -108,32 +114,34 @@ def make(options: Mapping[str, Any]) -> Harness:
     return Harness(read_options(options, Options))
 
 
-def _reply(said: dict[str, Any]) -> Reply:
-    return Reply(text=msgspec.json.encode(said).decode(), is_error="error" in said, details=said)
+def _build_reply(fields: dict[str, Any]) -> Reply:
+    return Reply(
+        text=msgspec.json.encode(fields).decode(), is_error="error" in fields, details=fields
+    )
 
 
-def _ran(outcome: Outcome) -> dict[str, Any]:
+def _process_reply(outcome: Outcome) -> dict[str, Any]:
     """What there is to say of a process that ran."""
-    said: dict[str, Any] = {
-        "stdout": _shown(outcome.output),
-        "stderr": _shown(outcome.errors or Capture()),
+    fields: dict[str, Any] = {
+        "stdout": _decode_capture(outcome.output),
+        "stderr": _decode_capture(outcome.errors or Capture()),
     }
     ending = outcome.ending
     if isinstance(ending, Exited):
-        said["exitCode"] = ending.code
-        return said
+        fields["exitCode"] = ending.code
+        return fields
     if (code := outcome.exit_code) is not None:
-        said["exitCode"] = code
+        fields["exitCode"] = code
     match ending:
         case Killed(number) | TimedOut(how=Killed(number)) | Cancelled(how=Killed(number)):
-            said["signal"] = signal_name(number)
-    return said
+            fields["signal"] = signal_name(number)
+    return fields
 
 
-def _error(outcome: Outcome) -> str | None:
+def _error_text(outcome: Outcome) -> str | None:
     ending = outcome.ending
     if isinstance(ending, Exited):
-        return _not_executed(ending.code, outcome.errors or Capture())
+        return _explain_not_executed(ending.code, outcome.errors or Capture())
     match ending:
         case TimedOut(after=after):
             return f"command timed out after {after:g} second{'' if after == 1 else 's'}"
@@ -150,10 +158,10 @@ def _error(outcome: Outcome) -> str | None:
             return None
 
 
-def _shown(capture: Capture) -> str:
+def _decode_capture(capture: Capture) -> str:
     if capture.size == len(capture.head):
         return decode(capture.head)
-    return decode(without_cut_end(capture.head)) + _SUFFIX
+    return decode(drop_partial_end(capture.head)) + _TRUNCATION_SUFFIX
 
 
 # bash's own words for what it could not find or execute, and only those: with `set -u` it also
@@ -167,12 +175,12 @@ _DIAGNOSTIC: Final = re.compile(
 _MISSING: Final = re.compile(rb".*not found|.*No such file or directory")
 
 
-def _not_executed(code: int, errors: Capture) -> str | None:
+def _explain_not_executed(code: int, errors: Capture) -> str | None:
     """bash's own word, in the last line of stderr, that it could not run something."""
     if code not in (126, 127):
         return None
-    said = (errors.head + errors.tail if not errors.omitted else errors.tail).rstrip(b"\n")
-    found = _DIAGNOSTIC.fullmatch(said.rpartition(b"\n")[2])
+    fields = (errors.head + errors.tail if not errors.omitted else errors.tail).rstrip(b"\n")
+    found = _DIAGNOSTIC.fullmatch(fields.rpartition(b"\n")[2])
     # A builtin that complains of a file (`cd: /nope: No such file …`) is not a missing command.
     if found is None or b": " in found["what"]:
         return None

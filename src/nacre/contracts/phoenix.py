@@ -9,22 +9,25 @@ from typing import Annotated, Any, Final, Literal, Self
 import msgspec
 from msgspec import Meta, Struct
 
-from nacre.asks import Answer, Run, Running
-from nacre.caller import Caller
-from nacre.contracts.arguments import bad, object_schema, read_arguments, read_script
-from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_own, printed
-from nacre.contracts.options import OFF, Limit, Seconds, read_options
-from nacre.contracts.shared import Safety, Shared, checked, signed
-from nacre.contracts.words import SPILL, artifact, bad_directory, left_running
-from nacre.findings import AnyFinding
-from nacre.outcome import Cancelled, Capture, Exited, Killed, Lost, NotStarted, Outcome, TimedOut
-from nacre.plan import KIB, Command, Epitaph, Keep, Limits, Plan, Streams, When
-from nacre.prepare.decide import Step
-from nacre.prepare.directory import directory
-from nacre.prepare.environment import EDITORS, environment
-from nacre.prepare.links import links
-from nacre.prepare.terminal import terminal_needs
-from nacre.refusals import (
+from nacre.contracts.arguments import bad_arguments, object_schema, read_arguments, read_script
+from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_user_command, reply_to_json
+from nacre.contracts.option_reader import OFF, Limit, Seconds, read_options
+from nacre.contracts.phrases import SPILL, artifact_reference, bad_directory_text, describe_leftover
+from nacre.contracts.shared_options import Safety, SharedOptions, safety_steps, trailer_steps
+from nacre.model.caller import Caller
+from nacre.model.findings import AnyFinding
+from nacre.model.outcome import (
+    Cancelled,
+    Capture,
+    Exited,
+    Killed,
+    Lost,
+    NotStarted,
+    Outcome,
+    TimedOut,
+)
+from nacre.model.plan import KIB, Command, CompletionLine, Keep, Limits, Plan, Streams, When
+from nacre.model.refusals import (
     AnyRefusal,
     BadArguments,
     BadDirectory,
@@ -35,13 +38,19 @@ from nacre.refusals import (
     Refused,
     UnknownTool,
 )
-from nacre.signals import signal_name
-from nacre.text import decode, human_size, without_cut_end, without_cut_start
+from nacre.model.requests import Result, Running, StartRun
+from nacre.model.signals import signal_name
+from nacre.prepare.decide import Step
+from nacre.prepare.directory import check_directory
+from nacre.prepare.environment import EDITORS, environment_step
+from nacre.prepare.internal_urls import internal_urls_step
+from nacre.prepare.terminal_needs import note_terminal_needs
+from nacre.text.clean import decode, drop_partial_end, drop_partial_start, human_size
 
 _KEEP: Final = Keep(whole=128 * KIB, head=4 * KIB, tail=4 * KIB)
 _RECREATE: Final = " (conversation may need to be recreated)"
-_KEPT: Final = msgspec.structs.replace(SPILL, when=When.ALWAYS)
-_EPITAPH: Final = Epitaph(
+_SAVED_TEXT: Final = msgspec.structs.replace(SPILL, when=When.ALWAYS)
+_COMPLETION_LINE: Final = CompletionLine(
     zero="\n\n[background process completed]\n",
     exited="\n\n[background process failed: exit code {code}]\n",
     killed="\n\n[background process failed: signal {number} ({name})]\n",
@@ -77,7 +86,7 @@ class Bash(Struct, frozen=True, kw_only=True):
     background: bool | None = None
 
 
-class Options(Shared, frozen=True, kw_only=True):
+class Options(SharedOptions, frozen=True, kw_only=True):
     schema: Literal["mode", "booleans"] = "mode"
     safety: Safety = ("disk",)
     coauthor: Annotated[bool, Meta(extra=OFF)] = True
@@ -89,76 +98,80 @@ class Options(Shared, frozen=True, kw_only=True):
 
 class Phoenix:
     name = "phoenix"
-    every = 0.0
-    remembers = False
-    printed = staticmethod(printed)
-    admit_own = staticmethod(no_own)
+    event_interval = 0.0
+    has_sessions = False
+    to_json = staticmethod(reply_to_json)
+    admit_user_command = staticmethod(no_user_command)
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.steps: tuple[Step, ...] = (
-            directory,
-            *checked(options),
-            *signed(options),
-            links(("artifact",)),
-            environment(options.environment, EDITORS, options.allow),
-            terminal_needs,
+            check_directory,
+            *safety_steps(options),
+            *trailer_steps(options),
+            internal_urls_step(("artifact",)),
+            environment_step(options.environment, EDITORS, options.allow),
+            note_terminal_needs,
         )
 
-    def within(self, seconds: float) -> Self:
+    def with_max_wait(self, seconds: float) -> Self:
         del seconds  # it is the model that chooses the background, and nobody later
         return self
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
         options, booleans = self.options, self.options.schema == "booleans"
-        slow = _span(options.slow_timeout)
+        usual, slow = _format_duration(options.timeout), _format_duration(options.slow_timeout)
         description = _DESCRIPTION.format(
             background="background=true" if booleans else 'mode="background"',
             slow="slow_ok=true" if booleans else 'mode="slow"',
-            limit=_span(options.timeout),
+            limit=usual,
             slow_limit=slow,
             whole=human_size(_KEEP.whole),
             end=human_size(_KEEP.head),
             cwd=decode(caller.cwd),
         )
-        told = {"command": "Shell command to execute via bash -c"}
+        descriptions = {"command": "Shell command to execute via bash -c"}
         if booleans:
-            told["slow_ok"] = (
+            descriptions["slow_ok"] = (
                 f"Use extended {slow.removesuffix('s').replace(' ', '-')} timeout "
                 "for builds, tests, installs"
             )
-            told["background"] = "Run detached, return immediately with PID and output file"
+            descriptions["background"] = "Run detached, return immediately with PID and output file"
         else:
-            told["mode"] = (
-                f"default: up to {_span(options.timeout)}; slow: up to {slow}, for builds, tests, "
+            descriptions["mode"] = (
+                f"default: up to {usual}; slow: up to {slow}, for builds, tests, "
                 "installs; background: run detached, return immediately with PID and output file"
             )
-        schema = object_schema(Bash, told)
-        from nacre.contracts.shapes import PHOENIX  # who only calls needs no schemas
+        schema = object_schema(Bash, descriptions)
+        from nacre.contracts.reply_schemas import PHOENIX_REPLY  # who only calls needs no schemas
 
-        return (ToolSpec(name="bash", description=description, schema=schema, shape=PHOENIX),)
+        return (
+            ToolSpec(
+                name="bash", description=description, schema=schema, reply_schema=PHOENIX_REPLY
+            ),
+        )
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
         if tool != "bash":
             raise Refused(UnknownTool(tool=tool, known=("bash",)))
         given = read_arguments(arguments, Bash)
         plan = self.plan(read_script(given.command), caller)
-        match _mode(given):
+        match _select_mode(given):
             case "background":
                 plan = msgspec.structs.replace(
                     plan,
                     limits=Limits(timeout=None, grace=self.options.grace),
-                    spill=_KEPT,
-                    epitaph=_EPITAPH,
+                    spill=_SAVED_TEXT,
+                    completion_line=_COMPLETION_LINE,
                 )
-                return Admitted(ask=Run(plan=plan, patience=0.0), steps=self.steps)
+                return Admitted(request=StartRun(plan=plan, wait_limit=0.0), steps=self.steps)
             case "slow":
                 plan = msgspec.structs.replace(plan, limits=self._limits(self.options.slow_timeout))
-        return Admitted(ask=Run(plan=plan), steps=self.steps)
+        return Admitted(request=StartRun(plan=plan), steps=self.steps)
 
     def plan(self, script: bytes, caller: Caller) -> Plan:
         return Plan(
-            command=Command(given=script, script=script, cwd=caller.cwd, env=caller.env),
+            command=Command(original=script, script=script, cwd=caller.cwd, env=caller.env),
             streams=Streams.MERGED,
             limits=self._limits(self.options.timeout),
             keep=_KEEP,
@@ -168,37 +181,37 @@ class Phoenix:
     def _limits(self, timeout: float) -> Limits:
         return Limits(timeout=timeout, grace=self.options.grace)
 
-    def reply(self, answer: Answer, said: None, findings: Sequence[AnyFinding]) -> Reply:
-        del said, findings
-        if isinstance(answer, Running):
-            return _background(answer)
-        assert isinstance(answer, Outcome)
-        wrong = _wrong(answer)
-        if isinstance(answer.ending, NotStarted):
-            called_off = isinstance(answer.ending.why, CalledOff)
+    def reply(self, result: Result, reply_context: None, findings: Sequence[AnyFinding]) -> Reply:
+        del reply_context, findings
+        if isinstance(result, Running):
+            return _background_reply(result)
+        assert isinstance(result, Outcome)
+        wrong = _failure_line(result)
+        if isinstance(result.ending, NotStarted):
+            called_off = isinstance(result.ending.why, CalledOff)
             details = {"cancelled": True} if called_off else {}
             return Reply(text=wrong or "", is_error=True, details=details)
-        body = _output(answer.output)
-        lines = [left_running(each) for each in answer.left_running]
-        if answer.output.omitted:
-            lines.insert(0, f"[full output: {artifact(answer.run, answer.output)[1]}]")
+        body = _output_text(result.output)
+        lines = [describe_leftover(each) for each in result.left_running]
+        if result.output.omitted:
+            lines.insert(0, f"[full output: {artifact_reference(result.run, result.output)[1]}]")
         if lines and body and not body.endswith("\n"):
             body += "\n"
         text = (f"{wrong}\n" if wrong else "") + body + "\n".join(lines)
-        return Reply(text=text, is_error=wrong is not None, details=_details(answer))
+        return Reply(text=text, is_error=wrong is not None, details=_build_details(result))
 
-    def refused(self, refusal: AnyRefusal) -> Reply:
+    def reply_to_refusal(self, refusal: AnyRefusal) -> Reply:
         details = {}
         if isinstance(refusal, Dangerous):
             details = {"rule": refusal.rule, "instead": refusal.instead}
-        return Reply(text=_refused(refusal), is_error=True, details=details)
+        return Reply(text=_refusal_text(refusal), is_error=True, details=details)
 
 
 def make(options: Mapping[str, Any]) -> Phoenix:
     return Phoenix(read_options(options, Options))
 
 
-def _background(running: Running) -> Reply:
+def _background_reply(running: Running) -> Reply:
     file = decode(running.log or b"")
     return Reply(
         text=f"<pid>{running.pid}</pid>\n<output_file>{file}</output_file>\n"
@@ -208,7 +221,7 @@ def _background(running: Running) -> Reply:
     )
 
 
-def _mode(given: Bash) -> str:
+def _select_mode(given: Bash) -> str:
     """Of both spellings; Refused when they contradict each other."""
     booleans = "background" if given.background else "slow" if given.slow_ok else "default"
     if given.mode is None:
@@ -218,12 +231,14 @@ def _mode(given: Bash) -> str:
         meant["slow_ok"] = given.mode == "slow"
     for name, value in meant.items():
         if getattr(given, name) not in (None, value):
-            said = "false" if value else "true"
-            raise bad(f'mode "{given.mode}" contradicts {name} {said}; leave one of them out')
+            details = "false" if value else "true"
+            raise bad_arguments(
+                f'mode "{given.mode}" contradicts {name} {details}; leave one of them out'
+            )
     return given.mode
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """`30 seconds`, `15 minutes`."""
     count, unit = (
         (seconds / 60, "minute") if seconds >= 60 and not seconds % 60 else (seconds, "second")
@@ -231,7 +246,7 @@ def _span(seconds: float) -> str:
     return f"{count:g} {unit}{'' if count == 1 else 's'}"
 
 
-def _wrong(outcome: Outcome) -> str | None:
+def _failure_line(outcome: Outcome) -> str | None:
     """The line that says that this is no success, if it is none."""
     match outcome.ending:
         case Exited(0):
@@ -245,7 +260,7 @@ def _wrong(outcome: Outcome) -> str | None:
         case Cancelled() | NotStarted(why=CalledOff()):
             return "[command cancelled]"
         case NotStarted(why=why):
-            return _refused(why)
+            return _refusal_text(why)
         case Lost():
             return (
                 "[command failed: exit status unknown; whoever ran it was killed, or another part "
@@ -253,20 +268,20 @@ def _wrong(outcome: Outcome) -> str | None:
             )
 
 
-def _output(capture: Capture) -> str:
+def _output_text(capture: Capture) -> str:
     if not capture.omitted:
         return decode(capture.head + capture.tail)
     got, most = human_size(capture.size), human_size(_KEEP.whole)
-    head, tail = without_cut_end(capture.head), without_cut_start(capture.tail)
+    head, tail = drop_partial_end(capture.head), drop_partial_start(capture.tail)
     cut = f"[output truncated in middle: got {got}, max is {most}]\n"
     return f"{cut}{decode(head)}{_SNIP}{decode(tail)}"
 
 
-def _refused(refusal: AnyRefusal) -> str:
+def _refusal_text(refusal: AnyRefusal) -> str:
     match refusal:
         case BadDirectory(problem=problem):
             recreate = problem is DirectoryProblem.MISSING
-            return bad_directory(refusal) + (_RECREATE if recreate else "")
+            return bad_directory_text(refusal) + (_RECREATE if recreate else "")
         case Dangerous(matched=matched, why=why, instead=instead):
             words = " ".join(matched)
             return f"Command contains dangerous pattern: {words}. It {why}; {instead}"
@@ -276,20 +291,24 @@ def _refused(refusal: AnyRefusal) -> str:
             return f"[cannot run command: {refusal}]"
 
 
-def _details(outcome: Outcome) -> dict[str, Any]:
+def _build_details(outcome: Outcome) -> dict[str, Any]:
     """The same as data; what is not the case is left out."""
     ending, output = outcome.ending, outcome.output
-    said: dict[str, Any] = {"run": outcome.run, "seconds": round(outcome.seconds, 3)}
+    details: dict[str, Any] = {"run": outcome.run, "seconds": round(outcome.seconds, 3)}
     if outcome.exit_code is not None:
-        said["exit_code"] = outcome.exit_code
+        details["exit_code"] = outcome.exit_code
     match ending:
         case Killed(number) | TimedOut(how=Killed(number)) | Cancelled(how=Killed(number)):
-            said["signal"] = signal_name(number)
+            details["signal"] = signal_name(number)
     if isinstance(ending, TimedOut | Cancelled):
-        said["timed_out" if isinstance(ending, TimedOut) else "cancelled"] = True
-    said["output"] = {"bytes": output.size, "lines": output.lines, "truncated": output.omitted > 0}
+        details["timed_out" if isinstance(ending, TimedOut) else "cancelled"] = True
+    details["output"] = {
+        "bytes": output.size,
+        "lines": output.lines,
+        "truncated": output.omitted > 0,
+    }
     if outcome.left_running:
-        said["left_running"] = [
+        details["left_running"] = [
             {"pid": each.pid, "command": each.command} for each in outcome.left_running
         ]
-    return said
+    return details

@@ -8,24 +8,24 @@ Format = Literal["anthropic", "openai", "mcp"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 
-def shaped(spec: ToolSpec, format: Format) -> dict[str, Any]:
+def for_provider(spec: ToolSpec, format: Format) -> dict[str, Any]:
     """Raises ValueError for a format that there is not."""
     said: dict[str, Any] = {"name": spec.name, "description": spec.description}
     match format:
         case "anthropic":
-            strict = {"strict": True} if _closed(spec.schema) else {}
+            strict = {"strict": True} if _forbid_extra(spec.schema) else {}
             return said | {"input_schema": spec.schema} | strict
         case "mcp":
-            return said | {"inputSchema": spec.schema, "outputSchema": spec.shape}
+            return said | {"inputSchema": spec.schema, "outputSchema": spec.reply_schema}
         case "openai":
-            strict = {"strict": _closed(spec.schema)}
-            schema = _all_required(spec.schema) if _closed(spec.schema) else spec.schema
+            strict = {"strict": _forbid_extra(spec.schema)}
+            schema = _require_all(spec.schema) if _forbid_extra(spec.schema) else spec.schema
             return {"type": "function", "function": said | {"parameters": schema} | strict}
         case _:
             raise ValueError(f"there is no format {format!r}; there is {', '.join(FORMATS)}")
 
 
-def _closed(schema: dict[str, Any]) -> bool:
+def _forbid_extra(schema: dict[str, Any]) -> bool:
     """Strict modes know no maps: every object must name all that it may hold."""
     return all(
         each["type"] != "object" or each.get("additionalProperties") is False
@@ -33,23 +33,25 @@ def _closed(schema: dict[str, Any]) -> bool:
     )
 
 
-def _whole(schema: dict[str, Any]) -> dict[str, Any]:
-    return _all_required(schema) if schema["type"] == "object" else schema
+def _strip_unsupported(schema: dict[str, Any]) -> dict[str, Any]:
+    return _require_all(schema) if schema["type"] == "object" else schema
 
 
-def _all_required(schema: dict[str, Any]) -> dict[str, Any]:
+def _require_all(schema: dict[str, Any]) -> dict[str, Any]:
     """In OpenAI's strict mode nothing is left out: what may be absent may be null instead."""
     return schema | {
         "properties": {
-            name: _whole(each) if name in schema.get("required", ()) else _or_null(_whole(each))
+            name: _strip_unsupported(each)
+            if name in schema.get("required", ())
+            else _allow_null(_strip_unsupported(each))
             for name, each in schema["properties"].items()
         },
         "required": list(schema["properties"]),
     }
 
 
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    made = schema | {"type": [schema["type"], "null"]}
+def _allow_null(schema: dict[str, Any]) -> dict[str, Any]:
+    nullable = schema | {"type": [schema["type"], "null"]}
     if "enum" in schema:
-        made["enum"] = [*schema["enum"], None]
-    return made
+        nullable["enum"] = [*schema["enum"], None]
+    return nullable

@@ -22,22 +22,22 @@ class State(_Named):
     DONE = "done"
 
 
-class Happening(_Named):
-    SLOT = "a slot is free"
+class Trigger(_Named):
+    SLOT_FREE = "a slot is free"
     SPAWN_FAILED = "the spawn fails"
-    NO_ROOM = "no descriptors, but others will end"
-    NOT_READY = "its session is not ready"
+    NO_DESCRIPTORS = "no descriptors, but others will end"
+    SESSION_NOT_READY = "its session is not ready"
     DEADLINE = "the deadline passes"
     CANCEL = "cancel"
     SIGNAL = "a signal is asked for"
     END = "its end is asked for"
     DISK_LIMIT = "the disk limit is reached, and shall end it"
     EXIT = "the shell exits"
-    EXIT_OF_ALL = "the shell exits, and what it leaves shall end"
+    EXIT_TERMINATING_LEFTOVERS = "the shell exits, and what it leaves shall end"
     GRACE_OVER = "the grace is over"
     TREE_EMPTY = "the tree is empty"
-    SURRENDER = "it cannot be killed"
-    DRY = "every pipe has ended"
+    CANNOT_KILL = "it cannot be killed"
+    PIPES_ENDED = "every pipe has ended"
     DRAIN_OVER = "the drain is over"
 
 
@@ -47,16 +47,16 @@ class Action(_Named):
     NOTE_TIMEOUT = "note the timeout"
     NOTE_CANCEL = "note the cancel"
     NOTE_EXIT = "note the status"
-    NOTE_REST = "note who is left"
+    NOTE_LEFTOVERS = "note who is left"
     STOP_TREE = "ask the tree to stop"
-    STOP_REST = "ask the rest to stop"
+    STOP_LEFTOVERS = "ask the rest to stop"
     ARM_GRACE = "arm the grace"
     SIGNAL_TREE = "signal the tree"
     KILL_TREE = "kill the tree"
-    ARM_SURRENDER = "arm the surrender"
+    ARM_KILL_WAIT = "arm the surrender"
     WATCH_TREE = "watch the tree end"
     DRAIN = "read what is left, for as long as the drain lasts"
-    LOOK = "look who is left"
+    FIND_LEFTOVERS = "look who is left"
     FINISH = "answer"
 
 
@@ -65,46 +65,46 @@ class Step(NamedTuple):
     actions: tuple[Action, ...]
 
 
-_KILL = (Action.KILL_TREE, Action.ARM_SURRENDER, Action.WATCH_TREE)
+_KILL = (Action.KILL_TREE, Action.ARM_KILL_WAIT, Action.WATCH_TREE)
 _STOP = (Action.STOP_TREE, Action.ARM_GRACE, Action.WATCH_TREE)
-_END = (Action.LOOK, Action.FINISH)
+_END = (Action.FIND_LEFTOVERS, Action.FINISH)
 
-TABLE: dict[tuple[State, Happening], Step] = {
-    (State.QUEUED, Happening.SLOT): Step(State.RUNNING, (Action.SPAWN,)),
-    (State.QUEUED, Happening.CANCEL): Step(State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)),
-    (State.QUEUED, Happening.END): Step(State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)),
-    (State.RUNNING, Happening.SPAWN_FAILED): Step(
+TABLE: dict[tuple[State, Trigger], Step] = {
+    (State.QUEUED, Trigger.SLOT_FREE): Step(State.RUNNING, (Action.SPAWN,)),
+    (State.QUEUED, Trigger.CANCEL): Step(State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)),
+    (State.QUEUED, Trigger.END): Step(State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)),
+    (State.RUNNING, Trigger.SPAWN_FAILED): Step(
         State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)
     ),
-    (State.RUNNING, Happening.NO_ROOM): Step(State.QUEUED, ()),
-    (State.RUNNING, Happening.NOT_READY): Step(State.QUEUED, ()),
-    (State.RUNNING, Happening.DEADLINE): Step(State.STOPPING, (Action.NOTE_TIMEOUT, *_STOP)),
-    (State.RUNNING, Happening.CANCEL): Step(State.STOPPING, (Action.NOTE_CANCEL, *_STOP)),
-    (State.RUNNING, Happening.SIGNAL): Step(State.RUNNING, (Action.SIGNAL_TREE,)),
+    (State.RUNNING, Trigger.NO_DESCRIPTORS): Step(State.QUEUED, ()),
+    (State.RUNNING, Trigger.SESSION_NOT_READY): Step(State.QUEUED, ()),
+    (State.RUNNING, Trigger.DEADLINE): Step(State.STOPPING, (Action.NOTE_TIMEOUT, *_STOP)),
+    (State.RUNNING, Trigger.CANCEL): Step(State.STOPPING, (Action.NOTE_CANCEL, *_STOP)),
+    (State.RUNNING, Trigger.SIGNAL): Step(State.RUNNING, (Action.SIGNAL_TREE,)),
     # These note no reason: how it ended is what the kernel says.
-    (State.RUNNING, Happening.END): Step(State.STOPPING, _STOP),
-    (State.RUNNING, Happening.DISK_LIMIT): Step(State.STOPPING, _STOP),
-    (State.RUNNING, Happening.EXIT): Step(State.DRAINING, (Action.NOTE_EXIT, Action.DRAIN)),
-    (State.RUNNING, Happening.EXIT_OF_ALL): Step(
-        State.STOPPING, (Action.NOTE_EXIT, Action.NOTE_REST, *_STOP)
+    (State.RUNNING, Trigger.END): Step(State.STOPPING, _STOP),
+    (State.RUNNING, Trigger.DISK_LIMIT): Step(State.STOPPING, _STOP),
+    (State.RUNNING, Trigger.EXIT): Step(State.DRAINING, (Action.NOTE_EXIT, Action.DRAIN)),
+    (State.RUNNING, Trigger.EXIT_TERMINATING_LEFTOVERS): Step(
+        State.STOPPING, (Action.NOTE_EXIT, Action.NOTE_LEFTOVERS, *_STOP)
     ),
-    (State.STOPPING, Happening.SIGNAL): Step(State.STOPPING, (Action.SIGNAL_TREE,)),
-    (State.STOPPING, Happening.EXIT): Step(
-        State.STOPPING, (Action.NOTE_EXIT, Action.STOP_REST, Action.WATCH_TREE)
+    (State.STOPPING, Trigger.SIGNAL): Step(State.STOPPING, (Action.SIGNAL_TREE,)),
+    (State.STOPPING, Trigger.EXIT): Step(
+        State.STOPPING, (Action.NOTE_EXIT, Action.STOP_LEFTOVERS, Action.WATCH_TREE)
     ),
-    (State.STOPPING, Happening.EXIT_OF_ALL): Step(
-        State.STOPPING, (Action.NOTE_EXIT, Action.STOP_REST, Action.WATCH_TREE)
+    (State.STOPPING, Trigger.EXIT_TERMINATING_LEFTOVERS): Step(
+        State.STOPPING, (Action.NOTE_EXIT, Action.STOP_LEFTOVERS, Action.WATCH_TREE)
     ),
-    (State.STOPPING, Happening.GRACE_OVER): Step(State.STOPPING, _KILL),
-    (State.STOPPING, Happening.END): Step(State.STOPPING, (Action.STOP_TREE, Action.ARM_GRACE)),
+    (State.STOPPING, Trigger.GRACE_OVER): Step(State.STOPPING, _KILL),
+    (State.STOPPING, Trigger.END): Step(State.STOPPING, (Action.STOP_TREE, Action.ARM_GRACE)),
     # Whoever cancels twice will not wait for the grace.
-    (State.STOPPING, Happening.CANCEL): Step(State.STOPPING, _KILL),
-    (State.STOPPING, Happening.TREE_EMPTY): Step(State.DRAINING, (Action.DRAIN,)),
-    (State.STOPPING, Happening.SURRENDER): Step(State.DRAINING, (Action.DRAIN,)),
-    (State.DRAINING, Happening.DRY): Step(State.DONE, _END),
-    (State.DRAINING, Happening.DRAIN_OVER): Step(State.DONE, _END),
+    (State.STOPPING, Trigger.CANCEL): Step(State.STOPPING, _KILL),
+    (State.STOPPING, Trigger.TREE_EMPTY): Step(State.DRAINING, (Action.DRAIN,)),
+    (State.STOPPING, Trigger.CANNOT_KILL): Step(State.DRAINING, (Action.DRAIN,)),
+    (State.DRAINING, Trigger.PIPES_ENDED): Step(State.DONE, _END),
+    (State.DRAINING, Trigger.DRAIN_OVER): Step(State.DONE, _END),
 }
 
 
-def next_step(state: State, happening: Happening) -> Step:
+def next_step(state: State, happening: Trigger) -> Step:
     return TABLE.get((state, happening)) or Step(state, ())

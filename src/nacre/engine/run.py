@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from nacre import proc
-from nacre.asks import Running
-from nacre.engine.epitaph import filled
-from nacre.engine.feeding import Feeding, Then
-from nacre.engine.ground import Ground
-from nacre.engine.leftovers import Leftover
-from nacre.engine.lifecycle import Action, Happening, State, next_step
+from nacre.engine.completion_line import fill
+from nacre.engine.context import LoopContext
+from nacre.engine.leftover_pipes import LeftoverPipes
+from nacre.engine.lifecycle import Action, State, Trigger, next_step
+from nacre.engine.listener import EventSink, ListenerThread, start_listener_thread
 from nacre.engine.output import Output
-from nacre.engine.relay import Hearing, Relay, relayed
-from nacre.engine.slots import Where
-from nacre.engine.survivors import survivors
-from nacre.events import Finished, Listening, Started
-from nacre.loop import Call, Timer, now
-from nacre.outcome import (
+from nacre.engine.queue import QueueState
+from nacre.engine.stdin import OnWritten, StdinWriter
+from nacre.engine.survivors import describe_processes
+from nacre.eventloop import Callback, Timer, now
+from nacre.model.events import Finished, Listening, Started
+from nacre.model.outcome import (
     Cancelled,
     Capture,
     Ending,
@@ -38,16 +36,10 @@ from nacre.outcome import (
     Outcome,
     Survivor,
     TimedOut,
-    code_of,
+    ending_code,
 )
-from nacre.plan import AtExit, Held, Plan, Streams, When
-from nacre.proc import Process, blocked
-from nacre.process import child as children
-from nacre.process.birth import Birth
-from nacre.process.child import Child
-from nacre.process.tag import Tag
-from nacre.process.tree import Tree, collect_strays
-from nacre.refusals import (
+from nacre.model.plan import LeftoverPolicy, OpenStdin, Plan, Streams, When
+from nacre.model.refusals import (
     AnyRefusal,
     CalledOff,
     CannotSpawn,
@@ -55,179 +47,191 @@ from nacre.refusals import (
     Refused,
     Unavailable,
 )
+from nacre.model.requests import Running
+from nacre.process import spawner as children
+from nacre.process.process_tree import ProcessTree, reap_orphans
+from nacre.process.run_tag import Tag
+from nacre.process.spawn_request import SpawnAttempt
+from nacre.process.spawner import Child
+from nacre.procfs import blocked_readers, processes
+from nacre.procfs.processes import Process
 
 if TYPE_CHECKING:  # whoever runs without a store need not load it
-    from nacre.engine.taken import Taken
-    from nacre.store.record import Record
+    from nacre.sessions.lease import SessionLease
+    from nacre.store.run_record import RunRecord
 
 # Most commands are over before this, and are left alone until they are: output that fits the pipe
 # can wait there, and every wake-up that they are spared is a few percent of their time.
-_HEAD_START: Final = 0.004
+_QUIET_START: Final = 0.004
 # How long the listener of a cancelled command is waited for.
-_LAST_WORDS: Final = 1.0
+_CANCELLED_LINGER: Final = 1.0
 # How soon we look again whether a tree has ended, and how slow that becomes.
-_FIRST_LOOK: Final = 0.001
-_SLOWEST_LOOK: Final = 0.05
+_FIRST_POLL: Final = 0.001
+_SLOWEST_POLL: Final = 0.05
 
 
 class Run:
-    where = Where.OUT
+    queue_state = QueueState.NOT_QUEUED
     _state = State.QUEUED
     _tag: Tag | None = None
     _child: Child | None = None
     _output: Output  # from the spawn on
-    _feeding: Feeding | None = None
-    _leftover: Leftover | None = None
-    _grace: float | None = None  # instead of the plan's
-    _birth: Birth | None = None  # the child's; undone, should we be interrupted before we have it
-    _taken: "Taken | None" = None  # the session that it is a command of
-    _unkept = ""  # why there is none
-    _exit_seen = 0.0  # when its shell had ended, where that is not yet its end
-    _tree: Tree | None = None
-    _next_look: Timer | None = None
-    _look_pause = _FIRST_LOOK
+    _stdin: StdinWriter | None = None
+    _leftover_pipes: LeftoverPipes | None = None
+    _grace_override: float | None = None  # instead of the plan's
+    _spawn_attempt: SpawnAttempt | None = (
+        None  # the child's; undone, should we be interrupted before we have it
+    )
+    _lease: "SessionLease | None" = None  # the session that it is a command of
+    _session_problem = ""  # why there is none
+    _exit_seen_at = 0.0  # when its shell had ended, where that is not yet its end
+    _tree: ProcessTree | None = None
+    _next_poll: Timer | None = None
+    _poll_interval = _FIRST_POLL
     _stop_signal: int = signal.SIGTERM
-    _asked_signal = 0
-    _working = False
+    _requested_signal = 0
+    _acting = False
     # What the outcome is made of.
-    _why: AnyRefusal = CalledOff()
+    _refusal: AnyRefusal = CalledOff()
     _reason: Action | None = None
-    _began = 0.0
-    _ended = 0.0
+    _started_at = 0.0
+    _ended_at = 0.0
     _exited = False
     _status: Exited | Killed | None = None
     _killing = False
     _kills_before: int | None = None  # processes that the kernel had killed for their memory
     reads_setup = False  # it waits for the user's set-up, which is read once, and in bounded time
-    _unwanted = False  # somebody has cancelled, be it too late to matter
-    _left: tuple[Survivor, ...] = ()
-    _rest: tuple[Survivor, ...] = ()  # what was there when the shell had exited
+    _cancel_requested = False  # somebody has cancelled, be it too late to matter
+    _left_running: tuple[Survivor, ...] = ()
+    _at_exit: tuple[Survivor, ...] = ()  # what was there when the shell had exited
     _outcome: Outcome | None = None
 
     def __init__(
         self,
         name: str,
         plan: Plan,
-        ground: Ground,
+        context: LoopContext,
         *,
         listening: Listening | None = None,
-        hearing: Hearing | None = None,
-        record: "Record | None" = None,
-        answer: Callable[[Outcome], None],
-        started: Call | None = None,
+        event_sink: EventSink | None = None,
+        record: "RunRecord | None" = None,
+        on_outcome: Callable[[Outcome], None],
+        on_started: Callback | None = None,
     ) -> None:
         """`started` is called after the spawn, by whoever runs this for somebody else; then it is
         written down before the spawn, too."""
         self.name = name  # of one that is recorded only when it has begun
         self._plan = plan
-        self._ground = ground
-        self._answer = answer
+        self._context = context
+        self._on_outcome = on_outcome
         self._record = record
         self.lane = plan.lane
-        self._todo: deque[Action] = deque()
+        self._actions: deque[Action] = deque()
         self._timers: list[Timer] = []
-        self._started = started
-        if record is not None and (started is not None or record.early):
-            self._tag = ground.spawner.new_tag()  # it stands in what is written before the spawn
+        self._on_started = on_started
+        if record is not None and (on_started is not None or record.write_early):
+            self._tag = context.spawner.new_tag()  # it stands in what is written before the spawn
             record.tag = None if self._tag is None else self._tag.value
-        self._relay = hearing if listening is None else self._make_relay(listening)
+        self._event_sink = event_sink if listening is None else self._listener_thread(listening)
         # The descriptors that it takes while it runs.
         streams = 2 if plan.streams is Streams.SEPARATE else 1
         spills = plan.spill is not None and plan.spill.when is When.ALWAYS
-        spills = spills or started is not None  # who runs it for others may have it go to disk
-        self.cost = 1 + (2 * streams if spills else streams) + isinstance(plan.stdin, Held)
+        spills = spills or on_started is not None  # who runs it for others may have it go to disk
+        self.cost = 1 + (2 * streams if spills else streams) + isinstance(plan.stdin, OpenStdin)
 
     # What others may do to a run; from another thread only by way of `loop.post`.
 
-    def begin(self) -> None:
-        if self._ground.slots.enter(self):
-            self._happen(Happening.SLOT)
+    def start(self) -> None:
+        if self._context.queue.enter(self):
+            self._trigger(Trigger.SLOT_FREE)
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
         """Stop it, beginning with this signal; a second time: kill it."""
-        self._unwanted = True
-        self.work()
+        self._cancel_requested = True
+        self.resume()
         if self._state is State.RUNNING:
             self._stop_signal = number
         if self._outcome is not None:
             self._deliver()  # only its listener is still busy, and shall not be waited for
-        self._happen(Happening.CANCEL)
+        self._trigger(Trigger.CANCEL)
 
     def signal(self, number: int) -> None:
-        self._asked_signal = number
-        self._happen(Happening.SIGNAL)
+        self._requested_signal = number
+        self._trigger(Trigger.SIGNAL)
 
     def end(self, number: int, grace: float) -> None:
         """Have it end, and all that it has started. It is not cancelled: nobody called it off."""
         if self._state in (State.RUNNING, State.STOPPING):
-            self._stop_signal, self._grace = number, grace
-        self._happen(Happening.END)
+            self._stop_signal, self._grace_override = number, grace
+        self._trigger(Trigger.END)
 
-    def write(self, data: bytes, *, eof: bool, waits: bool, then: Then) -> None:
+    def write(self, data: bytes, *, eof: bool, wait_for_room: bool, then: OnWritten) -> None:
         """`then` is told when it is taken, or why it is not."""
-        if self._feeding is None:
+        if self._stdin is None:
             problem = (
                 "it was started without an open stdin, so nothing can be written to it; start it "
                 "again, as interactive"
             )
             then(Unavailable(problem=problem))
         else:
-            self._feeding.write(data, eof=eof, waits=waits, then=then)
+            self._stdin.write(data, eof=eof, wait_for_room=wait_for_room, then=then)
 
-    def hand_over(self, *, job: bool = False) -> Running:
+    def detach(self, *, job: bool = False) -> Running:
         """Go on without whoever has started it: nobody waits behind it, its output is on disk."""
         assert self._child is not None
-        self._ground.slots.leave_lane(self)
-        if self._taken is not None:
-            self._taken.let_go()
-        output = self._output.to_disk()[0]
+        self._context.queue.leave_lane(self)
+        if self._lease is not None:
+            self._lease.release()
+        output = self._output.move_to_disk()[0]
         if self._record is not None:
-            process = proc.look(self._child.pid)
+            process = processes.read_process(self._child.pid)
             shell = Survivor(
                 pid=self._child.pid, started=process.started if process else 0, command=""
             )
             with suppress(OSError):
-                self._record.hand_over(shell, job=job)
-        return self._running(output)
+                self._record.detach(shell, job=job)
+        return self._build_running(output)
 
     def question(self) -> tuple[int, int] | None:
         """Not None while it waits for input: then what it has said and been told by now, in bytes,
         which is another question once that has changed."""
-        pipe = None if self._feeding is None else self._feeding.pipe
-        if self._child is None or self._feeding is None or pipe is None:
+        pipe = None if self._stdin is None else self._stdin.drained_pipe
+        if self._child is None or self._stdin is None or pipe is None:
             return None
-        if not any(blocked.reads(each.pid, pipe) for each in self._the_tree().members()):
+        if not any(
+            blocked_readers.waits_to_read(each.pid, pipe) for each in self._process_tree().members()
+        ):
             return None
-        return self._output.size, self._feeding.written
+        return self._output.size, self._stdin.written
 
-    def to_disk(self) -> None:
+    def copy_to_disk(self) -> None:
         """Have its output in a file as well, for others to read."""
-        self._output.tee()
+        self._output.copy_to_disk()
 
-    def hear_again(self) -> None:
+    def on_listener_room(self) -> None:
         """Whoever hears it has room again."""
         if self._child is not None:
-            self._output.listen()
+            self._output.watch()
 
-    def heard(self) -> None:
+    def on_listener_done(self) -> None:
         """Whoever hears it has heard all of it."""
-        if self._relay is not None:
-            self._relay.join()
+        if self._event_sink is not None:
+            self._event_sink.join()
         self._deliver()
 
-    def running(self) -> Running:
+    def snapshot(self) -> Running:
         """As it is now; it may still stand in line, or be just ending."""
         if self._child is None:
             return Running(run=self.name, pid=0, seconds=0.0, output=Capture())
-        return self._running(self._output.so_far()[0])
+        return self._build_running(self._output.captures_so_far()[0])
 
-    def _running(self, output: Capture) -> Running:
+    def _build_running(self, output: Capture) -> Running:
         assert self._child is not None
-        log = self._output.so_far()[0].saved
+        log = self._output.captures_so_far()[0].saved
         return Running(
             run=self.name,
             pid=self._child.pid,
-            seconds=now() - self._began,
+            seconds=now() - self._started_at,
             output=output,
             log=None if log is None else log.path,
         )
@@ -237,53 +241,53 @@ class Run:
         return self._state is State.QUEUED
 
     @property
-    def under_way(self) -> bool:
+    def started(self) -> bool:
         return self._child is not None
 
     # The table.
 
-    def _happen(self, happening: Happening) -> None:
+    def _trigger(self, happening: Trigger) -> None:
         self._state, actions = next_step(self._state, happening)
-        self._todo.extend(actions)
-        self.work()
+        self._actions.extend(actions)
+        self.resume()
 
-    def work(self) -> None:
+    def resume(self) -> None:
         """Do what is to be done. An interrupt (Ctrl-C in a host) leaves the rest for later, and
         what was being done is then done again."""
-        if self._working:
+        if self._acting:
             return  # an action has made something happen: its own actions come after it
-        self._working = True
-        todo = self._todo
+        self._acting = True
+        todo = self._actions
         try:
             while todo:
                 try:
-                    _DO[todo[0]](self)
+                    _ACTIONS[todo[0]](self)
                 except Exception as error:
-                    if self._started is None:
+                    if self._on_started is None:
                         raise
-                    self._survive(todo[0], error)
+                    self._contain_error(todo[0], error)
                 todo.popleft()
         finally:
-            self._working = False
+            self._acting = False
 
-    def _survive(self, action: Action, error: Exception) -> None:
+    def _contain_error(self, action: Action, error: Exception) -> None:
         """Something went wrong that should not. Whoever runs this for others has others to see to:
         this run is answered with what is known, and what was to be done is not tried again."""
         import traceback
 
         traceback.print_exception(error)
         if action is Action.SPAWN and self._child is None:
-            self._why = CannotSpawn(reason=f"an error of nacre's own: {error!r}")
-            self._happen(Happening.SPAWN_FAILED)
+            self._refusal = CannotSpawn(reason=f"an error of nacre's own: {error!r}")
+            self._trigger(Trigger.SPAWN_FAILED)
         elif action is Action.FINISH and self._outcome is None:
             self._outcome = Outcome(run=self.name, ending=self._ending(), output=Capture())
             self._deliver()
 
-    def _arm(self, seconds: float, happening: Happening) -> None:
-        self._later(seconds, partial(self._happen, happening))
+    def _arm(self, seconds: float, happening: Trigger) -> None:
+        self._call_later(seconds, partial(self._trigger, happening))
 
-    def _later(self, seconds: float, call: Call) -> Timer:
-        self._timers.append(timer := self._ground.loop.after(seconds, call))
+    def _call_later(self, seconds: float, call: Callback) -> Timer:
+        self._timers.append(timer := self._context.loop.call_later(seconds, call))
         return timer
 
     def _cancel_timers(self) -> None:
@@ -292,355 +296,364 @@ class Run:
 
     # Starting.
 
-    def granted(self) -> None:
-        self._ground.loop.post(lambda: self._happen(Happening.SLOT))
+    def on_slot(self) -> None:
+        self._context.loop.post(lambda: self._trigger(Trigger.SLOT_FREE))
 
     def _spawn(self) -> None:
         if self._child is not None:
-            self._follow(self._child)  # we were interrupted while we began to
+            self._attach(self._child)  # we were interrupted while we began to
             return
-        if self._birth is not None:  # we were interrupted while it was born
-            self._birth.undo()
-            self._birth = None
-            if self._unwanted:
-                self._happen(Happening.SPAWN_FAILED)
+        if self._spawn_attempt is not None:  # we were interrupted while it was born
+            self._spawn_attempt.rollback()
+            self._spawn_attempt = None
+            if self._cancel_requested:
+                self._trigger(Trigger.SPAWN_FAILED)
                 return
-        ground = self._ground
+        context = self._context
         try:
             if self._plan.chores:
                 self._do_chores()
-            mark = self._tag = self._tag or ground.spawner.new_tag()
+            tag = self._tag = self._tag or context.spawner.new_tag()
             if self._record is not None:
-                self._record.tag = None if mark is None else mark.value
-                if self._started is not None or self._record.early:
-                    self._record.begin()
-            if self._plan.session is not None and not self._take_shell(mark):
-                self._happen(Happening.NOT_READY)
+                self._record.tag = None if tag is None else tag.value
+                if self._on_started is not None or self._record.write_early:
+                    self._record.write_start()
+            if self._plan.session is not None and not self._acquire_session(tag):
+                self._trigger(Trigger.SESSION_NOT_READY)
                 return
             if self._child is None:
-                self._birth = birth = Birth()
-                self._child = ground.spawner.spawn(self._plan, birth, mark)
+                self._spawn_attempt = attempt = SpawnAttempt()
+                self._child = context.spawner.spawn(self._plan, attempt, tag)
         except Refused as refused:
-            self._birth = None
-            if isinstance(refused.refusal, NoDescriptors) and ground.slots.step_back(self):
-                self._happen(Happening.NO_ROOM)
+            self._spawn_attempt = None
+            if isinstance(refused.refusal, NoDescriptors) and context.queue.requeue_first(self):
+                self._trigger(Trigger.NO_DESCRIPTORS)
             else:
-                self._why = refused.refusal
-                self._happen(Happening.SPAWN_FAILED)
+                self._refusal = refused.refusal
+                self._trigger(Trigger.SPAWN_FAILED)
             return
-        self._follow(self._child)
+        self._attach(self._child)
 
-    def _take_shell(self, mark: Tag | None) -> bool:
+    def _acquire_session(self, tag: Tag | None) -> bool:
         """The shell of its session; False: that is not ready, and says when it is worth another
         try. Where nothing can be remembered, it runs all the same. Raises Refused."""
-        from nacre.engine.sessions import CannotKeep, without
+        from nacre.sessions.manager import SessionUnavailable, without_session
 
-        ground = self._ground
-        ready = partial(self._happen, Happening.SLOT)
-        ground.census.begin(None, alone=not ground.shells)
+        context = self._context
+        ready = partial(self._trigger, Trigger.SLOT_FREE)
+        context.tag_index.start(None, alone=not context.shell_pids)
         try:
-            taken = ground.sessions().take(self._plan, ground.spawner, mark, ground.loop, ready)
-        except CannotKeep as why:
-            self._plan, self._unkept = without(self._plan), str(why)
+            leased = context.sessions().acquire(
+                self._plan, context.spawner, tag, context.loop, ready
+            )
+        except SessionUnavailable as why:
+            self._plan, self._session_problem = without_session(self._plan), str(why)
             return True
-        if taken is None:
-            self.reads_setup = ground.sessions().reads_setup_of(self._plan)
+        if leased is None:
+            self.reads_setup = context.sessions().is_reading_setup(self._plan)
             return False
-        self._child, self._taken = taken
+        self._child, self._lease = leased
         return True
 
     def _do_chores(self) -> None:
-        from nacre.store import chores  # few have any
+        from nacre.store import file_chores  # few have any
 
-        chores.do(self._plan.chores)
+        file_chores.do_chores(self._plan.chores)
 
-    def _follow(self, shell: Child) -> None:
-        ground, plan, timeout = self._ground, self._plan, self._plan.limits.timeout
-        self._began = now()
-        ground.shells.add(shell.pid)
+    def _attach(self, shell: Child) -> None:
+        context, plan, timeout = self._context, self._plan, self._plan.limits.timeout
+        self._started_at = now()
+        context.shell_pids.add(shell.pid)
         self._output = output = Output(
             shell,
             plan,
-            ground.loop,
-            ground.growth,
-            self._relay,
+            context.loop,
+            context.pipe_growth,
+            self._event_sink,
             self._record,
-            dry=self._dry,
-            full=lambda: self._happen(Happening.DISK_LIMIT),
+            on_end=self._on_pipes_end,
+            on_disk_limit=lambda: self._trigger(Trigger.DISK_LIMIT),
         )
-        if shell.stdin is not None and isinstance(plan.stdin, Held):
-            self._feeding = Feeding(shell.stdin, ground.loop, plan.stdin.first)
-        if self._taken is None:
-            ground.census.begin(shell.pid, alone=len(ground.shells) == 1)
-        if not ground.ours and shell.tag is not None and self._taken is None:
-            ground.census.tag_early_children(shell.pid, shell.tag, output.pipes)
-        ground.loop.watch(shell.pidfd, self._shell_ended)
-        if self._relay is not None:
-            if self._record is not None and self._started is None:
-                self.name = self._record.number()
-            self._relay.start(Started(run=self.name, pid=shell.pid))
-            self._attend()
-        elif timeout is not None and timeout <= _HEAD_START:
-            self._attend()
+        if shell.stdin is not None and isinstance(plan.stdin, OpenStdin):
+            self._stdin = StdinWriter(shell.stdin, context.loop, plan.stdin.initial)
+        if self._lease is None:
+            context.tag_index.start(shell.pid, alone=len(context.shell_pids) == 1)
+        if not context.own_process and shell.tag is not None and self._lease is None:
+            context.tag_index.tag_early_children(shell.pid, shell.tag, output.pipes)
+        context.loop.watch(shell.pidfd, self._on_shell_exit)
+        if self._event_sink is not None:
+            if self._record is not None and self._on_started is None:
+                self.name = self._record.assign_name()
+            self._event_sink.on_started(Started(run=self.name, pid=shell.pid))
+            self._watch()
+        elif timeout is not None and timeout <= _QUIET_START:
+            self._watch()
         else:
-            self._later(_HEAD_START, self._attend)
-        if self._started is not None:
-            self._started()
+            self._call_later(_QUIET_START, self._watch)
+        if self._on_started is not None:
+            self._on_started()
         elif self._record is not None:
-            self._record.number()  # while it runs: at its end somebody waits for us
+            self._record.assign_name()  # while it runs: at its end somebody waits for us
 
-    def _attend(self) -> None:
+    def _watch(self) -> None:
         """Hear what it says, mind its time and write it down: it is not one of those that are over
         at once."""
         if self._record is not None:
-            self.name = self._record.begin() if self._started is None else self.name
-        self._kills_before = proc.out_of_memory_kills()
-        self._output.listen()
+            self.name = self._record.write_start() if self._on_started is None else self.name
+        self._kills_before = processes.count_oom_kills()
+        self._output.watch()
         timeout = self._plan.limits.timeout
         if timeout is not None:
-            self._arm(self._began + timeout - now(), Happening.DEADLINE)
+            self._arm(self._started_at + timeout - now(), Trigger.DEADLINE)
 
     def _drain(self) -> None:
         self._output.drain()
         if self._output.ended:
-            self._dry()
+            self._on_pipes_end()
         else:
-            self._arm(self._plan.limits.drain, Happening.DRAIN_OVER)
+            self._arm(self._plan.limits.drain, Trigger.DRAIN_OVER)
 
-    def _dry(self) -> None:
-        self._happen(Happening.DRY)
+    def _on_pipes_end(self) -> None:
+        self._trigger(Trigger.PIPES_ENDED)
 
     # Stopping.
 
-    def _the_tree(self) -> Tree:
+    def _process_tree(self) -> ProcessTree:
         assert self._child is not None
         if self._tree is None:
-            self._tree = Tree(
+            self._tree = ProcessTree(
                 self._child.pid,
                 self._child.tag,
                 pipes=self._output.pipes(),
-                adopts=self._adopts,
-                spare=self._ground.census.spare_descriptors,
+                owns_orphans=self._owns_orphans,
+                free_descriptors=self._context.tag_index.spare_descriptors,
             )
         return self._tree
 
-    def _adopts(self) -> bool:
+    def _owns_orphans(self) -> bool:
         """Whether an orphan that came to us can only be of this run."""
-        return self._ground.ours and len(self._ground.shells) == 1
+        return self._context.own_process and len(self._context.shell_pids) == 1
 
     def _signal_tree(self) -> None:
-        self._the_tree().signal(self._asked_signal)
+        self._process_tree().signal(self._requested_signal)
 
     def _stop_tree(self) -> None:
-        self._output.hurry()
-        self._the_tree().signal(self._stop_signal)
+        self._output.read_without_backpressure()
+        self._process_tree().signal(self._stop_signal)
 
     def _stop_rest(self) -> None:
         """What the shell left behind may ignore INT (bash has background jobs do so), not TERM."""
         if self._stop_signal != signal.SIGTERM:
-            self._the_tree().signal(signal.SIGTERM)
+            self._process_tree().signal(signal.SIGTERM)
 
     def _arm_grace(self) -> None:
-        grace = self._plan.limits.grace if self._grace is None else self._grace
-        self._arm(grace, Happening.GRACE_OVER)
+        grace = self._plan.limits.grace if self._grace_override is None else self._grace_override
+        self._arm(grace, Trigger.GRACE_OVER)
 
     def _kill_tree(self) -> None:
-        self._look_pause = _FIRST_LOOK
-        self._the_tree().kill()
+        self._poll_interval = _FIRST_POLL
+        self._process_tree().kill()
         self._killing = True
 
     def _watch_tree(self) -> None:
         """Look again and again, less and less often, whether all of it has ended."""
         if self._state is not State.STOPPING:
             return
-        left = self._the_tree().kill() if self._killing else self._the_tree().members()
+        left = self._process_tree().kill() if self._killing else self._process_tree().members()
         if not left and self._exited:
-            self._happen(Happening.TREE_EMPTY)
+            self._trigger(Trigger.TREE_EMPTY)
             return
-        if self._next_look is not None:
-            self._next_look.cancel()
-        self._next_look = self._later(self._look_pause, self._watch_tree)
-        self._look_pause = min(self._look_pause * 2, _SLOWEST_LOOK)
+        if self._next_poll is not None:
+            self._next_poll.cancel()
+        self._next_poll = self._call_later(self._poll_interval, self._watch_tree)
+        self._poll_interval = min(self._poll_interval * 2, _SLOWEST_POLL)
 
     # Ending.
 
     def _note_reason(self, reason: Action) -> None:
         self._reason = reason
 
-    def _shell_ended(self) -> None:
+    def _on_shell_exit(self) -> None:
         assert self._child is not None
-        keeps = self._plan.leave is AtExit.KEEP
-        if self._taken is not None and not keeps:
-            self._exit_seen = self._exit_seen or now()
-            if self._taken.saving(now() - self._exit_seen):
+        keeps = self._plan.leftovers is LeftoverPolicy.KEEP
+        if self._lease is not None and not keeps:
+            self._exit_seen_at = self._exit_seen_at or now()
+            if self._lease.may_be_saving(now() - self._exit_seen_at):
                 # Whoever saves its state must not be ended with what it has left running.
-                self._ground.loop.forget(self._child.pidfd)
-                self._later(_FIRST_LOOK, self._shell_ended)
+                self._context.loop.unwatch(self._child.pidfd)
+                self._call_later(_FIRST_POLL, self._on_shell_exit)
                 return
-        self._happen(Happening.EXIT if keeps else Happening.EXIT_OF_ALL)
+        self._trigger(Trigger.EXIT if keeps else Trigger.EXIT_TERMINATING_LEFTOVERS)
 
     def _note_exit(self) -> None:
         assert self._child is not None
-        self._ground.loop.forget(self._child.pidfd)
-        self._ended = now()
+        self._context.loop.unwatch(self._child.pidfd)
+        self._ended_at = now()
         self._exited = True
 
-    def _note_rest(self) -> None:
+    def _note_leftovers(self) -> None:
         """Of what is about to be ended with it."""
-        self._rest = self._named(survivors(self._the_tree().members()))
+        self._at_exit = self._with_session_names(describe_processes(self._process_tree().members()))
 
-    def _look_who_is_left(self) -> None:
+    def _find_leftovers(self) -> None:
         assert self._child is not None
-        with self._ground.sessions.births if self._ground.ours else nullcontext():
-            left = self._looked(self._child)
-        if self._taken is not None:
+        with self._context.sessions.spawn_lock if self._context.own_process else nullcontext():
+            left = self._list_leftovers(self._child)
+        if self._lease is not None:
             ended = children.collect(self._child.pidfd, leave=True) if self._exited else None
-            left = self._taken.ended(left, code_of(ended))
+            left = self._lease.end(left, ending_code(ended))
         if left:
-            self._left = self._named(survivors(left))
+            self._left_running = self._with_session_names(describe_processes(left))
 
-    def _looked(self, shell: Child) -> list[Process]:
-        if self._tree is None and not (self._ground.ours and self._has_strays()):
-            return self._ground.census.left_by(shell.pid, shell.tag)
-        return self._the_tree().members()
+    def _list_leftovers(self, shell: Child) -> list[Process]:
+        if self._tree is None and not (self._context.own_process and self._has_strays()):
+            return self._context.tag_index.find_leftovers(shell.pid, shell.tag)
+        return self._process_tree().members()
 
-    def _named(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
-        return left if self._taken is None else self._taken.named(left)
+    def _with_session_names(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
+        return left if self._lease is None else self._lease.rename_prewarmed(left)
 
     def _has_strays(self) -> bool:
         """Whether orphans have come to us, the subreaper, and live."""
-        strays = collect_strays(self._ground.shells | self._ground.sessions.pids)
-        if self._taken is not None:
-            strays = [pid for pid in strays if not self._taken.saves(pid)]
+        strays = reap_orphans(self._context.shell_pids | self._context.sessions.pids)
+        if self._lease is not None:
+            strays = [pid for pid in strays if not self._lease.is_saver(pid)]
         return bool(strays)
 
     def _finish(self) -> None:
         if self._timers:
             self._cancel_timers()
         if self._child is not None:
-            self._let_go(self._child)
-        self._ground.slots.leave(self)
-        if self._taken is not None:
-            self._taken.let_go()
+            self._release(self._child)
+        self._context.queue.leave(self)
+        if self._lease is not None:
+            self._lease.release()
         if self._outcome is None:
-            self._outcome = self._made_outcome()
-        if self._leftover is not None:
-            leftover, self._leftover = self._leftover, None
+            self._outcome = self._build_outcome()
+        if self._leftover_pipes is not None:
+            leftover, self._leftover_pipes = self._leftover_pipes, None
             leftover.run = self._outcome.run
             if self._record is not None and self._plan.spill is not None:
                 leftover.workspace = self._record.workspace
                 leftover.limit = self._plan.spill.limit
-            self._ground.leave(leftover)
-        if self._relay is None:
+            self._context.on_leftover(leftover)
+        if self._event_sink is None:
             self._deliver()
         else:
-            self._wait_for_listener(self._relay, self._outcome)
+            self._wait_for_listener(self._event_sink, self._outcome)
 
-    def _made_outcome(self) -> Outcome:
+    def _build_outcome(self) -> Outcome:
         if self._reason is Action.NOTE_NOT_STARTED:
             captures = [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
         else:
-            if self._plan.epitaph is not None:
-                self._output.owe(filled(self._plan.epitaph, self._ending()))
+            if self._plan.completion_line is not None:
+                self._output.add_completion_line(fill(self._plan.completion_line, self._ending()))
             captures = self._output.close()
         record = self._record
         outcome = Outcome(
-            run=self.name if record is None else record.number(),
+            run=self.name if record is None else record.assign_name(),
             ending=self._ending(),
             output=captures[0],
             errors=captures[1] if len(captures) == 2 else None,
-            seconds=self._ended - self._began,
-            left_running=self._left,
-            put_down=tuple(each for each in self._rest if each not in self._left),
+            seconds=self._ended_at - self._started_at,
+            left_running=self._left_running,
+            terminated=tuple(each for each in self._at_exit if each not in self._left_running),
             out_of_memory=self._out_of_memory(),
-            kept=self._kept(),
-            unkept=self._unkept,
-            forgot=self._taken is not None and self._taken.lost,
+            session_saved=self._session_kept(),
+            session_problem=self._session_problem,
+            previous_state_lost=self._lease is not None and self._lease.lost,
         )
-        settle = self._output.settle if self._plan.epitaph is not None else None
-        if record is not None and record.end(outcome, settle):
+        settle = (
+            self._output.write_completion_line if self._plan.completion_line is not None else None
+        )
+        if record is not None and record.write_end(outcome, settle):
             return msgspec.structs.replace(outcome, stored=True)
         return outcome
 
-    def _kept(self) -> bool | None:
+    def _session_kept(self) -> bool | None:
         """Whether its session knows of it; None: it has none."""
-        if self._taken is None:
-            return False if self._unkept else None
-        return self._taken.kept
+        if self._lease is None:
+            return False if self._session_problem else None
+        return self._lease.saved
 
     def _out_of_memory(self) -> bool:
         """Whether the kernel may have killed it for that: nobody else has, and it killed."""
         killed = self._status in (Killed(signal.SIGKILL), Exited(128 + signal.SIGKILL))
         if not killed or self._killing or self._kills_before is None:
             return False
-        return proc.out_of_memory_kills() > self._kills_before
+        return processes.count_oom_kills() > self._kills_before
 
-    def _let_go(self, shell: Child) -> None:
+    def _release(self, shell: Child) -> None:
         """Collect the shell; what is still open goes on without us."""
         if not self._exited:
-            self._ended = now()
-            self._ground.loop.forget(shell.pidfd)
+            self._ended_at = now()
+            self._context.loop.unwatch(shell.pidfd)
         elif self._status is None:
             self._status = children.collect(shell.pidfd)
-        self._ground.shells.discard(shell.pid)
-        if self._feeding is not None:
-            self._feeding.close()
+        self._context.shell_pids.discard(shell.pid)
+        if self._stdin is not None:
+            self._stdin.close()
         self._child = None  # from here on, an interrupt costs a descriptor
-        pipes = {} if self._output.ended else self._output.let_go()
+        pipes = {} if self._output.ended else self._output.release_pipes()
         if self._exited:
             os.close(shell.pidfd)
         if pipes or not self._exited:
-            self._leftover = Leftover(pipes, None if self._exited else shell.pidfd)
+            self._leftover_pipes = LeftoverPipes(pipes, None if self._exited else shell.pidfd)
 
     def _ending(self) -> Ending:
         match self._reason:
             case Action.NOTE_NOT_STARTED:
-                return NotStarted(self._why)
+                return NotStarted(self._refusal)
             case Action.NOTE_TIMEOUT:
                 return TimedOut(self._plan.limits.timeout or 0.0, self._status)
             case Action.NOTE_CANCEL:
                 return Cancelled(self._status)
             case _:
-                return self._status or Lost(last_seen=self._ended - self._began)
+                return self._status or Lost(last_seen=self._ended_at - self._started_at)
 
     # Telling.
 
-    def _make_relay(self, listening: Listening) -> Relay:
-        return relayed(listening, self._ground.loop, room=self.hear_again, heard=self.heard)
+    def _listener_thread(self, listening: Listening) -> ListenerThread:
+        return start_listener_thread(
+            listening,
+            self._context.loop,
+            on_room=self.on_listener_room,
+            on_delivered=self.on_listener_done,
+        )
 
-    def _wait_for_listener(self, relay: Hearing, outcome: Outcome) -> None:
-        relay.finish(Finished(run=self.name, outcome=outcome))
+    def _wait_for_listener(self, relay: EventSink, outcome: Outcome) -> None:
+        relay.on_finished(Finished(run=self.name, outcome=outcome))
         linger = relay.linger
-        if self._unwanted:
+        if self._cancel_requested:
             # Whoever cancels does not want to wait for a listener that may be stuck.
-            linger = _LAST_WORDS if linger is None else min(linger, _LAST_WORDS)
+            linger = _CANCELLED_LINGER if linger is None else min(linger, _CANCELLED_LINGER)
         if linger is not None:
-            self._later(linger, self._deliver)
+            self._call_later(linger, self._deliver)
 
     def _deliver(self) -> None:
         """Answer, once."""
         if self._timers:
             self._cancel_timers()
         if self._outcome is not None:
-            self._answer(self._outcome)
+            self._on_outcome(self._outcome)
             self._outcome = None
 
 
-_DO: Final[dict[Action, Callable[[Run], None]]] = {
+_ACTIONS: Final[dict[Action, Callable[[Run], None]]] = {
     Action.SPAWN: Run._spawn,
     Action.NOTE_NOT_STARTED: lambda run: run._note_reason(Action.NOTE_NOT_STARTED),
     Action.NOTE_TIMEOUT: lambda run: run._note_reason(Action.NOTE_TIMEOUT),
     Action.NOTE_CANCEL: lambda run: run._note_reason(Action.NOTE_CANCEL),
     Action.NOTE_EXIT: Run._note_exit,
-    Action.NOTE_REST: Run._note_rest,
+    Action.NOTE_LEFTOVERS: Run._note_leftovers,
     Action.STOP_TREE: Run._stop_tree,
-    Action.STOP_REST: Run._stop_rest,
+    Action.STOP_LEFTOVERS: Run._stop_rest,
     Action.ARM_GRACE: Run._arm_grace,
     Action.SIGNAL_TREE: Run._signal_tree,
     Action.KILL_TREE: Run._kill_tree,
-    Action.ARM_SURRENDER: lambda run: run._arm(run._plan.limits.surrender, Happening.SURRENDER),
+    Action.ARM_KILL_WAIT: lambda run: run._arm(run._plan.limits.kill_wait, Trigger.CANNOT_KILL),
     Action.WATCH_TREE: Run._watch_tree,
     Action.DRAIN: Run._drain,
-    Action.LOOK: Run._look_who_is_left,
+    Action.FIND_LEFTOVERS: Run._find_leftovers,
     Action.FINISH: Run._finish,
 }

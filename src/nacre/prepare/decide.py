@@ -6,12 +6,13 @@ refusal decides; the rest of the steps are not asked.
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 from msgspec import Struct
 
-from nacre.caller import Caller
-from nacre.findings import AnyFinding
-from nacre.plan import Plan
-from nacre.refusals import AnyRefusal, Refusal
+from nacre.model.caller import Caller
+from nacre.model.findings import AnyFinding
+from nacre.model.plan import Plan
+from nacre.model.refusals import AnyRefusal, Refusal
 
 Step = Callable[[Plan, Caller], Plan | AnyRefusal]
 
@@ -36,7 +37,11 @@ def decide(plan: Plan, steps: Sequence[Step], caller: Caller) -> Decision:
     return Decision(plan=plan)
 
 
-def refusing(refusal: AnyRefusal) -> Step:
+def add_findings(plan: Plan, *findings: AnyFinding) -> Plan:
+    return msgspec.structs.replace(plan, findings=(*plan.findings, *findings))
+
+
+def refuse_step(refusal: AnyRefusal) -> Step:
     """A step for what a call asks for and cannot have, to stand where that is decided."""
 
     def step(plan: Plan, caller: Caller) -> AnyRefusal:

@@ -3,23 +3,23 @@
 import os
 import stat
 
-from nacre.caller import Caller
-from nacre.plan import Plan
-from nacre.refusals import BadDirectory, DirectoryProblem
+from nacre.model.caller import Caller
+from nacre.model.plan import Plan
+from nacre.model.refusals import BadDirectory, DirectoryProblem
 
 
-def directory(plan: Plan, caller: Caller) -> Plan | BadDirectory:
+def check_directory(plan: Plan, caller: Caller) -> Plan | BadDirectory:
     """A step: refuse a directory that cannot be used, and name the nearest that can."""
     path = plan.command.cwd
-    if caller.moves and path == caller.cwd and not plan.command.placed:
+    if caller.cwd_may_change and path == caller.cwd and not plan.command.cwd_given:
         return plan  # where that is by then is seen by who runs it
-    problem = _problem(path)
+    problem = _find_problem(path)
     if problem is None:
         return plan
     return BadDirectory(path=path, problem=problem, nearest=_nearest(path))
 
 
-def _problem(path: bytes) -> DirectoryProblem | None:
+def _find_problem(path: bytes) -> DirectoryProblem | None:
     try:
         if os.access(path + b"/.", os.X_OK):
             return None
@@ -35,6 +35,6 @@ def _nearest(path: bytes) -> bytes | None:
     """The closest parent that a command could run in."""
     while path not in (b"", b"/"):
         path = os.path.dirname(path.rstrip(b"/"))
-        if path and _problem(path) is None:
+        if path and _find_problem(path) is None:
             return path
     return None

@@ -13,18 +13,18 @@ from typing import Final, Literal
 
 import msgspec
 
-from nacre.caller import Caller
-from nacre.findings import Dropped
-from nacre.plan import Plan
-from nacre.prepare.notes import noted
-from nacre.refusals import BadVariable
-from nacre.secrets import has_secret, is_secret
-from nacre.text import decode
+from nacre.model.caller import Caller
+from nacre.model.findings import VariablesDropped
+from nacre.model.plan import Plan
+from nacre.model.refusals import BadVariable
+from nacre.prepare.decide import add_findings
+from nacre.text.clean import decode
+from nacre.text.secrets import has_secret, is_secret
 
 Policy = Literal["inherit", "filtered", "minimal"]
 
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
-_HIJACKS: Final = re.compile(
+_CODE_INJECTING: Final = re.compile(
     rb"BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|LD_PRELOAD|LD_AUDIT|DYLD_INSERT_LIBRARIES",
     re.DOTALL,
 )
@@ -33,7 +33,7 @@ _MINIMAL: Final = re.compile(
 )
 
 # A program that fails, for whoever is asked for a password or a text.
-FAILS: Final = b"/bin/false"
+FAIL_EDITOR: Final = b"/bin/false"
 
 NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     # pagers
@@ -50,8 +50,8 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     ),
     # questions
     b"GIT_TERMINAL_PROMPT": b"0",
-    b"GIT_ASKPASS": FAILS,
-    b"SSH_ASKPASS": FAILS,
+    b"GIT_ASKPASS": FAIL_EDITOR,
+    b"SSH_ASKPASS": FAIL_EDITOR,
     b"SSH_ASKPASS_REQUIRE": b"force",
     b"GCM_INTERACTIVE": b"never",
     b"DEBIAN_FRONTEND": b"noninteractive",
@@ -85,17 +85,17 @@ _NO_SEQUENCE_EDITOR: Final = (
     b" >&2; exit 1 #"
 )
 EDITORS: Final[Mapping[bytes, bytes]] = {
-    b"EDITOR": FAILS,
-    b"VISUAL": FAILS,
-    b"GIT_EDITOR": FAILS,
+    b"EDITOR": FAIL_EDITOR,
+    b"VISUAL": FAIL_EDITOR,
+    b"GIT_EDITOR": FAIL_EDITOR,
     b"GIT_SEQUENCE_EDITOR": _NO_SEQUENCE_EDITOR,
 }
 
 
-def variable_names(plan: Plan, caller: Caller) -> Plan | BadVariable:
+def check_variable_names(plan: Plan, caller: Caller) -> Plan | BadVariable:
     """A step: refuse variables of the call that bash could not have."""
     del caller
-    for name, value in plan.command.extra.items():
+    for name, value in plan.command.call_env.items():
         if not _NAME.fullmatch(name):
             return BadVariable(
                 name=decode(name), problem="cannot be a variable's name; use letters, digits and _"
@@ -105,7 +105,7 @@ def variable_names(plan: Plan, caller: Caller) -> Plan | BadVariable:
     return plan
 
 
-def environment(
+def environment_step(
     policy: Policy, defaults: Mapping[bytes, bytes], allow: Sequence[str] = ()
 ) -> Callable[[Plan, Caller], Plan]:
     allowed = frozenset(name.encode() for name in allow)
@@ -113,43 +113,43 @@ def environment(
     def step(plan: Plan, caller: Caller) -> Plan:
         """Give the command the variables that it shall have."""
         command = plan.command
-        if policy == "inherit" and not defaults and not command.extra:
+        if policy == "inherit" and not defaults and not command.call_env:
             return plan
-        kept, dropped = _kept(policy, allowed, caller.variables)
+        passed, dropped = _filter_variables(policy, allowed, caller.variables)
         # In a session they are the call's alone, and it sees to them.
-        extra = command.extra if plan.session is None else {}
-        env = {**kept, **defaults, **extra}
+        extra = command.call_env if plan.session is None else {}
+        env = {**passed, **defaults, **extra}
         plan = msgspec.structs.replace(plan, command=msgspec.structs.replace(command, env=env))
-        return noted(plan, Dropped(names=dropped)) if dropped else plan
+        return add_findings(plan, VariablesDropped(names=dropped)) if dropped else plan
 
     return step
 
 
-def dropped(
+def dropped_names(
     policy: Policy, allow: Sequence[str], env: Mapping[bytes, bytes] | None
 ) -> tuple[bytes, ...]:
     """The names of the variables that a policy does not let through."""
     allowed = frozenset(name.encode() for name in allow)
     before = os.environb if env is None else env
-    kept, _ = _kept(policy, allowed, tuple(before.items()))
-    return tuple(name for name in before if name not in kept)
+    passed, _ = _filter_variables(policy, allowed, tuple(before.items()))
+    return tuple(name for name in before if name not in passed)
 
 
 @lru_cache(maxsize=4)
-def _kept(
+def _filter_variables(
     policy: Policy, allowed: frozenset[bytes], pairs: tuple[tuple[bytes, bytes], ...]
 ) -> tuple[dict[bytes, bytes], tuple[str, ...]]:
     """What a policy lets through. Remembered: an environment hardly ever changes."""
     if policy == "inherit":
         return dict(pairs), ()
-    keeps = _harmless if policy == "filtered" else _needed
-    kept = {name: value for name, value in pairs if name in allowed or keeps(name, value)}
-    return kept, tuple(sorted(decode(name) for name, _ in pairs if name not in kept))
+    keeps = _is_harmless if policy == "filtered" else _is_minimal
+    passed = {name: value for name, value in pairs if name in allowed or keeps(name, value)}
+    return passed, tuple(sorted(decode(name) for name, _ in pairs if name not in passed))
 
 
-def _harmless(name: bytes, value: bytes) -> bool:
-    return not (_HIJACKS.fullmatch(name) or is_secret(name, value))
+def _is_harmless(name: bytes, value: bytes) -> bool:
+    return not (_CODE_INJECTING.fullmatch(name) or is_secret(name, value))
 
 
-def _needed(name: bytes, value: bytes) -> bool:
+def _is_minimal(name: bytes, value: bytes) -> bool:
     return bool(_MINIMAL.fullmatch(name)) and not has_secret(value)

@@ -12,19 +12,21 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from nacre.caller import Caller
-from nacre.findings import Suggested
-from nacre.plan import Plan
-from nacre.prepare.notes import noted
-from nacre.prepare.reading import reading
-from nacre.refusals import Intercepted
-from nacre.script.commands import Command, Reading
-from nacre.script.paths import at
-from nacre.text import decode
+from nacre.bash.commands import Analysis, Command
+from nacre.bash.paths import resolve_path
+from nacre.model.caller import Caller
+from nacre.model.findings import ToolSuggested
+from nacre.model.plan import Plan
+from nacre.model.refusals import Intercepted
+from nacre.prepare.decide import add_findings
+from nacre.prepare.script import analyze_plan
+from nacre.text.clean import decode
 
 Mode = Literal["off", "warn", "block"]
 Arguments = dict[str, str | int]
-Look = Callable[[Command, bytes], Arguments | None]  # the other tool's arguments, on a match
+FindArguments = Callable[
+    [Command, bytes], Arguments | None
+]  # the other tool's arguments, on a match
 
 _TOOL: Final = re.compile(r"[A-Za-z_][\w.:/-]*")
 # Whose work is the same with or without them.
@@ -34,7 +36,7 @@ _TRANSPARENT: Final = {
 }
 
 
-class Given(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UserRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule as a person writes it: a regular expression over a command's text, or first words."""
 
     tool: str
@@ -47,7 +49,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     id: str
     tool: str
     message: str
-    look: Look
+    find_arguments: FindArguments
 
 
 class Match(Struct, frozen=True, kw_only=True):
@@ -56,12 +58,12 @@ class Match(Struct, frozen=True, kw_only=True):
     arguments: Arguments
 
 
-def loaded(given: Sequence[Given]) -> tuple[Rule, ...]:
+def load_rules(given: Sequence[UserRule]) -> tuple[Rule, ...]:
     """Rules of the user's own. Raises ValueError, naming the rule, for one that makes no sense."""
-    return tuple(_loaded(number, each) for number, each in enumerate(given, 1))
+    return tuple(_load_rule(number, each) for number, each in enumerate(given, 1))
 
 
-def _loaded(number: int, given: Given) -> Rule:
+def _load_rule(number: int, given: UserRule) -> Rule:
     name = f"rule {number} (for the tool {given.tool!r})"
     if not _TOOL.fullmatch(given.tool):
         raise ValueError(f"rule {number} names {given.tool!r}, which cannot be a tool; name one")
@@ -70,10 +72,10 @@ def _loaded(number: int, given: Given) -> Rule:
     look = (
         _first_words(given.words) if given.words is not None else _regex(name, given.pattern or "")
     )
-    return Rule(id=f"user.{number}", tool=given.tool, message=given.message, look=look)
+    return Rule(id=f"user.{number}", tool=given.tool, message=given.message, find_arguments=look)
 
 
-def _first_words(wanted: Sequence[str]) -> Look:
+def _first_words(wanted: Sequence[str]) -> FindArguments:
     first = [each.encode() for each in wanted]
 
     def look(command: Command, script: bytes) -> Arguments | None:
@@ -84,7 +86,7 @@ def _first_words(wanted: Sequence[str]) -> Look:
     return look
 
 
-def _regex(name: str, pattern: str) -> Look:
+def _regex(name: str, pattern: str) -> FindArguments:
     try:
         compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
@@ -98,24 +100,26 @@ def _regex(name: str, pattern: str) -> Look:
     return look
 
 
-def interception(rules: Sequence[Rule], mode: Mode) -> Callable[[Plan, Caller], Plan | Intercepted]:
+def interception_step(
+    rules: Sequence[Rule], mode: Mode
+) -> Callable[[Plan, Caller], Plan | Intercepted]:
     def step(plan: Plan, caller: Caller) -> Plan | Intercepted:
         """Refuse a command that the caller has a better tool for, or note it."""
         if mode == "off" or not caller.tools:
             return plan
-        found = intercept(reading(plan, caller), rules, caller.tools)
+        found = find_match(analyze_plan(plan, caller), rules, caller.tools)
         if found is None:
             return plan
-        rule, arguments = found.rule, _placed(found.arguments, plan, caller)
+        rule, arguments = found.rule, _resolve_paths(found.arguments, plan, caller)
         if mode == "warn":
-            suggested = Suggested(tool=rule.tool, message=rule.message, arguments=arguments)
-            return noted(plan, suggested)
+            suggested = ToolSuggested(tool=rule.tool, message=rule.message, arguments=arguments)
+            return add_findings(plan, suggested)
         command = found.command
         return Intercepted(
             rule=f"intercept.{rule.id}",
             tool=rule.tool,
             message=rule.message,
-            command=decode(plan.command.given),
+            command=decode(plan.command.original),
             matched=tuple(decode(word.text or b"?") for word in command.words),
             spans=((command.start, command.end),),
             arguments=arguments,
@@ -124,28 +128,28 @@ def interception(rules: Sequence[Rule], mode: Mode) -> Callable[[Plan, Caller], 
     return step
 
 
-def _placed(arguments: Arguments, plan: Plan, caller: Caller) -> Arguments:
+def _resolve_paths(arguments: Arguments, plan: Plan, caller: Caller) -> Arguments:
     """The other tool stands where the caller stands, and knows nothing of a `cd` or of `cwd`."""
     path, cwd = arguments.get("path"), plan.command.cwd
     if cwd == caller.cwd or not isinstance(path, str):
         return arguments
-    return {**arguments, "path": decode(at(cwd, path.encode("utf-8", "surrogateescape")))}
+    return {**arguments, "path": decode(resolve_path(cwd, path.encode("utf-8", "surrogateescape")))}
 
 
-def intercept(reading: Reading, rules: Sequence[Rule], tools: Sequence[str]) -> Match | None:
+def find_match(reading: Analysis, rules: Sequence[Rule], tools: Sequence[str]) -> Match | None:
     """The first command that a tool of the caller's would do better."""
     counted = [rule for rule in rules if rule.tool in tools]
     for command in reading.commands:
-        if not _stands_for_itself(command):
+        if not _is_plain_command(command):
             continue
         for rule in counted:
-            arguments = rule.look(command, reading.text)
+            arguments = rule.find_arguments(command, reading.text)
             if arguments is not None:
                 return Match(rule=rule, command=command, arguments=arguments)
     return None
 
 
-def _stands_for_itself(command: Command) -> bool:
+def _is_plain_command(command: Command) -> bool:
     alone = not (command.feeds or (command.fed and command.name != b"tee"))
     placed = not (command.substitution or command.function or command.loop)
     return bool(command.words) and alone and placed and _TRANSPARENT.issuperset(command.via)

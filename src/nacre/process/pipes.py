@@ -10,39 +10,39 @@ import sys
 import termios
 from typing import Final
 
-USUAL: Final = 64 * 1024
-GROWN: Final = 1024 * 1024
+DEFAULT_SIZE: Final = 64 * 1024
+GROWN_SIZE: Final = 1024 * 1024
 BIG_READ: Final = 256 * 1024
 # So many full reads in a row are a flood; so many small ones are the end of it.
 _FLOOD: Final = 4
 _CALM: Final = 64
 
 
-def unread(fd: int) -> int:
+def count_unread(fd: int) -> int:
     """How many bytes are in a pipe; either end will do."""
-    held = bytearray(4)
+    count = bytearray(4)
     try:
-        fcntl.ioctl(fd, termios.FIONREAD, held)
+        fcntl.ioctl(fd, termios.FIONREAD, count)
     except OSError:
         return 0
-    return int.from_bytes(held, sys.byteorder)
+    return int.from_bytes(count, sys.byteorder)
 
 
-class Growth:
+class PipeGrowth:
     """How many pipes may be large at the same time, over all that share this."""
 
-    def __init__(self, most: int = 8) -> None:
-        self.left = most
+    def __init__(self, limit: int = 8) -> None:
+        self.left = limit
 
 
-class Reader:
+class PipeReader:
     """The reading end of one pipe."""
 
     _buffer: bytearray | None = None  # while it floods: the same memory again and again
     _grown = False
     _streak = 0  # of full reads, or, below zero, of small ones after a flood
 
-    def __init__(self, fd: int, growth: Growth) -> None:
+    def __init__(self, fd: int, growth: PipeGrowth) -> None:
         self.fd = fd
         self._growth = growth
 
@@ -53,25 +53,29 @@ class Reader:
     def read(self) -> bytes | bytearray | None:
         """What is there, until the next read: None for nothing now, b"" for never again."""
         try:
-            data = os.read(self.fd, USUAL) if self._buffer is None else self._refill(self._buffer)
+            data = (
+                os.read(self.fd, DEFAULT_SIZE)
+                if self._buffer is None
+                else self._refill(self._buffer)
+            )
         except BlockingIOError:
             return None
-        if len(data) >= USUAL:
-            self._full()
+        if len(data) >= DEFAULT_SIZE:
+            self._on_full_read()
         elif self._streak:
-            self._calm()
+            self._on_small_read()
         return data
 
     def _refill(self, buffer: bytearray) -> bytes | bytearray:
         count = os.readv(self.fd, (buffer,))
         return buffer if count == len(buffer) else buffer[:count]
 
-    def _full(self) -> None:
+    def _on_full_read(self) -> None:
         self._streak = max(1, self._streak + 1)
         if self._streak == _FLOOD:
             self._grow()
 
-    def _calm(self) -> None:
+    def _on_small_read(self) -> None:
         self._streak = min(-1, self._streak - 1)
         if self._streak == -_CALM:
             self._streak = 0
@@ -79,21 +83,21 @@ class Reader:
 
     def close(self) -> None:
         if self._grown:
-            self._give_back()
+            self._release_growth()
         os.close(self.fd)
 
     def _grow(self) -> None:
         self._buffer = bytearray(BIG_READ)
-        if self._growth.left and not self._grown and self._resize(GROWN):
+        if self._growth.left and not self._grown and self._resize(GROWN_SIZE):
             self._growth.left -= 1
             self._grown = True
 
     def _shrink(self) -> None:
         self._buffer = None
-        if self._grown and self._resize(USUAL):
-            self._give_back()
+        if self._grown and self._resize(DEFAULT_SIZE):
+            self._release_growth()
 
-    def _give_back(self) -> None:
+    def _release_growth(self) -> None:
         self._growth.left += 1
         self._grown = False
 

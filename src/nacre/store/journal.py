@@ -16,15 +16,22 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from nacre.digest import digest
-from nacre.outcome import Ending, Survivor
-from nacre.plan import Epitaph, Streams
+from nacre.model.ids import digest
+from nacre.model.outcome import Ending, Survivor
+from nacre.model.plan import CompletionLine, Streams
 
-BLOCK: Final = 1000
+RUNS_PER_FILE: Final = 1000
 _READ: Final = 1024 * 1024
 
 
-class Begun(Struct, frozen=True, kw_only=True, tag="begun", omit_defaults=True):
+class StartEntry(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag="begun",
+    omit_defaults=True,
+    rename={"workspace_key": "place", "detached_at": "handed", "completion_line": "epitaph"},
+):
     """A run that is about to start."""
 
     run: int
@@ -36,60 +43,71 @@ class Begun(Struct, frozen=True, kw_only=True, tag="begun", omit_defaults=True):
     streams: Streams
     timeout: float | None = None
     variables: list[str] | None = None  # names; None: those that its parent had
-    place: str = ""  # the key of its workspace, whose name may be no text
+    workspace_key: str = ""  # the key of its workspace, whose name may be no text
     owner: str = ""  # who runs it, see `owner`
     open_stdin: bool = False  # it can be written to
     tag: int | None = None  # by which everything that it has started is known
     # What is only known of a run that has a directory, and stands there.
     shell: Survivor | None = None
-    handed: float | None = None  # when it was handed back while it ran
+    detached_at: float | None = None  # when it was handed back while it ran
     job: bool = False  # and that it is one of its contract's jobs
-    epitaph: Epitaph | None = None
+    completion_line: CompletionLine | None = None
 
 
-class Stored(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StoredStream(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"hidden": "marks"}
+):
     """One stream of a run that has ended: how much it was, and where it is."""
 
     size: int = 0
     lines: int = 0
     data: bytes | None = None  # all of it; None: in the run's directory, or nowhere
     problem: str | None = None  # why that is not all of it
-    marks: tuple[tuple[int, int], ...] = ()  # what of the file are words of ours
+    hidden: tuple[tuple[int, int], ...] = ()  # what of the file are words of ours
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         return self.problem is None
 
 
-class Ended(Struct, frozen=True, kw_only=True, tag="ended", omit_defaults=True):
+class EndEntry(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag="ended",
+    omit_defaults=True,
+    rename={"terminated": "put_down"},
+):
     run: int
     time: float
     ending: Ending
     seconds: float
-    output: Stored
-    errors: Stored | None = None
+    output: StoredStream
+    errors: StoredStream | None = None
     left_running: tuple[Survivor, ...] = ()
-    put_down: tuple[Survivor, ...] = ()  # what was ended with it
+    terminated: tuple[Survivor, ...] = ()  # what was ended with it
     out_of_memory: bool = False
 
 
-encode = msgspec.json.Encoder().encode
+encode_entry = msgspec.json.Encoder().encode
 
 
-def decode(line: bytes) -> Begun | Ended:
+def decode_entry(line: bytes) -> StartEntry | EndEntry:
     """Raises MsgspecError for half a line."""
-    found: Begun | Ended = _decoder().decode(line)
+    found: StartEntry | EndEntry = _decoder().decode(line)
     return found
 
 
 @lru_cache(maxsize=1)
-def _decoder() -> msgspec.json.Decoder[Begun | Ended]:
-    return msgspec.json.Decoder(Begun | Ended)  # not while importing: who only writes needs none
+def _decoder() -> msgspec.json.Decoder[StartEntry | EndEntry]:
+    return msgspec.json.Decoder(
+        StartEntry | EndEntry
+    )  # not while importing: who only writes needs none
 
 
-def path_of(home: str, place: str, run: int) -> str:
+def journal_path(home: str, place: str, run: int) -> str:
     """`place` is the key of the workspace."""
-    return _path(home, place, run // BLOCK)
+    return _path(home, place, run // RUNS_PER_FILE)
 
 
 @lru_cache(maxsize=16)
@@ -98,28 +116,28 @@ def _path(home: str, place: str, block: int) -> str:
 
 
 @lru_cache(maxsize=16)
-def key(workspace: bytes) -> str:
+def workspace_key(workspace: bytes) -> str:
     return digest(workspace)
 
 
-def find(home: str, place: str, run: int) -> tuple[Begun | None, Ended | None]:
+def find_entries(home: str, place: str, run: int) -> tuple[StartEntry | None, EndEntry | None]:
     """What is written of a run in the workspace with this key. Raises OSError when it cannot be
     read."""
-    begun: Begun | None = None
-    ended: Ended | None = None
-    for line in _lines_of(path_of(home, place, run), run):
+    begun: StartEntry | None = None
+    ended: EndEntry | None = None
+    for line in _read_run_lines(journal_path(home, place, run), run):
         try:
-            found = decode(line)
+            found = decode_entry(line)
         except msgspec.MsgspecError:
             continue  # cut off by a full disk
-        if isinstance(found, Begun):
+        if isinstance(found, StartEntry):
             begun = found
         else:
             ended = found
     return begun, ended
 
 
-def _lines_of(path: str, run: int) -> Iterator[bytes]:
+def _read_run_lines(path: str, run: int) -> Iterator[bytes]:
     """The lines of one run, read a block at a time."""
     marks = tuple(b'{"type":"%s","run":%d,' % (kind, run) for kind in (b"begun", b"ended"))
     try:

@@ -10,10 +10,10 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from nacre import proc
+from nacre.procfs import processes
 
 Kind = Literal["host", "warden"]
-_BOOT: Final = "/proc/sys/kernel/random/boot_id"
+_BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
 
 
 class Owner(Struct, frozen=True, kw_only=True):
@@ -23,19 +23,19 @@ class Owner(Struct, frozen=True, kw_only=True):
     kind: Kind
 
     @property
-    def lives(self) -> bool:
-        if self.boot != boot():
+    def is_alive(self) -> bool:
+        if self.boot != boot_id():
             return False
-        process = proc.look(self.pid)
+        process = processes.read_process(self.pid)
         return process is not None and process.alive and process.started == self.started
 
 
-def me(kind: Kind) -> str:
+def own_id(kind: Kind) -> str:
     """The word for this process."""
-    return _me(os.getpid(), kind)  # a fork is somebody else
+    return _own_id(os.getpid(), kind)  # a fork is somebody else
 
 
-def read(word: str) -> Owner | None:
+def parse_owner(word: str) -> Owner | None:
     """None for what is no owner."""
     parts = word.split(":")
     if len(parts) != 4 or not (parts[1].isdigit() and parts[2].isdigit()):
@@ -45,16 +45,16 @@ def read(word: str) -> Owner | None:
 
 
 @lru_cache(maxsize=2)
-def _me(pid: int, kind: Kind) -> str:
-    process = proc.look(pid)
-    return f"{boot()}:{pid}:{process.started if process else 0}:{kind}"
+def _own_id(pid: int, kind: Kind) -> str:
+    process = processes.read_process(pid)
+    return f"{boot_id()}:{pid}:{process.started if process else 0}:{kind}"
 
 
 @lru_cache(maxsize=1)
-def boot() -> str:
+def boot_id() -> str:
     """Which boot of the machine this is."""
     try:
-        with open(_BOOT) as file:
+        with open(_BOOT_ID_PATH) as file:
             return file.read().strip().replace("-", "")
     except OSError:
         return "unknown"

@@ -3,7 +3,7 @@
 import os
 
 
-def workspace(cwd: bytes) -> bytes:
+def find_workspace(cwd: bytes) -> bytes:
     """The git top level of a directory, else the directory itself."""
     at = cwd
     while True:

@@ -11,57 +11,60 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from nacre import asks
-from nacre.engine.engine import run_alone
-from nacre.engine.ground import Ground, Rememberer
-from nacre.engine.leftovers import Leftover, watch
-from nacre.engine.slots import Slots
-from nacre.loop import Timer
-from nacre.outcome import Capture, NotStarted, Outcome
-from nacre.process.ours import become_subreaper, give_back_memory
-from nacre.process.pipes import Reader
-from nacre.refusals import Refused, TooMany, Unavailable, UnknownRun
-from nacre.store import owner, reading, requests
-from nacre.store.late import Late
-from nacre.store.record import Files, Record
-from nacre.store.store import claimed
-from nacre.warden import door
-from nacre.warden.connection import Asker, Connection
-from nacre.warden.frames import MOST_KEPT, Adopt, Leaving
-from nacre.warden.hosted import Hosted
-from nacre.warden.lost import Recovery
+from nacre.engine.context import LazySessions, LoopContext
+from nacre.engine.engine import run_to_end
+from nacre.engine.leftover_pipes import LeftoverPipes, watch
+from nacre.engine.queue import RunQueue
+from nacre.eventloop import Timer
+from nacre.model import requests
+from nacre.model.outcome import Capture, NotStarted, Outcome
+from nacre.model.refusals import Refused, TooMany, Unavailable, UnknownRun
+from nacre.process.pipes import PipeReader
+from nacre.process.prctl import become_subreaper, trim_memory
+from nacre.store import idempotency, owner, stored_run
+from nacre.store.late_output import LateOutput
+from nacre.store.run_record import RunFiles, RunRecord
+from nacre.store.store import claim_run
+from nacre.warden import rendezvous
+from nacre.warden.hosted_run import HostedRun
+from nacre.warden.protocol import MAX_KEPT, Adopt, Leaving
+from nacre.warden.recovery import Recovery
+from nacre.warden.server_connection import PendingRequest, ServerConnection
 
-IDLE: Final = 60.0  # seconds without anything to do
-_LONGEST_LOG: Final = 1024 * 1024
-_FLOOD: Final = 16 * 1024 * 1024  # bytes of output that leave memory behind
-_MOMENT: Final = 0.05
-_FIRST: Final = 10.0  # seconds that whoever has started us may take to ask
+IDLE_SECONDS: Final = 60.0  # seconds without anything to do
+_MAX_LOG: Final = 1024 * 1024
+_TRIM_ABOVE: Final = 16 * 1024 * 1024  # bytes of output that leave memory behind
+_RETRY_INTERVAL: Final = 0.05
+_FIRST_REQUEST_TIME: Final = 10.0  # seconds that whoever has started us may take to ask
 
 
 class Warden:
-    _idle: Timer | None = None
+    _idle_timer: Timer | None = None
     _retired = False
     used = False  # somebody has asked for something
     stopping = False
-    _ending = False
+    _shutting_down = False
 
-    def __init__(self, lock: door.Lock, *, idle: float = IDLE) -> None:
+    def __init__(self, lock: rendezvous.WardenLock, *, idle: float = IDLE_SECONDS) -> None:
         self._lock = lock
-        self._patience = idle
-        self.sessions = Rememberer(run_alone, keeps=True)
-        self.ground = Ground(
-            Slots(), ours=become_subreaper(), leave=self.keep, sessions=self.sessions
+        self._idle_seconds = idle
+        self.sessions = LazySessions(run_to_end, prewarm=True)
+        self.context = LoopContext(
+            RunQueue(),
+            own_process=become_subreaper(),
+            on_leftover=self.keep_leftover,
+            sessions=self.sessions,
         )
-        self.loop = self.ground.loop
-        self.files = Files("warden")
-        self.hosted: dict[str, Hosted] = {}
-        self.late: set[Leftover] = set()
-        self.connections: set[Connection] = set()
-        self.recovery = Recovery(self.ground, self.files)
-        self._socket = door.listen()
+        self.loop = self.context.loop
+        self.files = RunFiles("warden")
+        self.hosted: dict[str, HostedRun] = {}
+        self.leftover_pipes: set[LeftoverPipes] = set()
+        self.connections: set[ServerConnection] = set()
+        self.recovery = Recovery(self.context, self.files)
+        self._socket = rendezvous.open_socket()
         self._listen()
-        lock.sign(owner.me("warden"))
-        self.rest()
+        lock.write_owner(owner.own_id("warden"))
+        self.schedule_idle_exit()
 
     def _listen(self) -> None:
         if self._socket.fileno() >= 0:
@@ -69,48 +72,50 @@ class Warden:
 
     def serve(self) -> None:
         """Until there is nothing to do for a while."""
-        self.loop.post(self.recovery.begin)
+        self.loop.post(self.recovery.start)
         while not self.stopping:
             try:
                 self.loop.step()
             except Exception:  # noqa: BLE001 - whatever went wrong with one must not end the others
-                complain()
-                time.sleep(_MOMENT)
+                log_exception()
+                time.sleep(_RETRY_INTERVAL)
         self.close()
 
     def close(self) -> None:
-        door.leave()
+        rendezvous.remove_own_socket()
         for connection in list(self.connections):
             connection.close()
-        self.loop.forget(self._socket.fileno())
+        self.loop.unwatch(self._socket.fileno())
         self._socket.close()
         self._lock.release()
         self.files.close()
         self.sessions.close()
-        self.ground.close()
+        self.context.close()
 
-    def rest(self) -> None:
+    def schedule_idle_exit(self) -> None:
         """Called whenever something has ended: go, after a while in which nothing begins."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
         if not self._busy:
-            patience = self._patience if self.used else max(_FIRST, self._patience)
+            patience = (
+                self._idle_seconds if self.used else max(_FIRST_REQUEST_TIME, self._idle_seconds)
+            )
             if self._retired and not self.connections:
                 patience = 0.0
-            self._idle = self.loop.after(patience, self._leave)
+            self._idle_timer = self.loop.call_later(patience, self._exit_if_idle)
 
     @property
     def _busy(self) -> bool:
-        if self._ending:
+        if self._shutting_down:
             return bool(self.hosted)
-        asked = any(connection.asked for connection in self.connections)
-        return bool(self.hosted or self.late or asked or self.recovery.busy)
+        asked = any(connection.pending for connection in self.connections)
+        return bool(self.hosted or self.leftover_pipes or asked or self.recovery.busy)
 
-    def _leave(self) -> None:
+    def _exit_if_idle(self) -> None:
         """Nothing that comes from now on is begun; whoever has asked is told so, and asks again."""
         if self._busy:
-            self.rest()
+            self.schedule_idle_exit()
             return
         self.retire()
         for connection in list(self.connections):
@@ -122,160 +127,168 @@ class Warden:
         if not self._retired:
             self._retired = True
             self.recovery.drop()  # the next one sees to that
-            door.leave_place()
+            rendezvous.remove_public_socket()
             self._lock.release()
-            self.rest()
+            self.schedule_idle_exit()
 
-    def end_all(self) -> None:
+    def shut_down(self) -> None:
         """We are asked to go: orderly, with all that we run."""
-        self._ending, self.used, self._patience = True, True, 0.0
+        self._shutting_down, self.used, self._idle_seconds = True, True, 0.0
         for hosted in list(self.hosted.values()):
             hosted.run.cancel()
         self.retire()
-        self.rest()
+        self.schedule_idle_exit()
 
     def _accept(self) -> None:
         try:
-            made, _ = self._socket.accept()
+            connection, _ = self._socket.accept()
         except BlockingIOError:  # it has gone meanwhile
             return
         except OSError:  # there is no descriptor for it: a little later there may be
-            self.loop.forget(self._socket.fileno())
-            self.loop.after(_MOMENT, self._listen)
+            self.loop.unwatch(self._socket.fileno())
+            self.loop.call_later(_RETRY_INTERVAL, self._listen)
             return
-        if door.peer(made)[1] != os.getuid():
-            made.close()
+        if rendezvous.read_peer(connection)[1] != os.getuid():
+            connection.close()
             return
-        self.connections.add(Connection(self, made))
+        self.connections.add(ServerConnection(self, connection))
 
     # What is asked.
 
-    def run(self, ask: asks.Run, client: Asker) -> None:
+    def start_run(self, request: requests.StartRun, client: PendingRequest) -> None:
         """Raises Refused."""
-        if self._ending:
+        if self._shutting_down:
             raise Refused(Unavailable(problem="this warden is asked to go; ask again in a moment"))
-        if ask.plan.keep.whole > MOST_KEPT or ask.plan.keep.tail > MOST_KEPT:
-            raise Refused(Unavailable(problem=f"more than {MOST_KEPT} bytes cannot be answered"))
-        known = None if ask.number is None else self.hosted.get(f"r{ask.number}")
-        if known is not None and known.workspace == ask.workspace:
-            client.hosted = known  # it has lost its line, and asks again
-            known.wait(client, ask.patience)
+        if request.plan.keep.whole > MAX_KEPT or request.plan.keep.tail > MAX_KEPT:
+            raise Refused(Unavailable(problem=f"more than {MAX_KEPT} bytes cannot be answered"))
+        known = None if request.number is None else self.hosted.get(f"r{request.number}")
+        if known is not None and known.workspace == request.workspace:
+            client.hosted_run = known  # it has lost its line, and asks again
+            known.wait(client, request.wait_limit)
             return
-        if ask.request is not None and (earlier := self._earlier(ask, ask.request)) is not None:
-            client.answer(earlier)
+        if (
+            request.idempotency_key is not None
+            and (earlier := self._find_earlier(request, request.idempotency_key)) is not None
+        ):
+            client.respond(earlier)
             return
         try:
-            self._check_room(ask)
-            record = Record(self.files, ask.plan, ask.workspace, ask.number)
-            hosted = client.hosted = Hosted(ask, client, record, self.ground, self._over)
-            if ask.patience == 0 or ask.watched:
-                _prepare(record)
+            self._check_limit(request)
+            record = RunRecord(self.files, request.plan, request.workspace, request.number)
+            hosted = client.hosted_run = HostedRun(
+                request, client, record, self.context, self._on_run_end
+            )
+            if request.wait_limit == 0 or request.watched:
+                _prepare_output(record)
         except BaseException:
-            _give_back(ask)
+            _release_key(request)
             raise
         self.hosted[hosted.name] = hosted
-        hosted.begin()
+        hosted.start()
 
-    def _earlier(self, ask: asks.Run, request: asks.Request) -> asks.Earlier | None:
+    def _find_earlier(
+        self, request: requests.StartRun, key: requests.IdempotencyKey
+    ) -> requests.AlreadyStarted | None:
         """The run that was made of the same request before. Raises Refused."""
-        if ask.number is None:
+        if request.number is None:
             raise Refused(Unavailable(problem="a request needs the number of its run"))
-        run = claimed(request, ask.workspace, ask.number, "warden")
-        return None if run == ask.number else asks.Earlier(run=f"r{run}")
+        run = claim_run(key, request.workspace, request.number, "warden")
+        return None if run == request.number else requests.AlreadyStarted(run=f"r{run}")
 
-    def _check_room(self, ask: asks.Run) -> None:
+    def _check_limit(self, request: requests.StartRun) -> None:
         """Raises Refused."""
-        if ask.most is None or (ask.job and ask.patience != 0):
+        if request.max_live is None or (request.job and request.wait_limit != 0):
             return
         live = [
             (each.name, each.command)
             for each in self.hosted.values()
-            if each.workspace == ask.workspace and (not ask.job or (each.handed and each.job))
+            if each.workspace == request.workspace
+            and (not request.job or (each.detached and each.job))
         ]
-        if len(live) >= ask.most:
-            kind = "background jobs" if ask.job else "commands"
-            raise Refused(TooMany(most=ask.most, runs=tuple(live), kind=kind))
+        if len(live) >= request.max_live:
+            kind = "background jobs" if request.job else "commands"
+            raise Refused(TooMany(limit=request.max_live, runs=tuple(live), kind=kind))
 
-    def find(self, name: str, workspace: bytes) -> Hosted:
+    def find(self, name: str, workspace: bytes) -> HostedRun:
         """Raises Refused: a run of another workspace is not found, either."""
         hosted = self.hosted.get(name)
         if hosted is None or hosted.workspace != workspace:
             raise Refused(UnknownRun(run=name))
         return hosted
 
-    def _over(self, hosted: Hosted, outcome: Outcome) -> None:
+    def _on_run_end(self, hosted: HostedRun, outcome: Outcome) -> None:
         self.hosted.pop(hosted.name, None)
         if isinstance(outcome.ending, NotStarted):
-            _give_back(hosted.ask)
-        if outcome.output.size > _FLOOD:
-            give_back_memory()
-        self.rest()
+            _release_key(hosted.request)
+        if outcome.output.size > _TRIM_ABOVE:
+            trim_memory()
+        self.schedule_idle_exit()
 
     # What is left running.
 
-    def keep(self, leftover: Leftover) -> None:
+    def keep_leftover(self, leftover: LeftoverPipes) -> None:
         """The pipes of a run of ours that has ended, but left something running."""
         if leftover.workspace is not None:
-            self.adopt(leftover, leftover.workspace, leftover.limit)
+            self._append_late_output(leftover, leftover.workspace, leftover.limit)
         else:
-            self._watch(leftover, None)
+            self._watch_leftover(leftover, None)
 
-    def take(self, frame: Adopt, fds: list[int]) -> None:
+    def adopt_pipes(self, frame: Adopt, fds: list[int]) -> None:
         """Somebody else's run has left something running, and here are its pipes."""
         self.used = True
         readers = {}
         for stream, fd in zip(frame.streams, fds, strict=False):
             os.set_blocking(fd, False)
-            readers[stream] = Reader(fd, self.ground.growth)
+            readers[stream] = PipeReader(fd, self.context.pipe_growth)
         if readers:
-            leftover = Leftover(readers, None)
+            leftover = LeftoverPipes(readers, None)
             leftover.run = frame.run
-            self.adopt(leftover, frame.workspace, frame.limit)
-            self.rest()
+            self._append_late_output(leftover, frame.workspace, frame.limit)
+            self.schedule_idle_exit()
 
-    def adopt(self, leftover: Leftover, workspace: bytes, limit: int) -> None:
-        late: Late | None = None
+    def _append_late_output(self, leftover: LeftoverPipes, workspace: bytes, limit: int) -> None:
+        late: LateOutput | None = None
         with suppress(LookupError, OSError):
-            found = reading.find(reading.number(leftover.run), workspace)
-            late = Late(found, limit)
-            leftover.take = late.take
-        self._watch(leftover, late)
+            found = stored_run.find_run(stored_run.parse_run_id(leftover.run), workspace)
+            late = LateOutput(found, limit)
+            leftover.on_data = late.append
+        self._watch_leftover(leftover, late)
 
-    def _watch(self, leftover: Leftover, late: Late | None) -> None:
-        self.late.add(leftover)
-        leftover.then = lambda: self._silent(leftover, late)
+    def _watch_leftover(self, leftover: LeftoverPipes, late: LateOutput | None) -> None:
+        self.leftover_pipes.add(leftover)
+        leftover.on_close = lambda: self._on_leftover_closed(leftover, late)
         watch(leftover, self.loop)
 
-    def _silent(self, leftover: Leftover, late: Late | None) -> None:
-        self.late.discard(leftover)
+    def _on_leftover_closed(self, leftover: LeftoverPipes, late: LateOutput | None) -> None:
+        self.leftover_pipes.discard(leftover)
         if late is not None:
             late.close()
-        self.rest()
+        self.schedule_idle_exit()
 
 
-def complain() -> None:
+def log_exception() -> None:
     """Into our log, of what should not have happened; not without end."""
     import traceback
 
     with suppress(OSError):
-        if os.fstat(2).st_size > _LONGEST_LOG:
+        if os.fstat(2).st_size > _MAX_LOG:
             os.ftruncate(2, 0)
     traceback.print_exc()
 
 
-def _give_back(ask: asks.Run) -> None:
+def _release_key(request: requests.StartRun) -> None:
     """Nothing was run: the same may be asked again."""
-    if ask.request is not None and ask.number is not None:
-        requests.release(ask.request, ask.workspace, ask.number)
+    if request.idempotency_key is not None and request.number is not None:
+        idempotency.release_key(request.idempotency_key, request.workspace, request.number)
 
 
-def _prepare(record: Record) -> None:
+def _prepare_output(record: RunRecord) -> None:
     """What nobody waits for must be kept, or not begun. Raises Refused."""
     try:
-        record.prepare()
+        record.prepare_output()
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         why = Unavailable(problem=f"its output cannot be kept: {error.strerror or error}{where}")
         # Its first line may be written: nobody shall wait for the end of what never began.
-        record.end(Outcome(run=record.name, ending=NotStarted(why), output=Capture()))
+        record.write_end(Outcome(run=record.name, ending=NotStarted(why), output=Capture()))
         raise Refused(why) from None

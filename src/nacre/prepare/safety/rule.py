@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from nacre.script.commands import Command, Reading, Redirect, Word
+from nacre.bash.commands import Analysis, Command, Redirect, Word
 
 
-class Hit(Struct, frozen=True, kw_only=True):
+class RuleMatch(Struct, frozen=True, kw_only=True):
     """A rule matched: what it saw, why that is bad, what to do instead."""
 
     words: tuple[Word, ...] = ()
@@ -17,30 +17,30 @@ class Hit(Struct, frozen=True, kw_only=True):
     instead: str
 
 
-class Around(Struct, frozen=True, kw_only=True):
+class RuleContext(Struct, frozen=True, kw_only=True):
     """What a rule may know beside the command."""
 
     home: bytes | None
-    reading: Reading
+    analysis: Analysis
 
 
-OfCommand = Callable[[Command, Around], Iterator[Hit]]
-OfReading = Callable[[Around], Iterator[Hit]]
+CheckCommand = Callable[[Command, RuleContext], Iterator[RuleMatch]]
+CheckAnalysis = Callable[[RuleContext], Iterator[RuleMatch]]
 
 
 class Rule(Struct, frozen=True, kw_only=True):
     id: str
-    says: str  # one line, for people who choose
+    summary: str  # one line, for people who choose
     programs: tuple[bytes, ...] = ()  # whom it is about; none: everybody
-    command: OfCommand | None = None
-    reading: OfReading | None = None
+    check_command: CheckCommand | None = None
+    check_analysis: CheckAnalysis | None = None
 
     @property
     def pack(self) -> str:
         return self.id.partition(".")[0]
 
 
-def shown(words: tuple[Word, ...]) -> tuple[bytes, ...]:
+def show_words(words: tuple[Word, ...]) -> tuple[bytes, ...]:
     return tuple(
         word.text if word.text is not None else (word.maybe or (b"?",))[0] for word in words
     )

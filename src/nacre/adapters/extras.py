@@ -1,0 +1,21 @@
+"""A `nacre.Tool` as the agent SDKs want it: one small module each, loaded when you import it.
+
+    from nacre.adapters import anthropic, openai, openai_agents, pydantic_ai, langchain
+
+Each has `tools(tool)`; those for a bare API also `answer`, which turns a model's call into the
+message that answers it, and its twin for asyncio, `aanswer`. The SDKs themselves are not installed
+with nacre, and are imported only where one of their classes is needed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def require(package: str) -> Iterator[None]:
+    """Around an import, so that what is missing is named as one installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        problem = f"this needs the package {package}; install it with: pip install {package}"
+        raise ModuleNotFoundError(problem, name=error.name) from None

@@ -1,0 +1,160 @@
+"""`nacre.run` and `nacre.arun`: the engine without a contract. A script in, an Outcome out."""
+
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TypedDict, Unpack
+
+import msgspec
+
+from nacre.engine.engine import Engine, Ticket
+from nacre.model.cancel import CancelToken
+from nacre.model.events import Listener, Listening
+from nacre.model.outcome import Capture, NotStarted, Outcome
+from nacre.model.plan import Command, Keep, Limits, Plan, Spill, Streams
+from nacre.model.refusals import BadArguments, BadDirectory, DirectoryProblem, Refused
+
+StrPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+_engine = Engine()
+
+
+class RunOptions(TypedDict, total=False):
+    """How a command shall run; everything has a default."""
+
+    cwd: StrPath  # where we are
+    env: Mapping[str, str] | Mapping[bytes, bytes]  # all of it; without: ours, unchanged
+    stdin: bytes  # without: /dev/null
+    timeout: float | None  # seconds; None: no limit
+    grace: float  # seconds between TERM and KILL: 2
+    streams: Streams  # MERGED
+    keep: Keep  # 1 MiB; past that the first 256 KiB and the last 768 KiB
+    spill: Spill | None  # no file
+    shell: StrPath  # /bin/bash
+
+
+def run(
+    command: str | bytes,
+    *,
+    listen: Listener | Listening | None = None,
+    cancel: CancelToken | None = None,
+    **options: Unpack[RunOptions],
+) -> Outcome:
+    """Run a shell script to its end and tell everything about it.
+
+    Never raises for what the command or the machine did: that is in `Outcome.ending`.
+    """
+    ticket = None
+    try:
+        ticket = _start(command, listen, cancel, options)
+        return ticket.wait()
+    except Refused as refused:
+        return _not_started(refused, options)
+    except BaseException:  # perhaps before the wait had begun
+        if ticket is not None:
+            ticket.abandon()
+        raise
+
+
+async def arun(
+    command: str | bytes,
+    *,
+    listen: Listener | Listening | None = None,
+    cancel: CancelToken | None = None,
+    **options: Unpack[RunOptions],
+) -> Outcome:
+    """The same for asyncio. Cancelling the task stops the command and all it has started."""
+    ticket = None
+    try:
+        ticket = _start(command, listen, cancel, options)
+        return await ticket
+    except Refused as refused:
+        return _not_started(refused, options)
+    except BaseException:
+        if ticket is not None:
+            ticket.cancel()
+        raise
+
+
+def _start(
+    command: str | bytes,
+    listen: Listener | Listening | None,
+    cancel: CancelToken | None,
+    options: RunOptions,
+) -> Ticket[Outcome]:
+    return _engine.start(_build_plan(command, options), listen=listen, cancel=cancel)
+
+
+def _build_plan(command: str | bytes, options: RunOptions) -> Plan:
+    """Raises Refused for values that no command can have, TypeError for what is no wish at all."""
+    for name in options.keys() - RunOptions.__annotations__.keys():
+        near = get_close_matches(name, RunOptions.__annotations__, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise TypeError(f"nacre.run has no option {name!r}{hint}")
+    script = _encode(command, "command")
+    env = options.get("env")
+    where = Command(
+        original=script,
+        script=script,
+        cwd=_directory(options.get("cwd")),
+        env=None if env is None else dict(_variable(*each) for each in env.items()),
+    )
+    stdin = options.get("stdin")
+    if stdin is not None and not isinstance(stdin, bytes):
+        raise TypeError(f"stdin must be bytes, not {type(stdin).__name__}; encode it")
+    plan = Plan(
+        command=where, limits=_build_limits(options), spill=options.get("spill"), stdin=stdin
+    )
+    return msgspec.structs.replace(
+        plan,
+        shell=os.fsencode(options.get("shell", plan.shell)),
+        streams=options.get("streams", plan.streams),
+        keep=options.get("keep", plan.keep),
+    )
+
+
+def _build_limits(options: RunOptions) -> Limits:
+    timeout, grace = options.get("timeout"), options.get("grace", 2.0)
+    for name, value in (("timeout", timeout), ("grace", grace)):
+        if value is not None and not isinstance(value, int | float):
+            raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    try:
+        return Limits(timeout=None if timeout == float("inf") else timeout, grace=grace)
+    except ValueError as error:
+        raise Refused(BadArguments(problem=str(error))) from None
+
+
+def _encode(value: str | bytes, name: str) -> bytes:
+    try:
+        data = os.fsencode(value)
+    except UnicodeEncodeError:
+        raise Refused(BadArguments(problem=f"{name} is not encodable text: {value!r}")) from None
+    if b"\0" in data:
+        raise Refused(BadArguments(problem=f"{name} contains a NUL byte; remove it"))
+    return data
+
+
+def _variable(name: str | bytes, value: str | bytes) -> tuple[bytes, bytes]:
+    key = _encode(name, "a variable's name")
+    if not key or b"=" in key:
+        raise Refused(BadArguments(problem=f"{name!r} cannot be a variable's name; rename it"))
+    return key, _encode(value, f"the variable {name!r}")
+
+
+def _directory(cwd: StrPath | None) -> bytes:
+    try:
+        if cwd is None:
+            return os.getcwdb()
+        return os.path.abspath(_encode(os.fspath(cwd), "cwd"))
+    except OSError:
+        raise Refused(BadDirectory(path=b".", problem=DirectoryProblem.MISSING)) from None
+
+
+def _not_started(refused: Refused, options: RunOptions) -> Outcome:
+    separate = options.get("streams") is Streams.SEPARATE
+    return Outcome(
+        run="u0",
+        ending=NotStarted(refused.refusal),
+        output=Capture(),
+        errors=Capture() if separate else None,
+    )

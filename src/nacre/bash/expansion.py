@@ -1,0 +1,279 @@
+"""Words as bash would expand them, as far as that can be known before running.
+
+Braces first, then tildes, parameters and substitutions, then splitting, as in bash; globs stay
+patterns, since only the disk knows what they match.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import product
+from typing import Final, NamedTuple
+
+from nacre.bash import tokens
+from nacre.bash.brace_expansion import MAX_WORDS, expand_braces
+from nacre.bash.commands import Word
+from nacre.bash.parameter_expansion import expand_parameter
+from nacre.bash.tokens import Array, Double, Parameter, Part, Quoted, Substitution, Sum, Text
+from nacre.bash.values import EMPTY, IFS, MAX_CHOICES, UNKNOWN, Scope, Value, known_text, one_of
+
+_SPECIAL: Final = re.compile(rb"[~{*?\[]")
+_NAMED_TILDE: Final = re.compile(rb"([A-Za-z_]\w*\+?=)~")
+_GLOB: Final = re.compile(rb"[*?]|\[[^\]]+\]|[?*+@!]\(")
+_BLANK: Final = re.compile(rb"[ \t\n]")
+
+
+def expand_word(word: tokens.Word, scope: Scope) -> list[Word]:
+    """The words that bash would make of this one."""
+    parts = word.parts
+    if len(parts) == 1:
+        only = parts[0]
+        if type(only) is Text and (word.plain or not _SPECIAL.search(only.text)):
+            text = only.text
+            return [Word(start=word.start, end=word.end, text=text, prefix=text, bare=True)]
+    if word.is_test or word.broken:
+        visit_parts(parts, scope)
+        return [Word(start=word.start, end=word.end)]
+    found: list[Word] = []
+    for each in expand_braces(parts):
+        found.extend(field.word(word) for field in _build_words(each, scope))
+        if len(found) > MAX_WORDS:
+            return [*found[:MAX_WORDS], Word(start=word.start, end=word.end)]
+    return found
+
+
+def join_parts(parts: list[Part], scope: Scope, *, tildes: bool = False) -> Value:
+    """The parts as one text, neither split nor globbed: what an assignment gets."""
+    field = _WordBuilder()
+    for index, part in enumerate(parts):
+        if isinstance(part, Text) and tildes:
+            if b":~" in part.text:  # a list of paths has a tilde each
+                field.add(UNKNOWN)
+                continue
+            if part.text.startswith(b"~") and not index and _whole_tilde(part.text, parts):
+                field.add(_tilde(part.text, scope))
+                continue
+        field.add(_value(part, scope))
+    return field.value
+
+
+def visit_parts(parts: list[Part], scope: Scope) -> None:
+    """Take note of the commands in a text whose value nobody asks for."""
+    for part in parts:
+        match part:
+            case Substitution():
+                scope.output(part)
+            case Double(parts=inner) | Parameter(argument=inner):
+                visit_parts(inner, scope)
+            case Sum(start=start, end=end, parts=inner):
+                visit_parts(inner, scope)
+                scope.arithmetic(start, end)
+            case Array(words=words):
+                for word in words:
+                    visit_parts(word.parts, scope)
+
+
+class _WordBuilder:
+    """One word in the making."""
+
+    def __init__(self) -> None:
+        self.value = EMPTY
+        self.prefix = b""
+        self.there = False  # something is in it, be it an empty pair of quotes
+        self.glob = False
+        self.bare = True
+        self.content: bytes | None = None
+        self._open = False
+
+    def add(self, value: Value, beginning: bytes = b"") -> None:
+        """`beginning` is how a value begins that is not known."""
+        text = value.text
+        if not self._open:
+            self.prefix += beginning if text is None else text
+            self._open = text is None
+        self.glob = self.glob or value.glob
+        mine = self.value.text
+        if mine is not None and text is not None:
+            self.value = known_text(mine + text)
+            return
+        pairs = [*product(self.value.texts, value.texts)][: MAX_CHOICES + 1]
+        open_ = self.value.open or value.open
+        self.value = one_of(tuple(a + b for a, b in pairs), open=open_)
+        self.value = self.value._replace(glob=self.glob)
+
+    def word(self, written: tokens.Word) -> Word:
+        only = self.value.texts if not self.value.open else ()
+        text = only[0] if len(only) == 1 else None
+        return Word(
+            start=written.start,
+            end=written.end,
+            text=text,
+            maybe=() if text is not None else self.value.texts,
+            prefix=self.prefix if text is None else text,
+            glob=self.glob,
+            content=self.content,
+            bare=self.bare,
+        )
+
+
+class _SplitWords(NamedTuple):
+    """Words that an expansion falls into, and whether it begins and ends with a blank."""
+
+    values: tuple[Value, ...]
+    parted: bool = False
+    parts: bool = False
+
+
+def _build_words(parts: list[Part], scope: Scope) -> Iterator[_WordBuilder]:
+    field = _WordBuilder()
+    for index, part in enumerate(parts):
+        match part:
+            case Text(text=text):
+                _add_unquoted(field, text, parts, scope, first=not index)
+                continue
+            case Quoted():
+                field.there, field.bare = True, False
+                field.add(known_text(part.text))
+                continue
+            case Double(parts=inner):
+                listed = _list_elements(inner, scope)
+                if listed is None:
+                    field.there, field.bare = True, False
+                    for each in inner:
+                        field.add(_value(each, scope))
+                    continue
+                field.bare = False
+                fallen = _SplitWords(listed)
+            case Substitution(opening=b"<(" | b">("):
+                field.there = True
+                field.content = scope.output(part).text
+                field.add(UNKNOWN, b"/dev/fd/")
+                continue
+            case _:
+                fallen = _split(part, scope)
+        if fallen.parted and field.there:
+            yield field
+            field = _WordBuilder()
+        # Several words: the first goes on with what we have, the last with what follows.
+        for at, piece in enumerate(fallen.values):
+            if at:
+                yield field
+                field = _WordBuilder()
+            field.add(piece)
+            field.glob = field.glob or any(_GLOB.search(text) for text in piece.texts)
+            field.there = True
+        if fallen.parts and field.there:
+            yield field
+            field = _WordBuilder()
+    if field.there:
+        yield field
+
+
+def _add_unquoted(
+    field: _WordBuilder, text: bytes, parts: list[Part], scope: Scope, *, first: bool
+) -> None:
+    named = _NAMED_TILDE.match(text) if first else None
+    if named:  # make PREFIX=~/x
+        field.add(known_text(named[1]))
+        text = text[named.end(1) :]
+    if first and text.startswith(b"~") and _whole_tilde(text, parts):
+        field.add(_tilde(text, scope))
+    else:
+        field.add(known_text(text))
+    field.glob = field.glob or bool(_GLOB.search(text)) or text.startswith(b"(")  # of an extglob
+    field.there = True
+
+
+def _list_elements(inner: list[Part], scope: Scope) -> tuple[Value, ...] | None:
+    """`"$@"` and `"${name[@]}"`: a word for each element."""
+    if len(inner) != 1 or not isinstance(inner[0], Parameter):
+        return None
+    part = inner[0]
+    if part.operator or part.prefix:
+        return None
+    if part.name == b"@" or part.subscript == b"@":
+        return scope.elements(part.name)
+    return None
+
+
+def _split(part: Part, scope: Scope) -> _SplitWords:
+    """An unquoted expansion as the words that it falls into, if that is known."""
+    if isinstance(part, Parameter) and _is_list(part):
+        elements = scope.elements(part.name)
+        if elements is None:
+            return _SplitWords((UNKNOWN,))
+        return _SplitWords(
+            tuple(e for value in elements for e in _split_value(value, scope).values)
+        )
+    value = _value(part, scope)
+    quotes = isinstance(part, Parameter) and not all(type(each) is Text for each in part.argument)
+    if quotes and (value.text is None or _BLANK.search(value.text)):
+        return _SplitWords((UNKNOWN,))  # what is quoted in it stays together
+    return _split_value(value, scope)
+
+
+def _is_list(part: Parameter) -> bool:
+    whole = part.name in (b"@", b"*") or part.subscript in (b"@", b"*")
+    return whole and not (part.operator or part.prefix)
+
+
+def _split_value(value: Value, scope: Scope) -> _SplitWords:
+    """A text falls apart at blanks; what is not known stays one."""
+    text = value.text
+    if text is None:
+        return _SplitWords((value,))
+    if scope.variable(b"IFS").text != IFS:
+        return _SplitWords((value if text.isalnum() and not text.isdigit() else UNKNOWN,))
+    if text and not _BLANK.search(text):
+        return _SplitWords((value,))
+    values = tuple(known_text(each) for each in text.split())
+    return _SplitWords(values, bool(_BLANK.match(text)), bool(_BLANK.match(text[-1:])))
+
+
+def _value(part: Part, scope: Scope) -> Value:
+    match part:
+        case Text(text=text) | Quoted(text=text):
+            return known_text(text)
+        case Double(parts=inner):
+            return join_parts(inner, scope)
+        case Parameter():
+            return _parameter(part, scope)
+        case Substitution():
+            value = scope.output(part)
+            return value if part.opening in (b"$(", b"`") else UNKNOWN
+        case Sum() | Array():
+            visit_parts([part], scope)
+    return UNKNOWN
+
+
+def _parameter(part: Parameter, scope: Scope) -> Value:
+    argument = join_parts(part.argument, scope, tildes=True) if part.argument else EMPTY
+    if part.subscript not in (b"@", b"*") and part.name not in (b"@", b"*"):
+        return expand_parameter(part, argument, scope)
+    elements = scope.elements(part.name)
+    if elements is None or part.operator or part.prefix:
+        return UNKNOWN
+    texts = [each.text for each in elements]
+    joins = part.name == b"*" or part.subscript == b"*" or len(elements) < 2
+    if not joins or None in texts or scope.variable(b"IFS").text != IFS:
+        return UNKNOWN
+    return known_text(b" ".join(each or b"" for each in texts))
+
+
+def _whole_tilde(text: bytes, parts: list[Part]) -> bool:
+    """A tilde counts when all up to the first slash is unquoted."""
+    return b"/" in text or b":" in text or len(parts) == 1
+
+
+def _tilde(text: bytes, scope: Scope) -> Value:
+    user, slash, rest = text[1:].partition(b"/")
+    if b":" in text:  # bash has rules of its own for lists of paths
+        return UNKNOWN
+    if not user:
+        home = scope.variable(b"HOME")
+    elif user == b"root":
+        home = known_text(b"/root")
+    elif user in (b"+", b"-"):
+        home = scope.variable(b"PWD" if user == b"+" else b"OLDPWD")
+    else:  # only the system knows; there is one usual place
+        home = Value((b"/home/" + user,), open=True)
+    return Value(tuple(each + slash + rest for each in home.texts), home.open)

@@ -1,0 +1,161 @@
+"""Just enough of bash's grammar to tell a keyword from a word, and a `)` from a `)`."""
+
+from typing import Final
+
+# Words that mean something where a command may begin.
+KEYWORDS: Final = {
+    *(b"if", b"then", b"else", b"elif", b"fi", b"while", b"until", b"do", b"done"),
+    *(b"for", b"select", b"case", b"esac", b"{", b"}", b"!", b"function", b"time", b"coproc"),
+    *(b"[[", b"in"),
+}
+_OPENING: Final = {b"if", b"while", b"until", b"for", b"select", b"case", b"{"}
+_BODIES: Final = {b"if", b"then", b"else", b"elif", b"while", b"until", b"do", b"{"}
+_CLOSING: Final = {b"fi", b"done", b"esac", b"}"}
+_DECLARE: Final = {b"declare", b"typeset", b"local", b"export", b"readonly", b"eval", b"alias"}
+MAX_ERRORS: Final = 40  # in one frame; what has more is no script
+# What may follow the end of a compound command without a separator.
+FOLLOWING: Final = {*_CLOSING, b"then", b"do", b"else", b"elif"}
+
+
+class KeywordTracker:
+    """Told of each token in turn, it knows what the next one can be."""
+
+    def __init__(self) -> None:
+        self.expects = True  # a command may begin here, so keywords are keywords
+        self.closed = False  # a compound command has just ended: only redirections may follow
+        self.after = b""  # the keyword whose next word is special: for, case, function
+        self.depth = 0
+        self.wrong = 0  # how often something stood where it cannot
+        self._hollow = False  # a body has begun, and nothing is in it
+        self._begun = False  # the command has its name
+        self._declares = False  # and may assign arrays
+        self._last = b""  # the operator, if it was the last thing; b"f(" behind a word
+        self._open: list[bytes] = []  # (, (( when it is hidden, case, and item inside of a case
+
+    def takes(self, text: bytes) -> bool:
+        """Whether this word is a keyword here."""
+        if text == b"in":
+            return self.after in (b"for+", b"case+")
+        if self.after in (b"for", b"select", b"case", b"function"):
+            return False
+        if self.after == b"for+":
+            return text in (b"do", b"{")
+        if self._in_patterns():
+            return text == b"esac"
+        return self.expects
+
+    def keyword(self, text: bytes) -> None:
+        self._object(self.closed and text not in FOLLOWING)
+        self._object(self._hollow and text in FOLLOWING)
+        self._next()
+        self._hollow = text in _BODIES
+        if text == b"in":
+            if self.after == b"case+":
+                self._open.append(b"case")
+            self.after, self.expects = b"", False
+            return
+        self.after = b""
+        if text in _OPENING:
+            self.depth += 1
+        if text == b"esac":
+            while self._open and self._open.pop() not in (b"case", b"item"):
+                pass
+        if text in (b"for", b"select", b"case", b"function"):
+            self.after = b"for" if text == b"select" else text
+            self.expects = False
+            return
+        self._expect()
+        if text in _CLOSING:
+            self._object(self.depth <= 0)
+            self.depth = max(self.depth - 1, 0)
+            self.closed = True
+
+    def test(self) -> None:
+        """`[[ … ]]` or `(( … ))`: a command, and over."""
+        self.word(b"")
+        self.expects = self.closed = True
+
+    def word(self, text: bytes, *, assigns: bool = False, array: bool = False) -> None:
+        self._object(self.closed or (self.expects and text == b"in"))
+        self._object(array and self._begun and not self._declares)
+        self._next()
+        if not (self._begun or assigns):
+            self._begun, self._declares = True, text in _DECLARE
+        self.expects = False
+        if self.after in (b"for", b"case"):
+            self.after += b"+"
+        elif self.after == b"function":
+            self.after, self._last = b"", b"function"
+            self._expect()
+
+    def redirection(self) -> None:
+        """One that belongs to a simple command, which it may begin."""
+        self._next()
+        self.expects = False
+
+    def ends_command(self) -> bool:
+        """Whether a newline here does what a semicolon does; elsewhere it is a blank."""
+        if self._in_patterns():
+            return False
+        return self.closed or not (self.expects or self.after == b"function")
+
+    def operator(self, text: bytes) -> None:
+        last = self._last
+        self._object(last == b"f(" and text != b")")
+        self._last = text
+        if text in (b"(", b"(("):
+            self._hollow = False
+            if self._in_patterns():
+                return  # the one that may stand before a pattern
+            self._last = b"(" if self.expects and last != b"function" else b"f("
+            self._open.append(text)
+            self.depth += 1
+            self._expect()
+        elif text == b")":
+            if self._in_patterns():
+                self._open[-1] = b"item"
+                self._expect()
+                return
+            if self.innermost in (b"(", b"(("):
+                self._open.pop()
+                self.depth -= 1
+            else:
+                self._object(True)
+            self._expect()
+            self.closed = last != b"f("  # else a function begins
+        elif text in (b";;", b";&", b";;&"):
+            self._object(self.innermost != b"item")
+            if self._open:
+                self._open[-1] = b"case"
+            self._expect()
+        elif text == b"\n" and self.after in (b"for+", b"case+"):
+            return
+        elif text != b"\n" and self.expects and not self.closed:
+            self._object(True)  # nothing stands before it
+        else:
+            self._expect()
+            if self.after != b"for+":
+                self.after = b""
+
+    @property
+    def innermost(self) -> bytes:
+        return self._open[-1] if self._open else b""
+
+    def closes_frame(self) -> bool:
+        """Whether a `)` here is not ours: neither of a subshell nor of a pattern."""
+        return self.innermost in (b"", b"item")
+
+    def _in_patterns(self) -> bool:
+        return self.innermost == b"case"
+
+    def _expect(self) -> None:
+        self.expects, self.closed = True, False
+        self._begun = self._declares = False
+
+    def _next(self) -> None:
+        self._object(self._last == b"f(")
+        self._last = b""
+        self.closed = self._hollow = False
+
+    def _object(self, wrong: bool) -> None:
+        self.wrong += wrong

@@ -1,0 +1,321 @@
+"""Bytes to tokens, with bash's own rules of quoting, and every position exact.
+
+A `Frame` is a stretch of text that bash reads as commands: the script itself, or the inside of a
+substitution. It has its words, taken apart into the parts that bash would expand, its redirections,
+and a *skeleton*: text of the same length in which every word is a run of underscores and everything
+else but keywords and operators is blank. The skeleton is what tree-sitter gets to see. Quotes,
+heredocs (whose nodes swallow whatever follows on their line), newlines and arithmetic cannot
+confuse it that way.
+
+Never raises for what the text says: what cannot be read is `Frame.trouble`, and reading goes on
+as far as it can. `Bomb` is raised for text that is too much to read.
+"""
+
+import re
+from typing import Final
+
+from nacre.bash.keywords import FOLLOWING, KEYWORDS, MAX_ERRORS, KeywordTracker
+from nacre.bash.tokens import (
+    Array,
+    Double,
+    Frame,
+    Heredoc,
+    Part,
+    Quoted,
+    Redirection,
+    Text,
+    Token,
+    TooComplex,
+    Word,
+)
+from nacre.bash.word_lexer import BLANK, MAX_DEPTH, PLAIN, WordLexer
+
+# Most words: nothing to expand, no assignment, no descriptor before a redirection.
+_SIMPLE: Final = re.compile(
+    rb"(?:-[A-Za-z0-9_./:@%+,=-]*|[A-Za-z0-9_./:@%+,][A-Za-z0-9_./:@%+,-]*)(?=[ \t\n|&;)]|\Z)"
+)
+_OPERATOR: Final = re.compile(rb"\|\||\|&|\||&&|;;&|;;|;&|&(?!>)|;|\n|[()]")
+_REDIRECT: Final = re.compile(rb"(?:\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\||<|>)")
+_IN_HEREDOC: Final = re.compile(rb"[^\\$`]+")
+_IN_TEST: Final = re.compile(rb"[^ \t\n'\"\\$`]+")
+_IN_NEXT: Final = re.compile(rb"\s*in\s")
+# Keywords that the grammar need not see, with what belongs to them.
+_PREFIXES: Final = {
+    b"time": re.compile(rb"(?:(?:[ \t]|\\\n)+-p(?=\s))?"),
+    b"coproc": re.compile(rb"(?:[ \t]+[A-Za-z_]\w*(?=[ \t]+(?:\{|\(|if |while |for )))?"),
+    b"!": BLANK,
+}
+
+
+def tokenize(source: bytes) -> Frame:
+    """Raises Bomb."""
+    try:
+        return _Lexer(source, 0, len(source), [0]).frame(closes=False)
+    except RecursionError:  # of a caller who is deep down already
+        raise TooComplex("it is nested too deep for where we are") from None
+
+
+class _FrameBuilder:
+    """A frame in the making."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.grammar = KeywordTracker()
+        self.tokens: list[Token] = []
+        self.lines: list[int] = []
+        self.pending: list[Redirection] = []  # heredocs whose bodies are still to come
+        self.marks: list[tuple[int, bytes]] = []
+
+    def mark(self, at: int, text: bytes) -> None:
+        self.marks.append((at, text))
+        if self.grammar.depth > MAX_DEPTH:
+            raise TooComplex(f"it is nested more than {MAX_DEPTH} deep")
+
+    def word(self, word: Word, text: bytes = b"") -> None:
+        self.tokens.append(word)
+        self.mark(word.start, b"_" * (word.end - word.start))
+        if word.is_test:
+            self.grammar.test()
+        elif word.assigns:
+            array = any(type(part) is Array for part in word.parts)
+            self.grammar.word(text, assigns=True, array=array)
+        else:
+            self.grammar.word(text)
+
+    def skeleton(self, end: int) -> bytes:
+        skeleton = bytearray(b" ") * (end - self.start)
+        for at, text in self.marks:
+            skeleton[at - self.start : at - self.start + len(text)] = text
+        return bytes(skeleton).rstrip()
+
+
+class _Lexer(WordLexer):
+    """The upper half: commands."""
+
+    def frame(self, *, closes: bool) -> Frame:
+        self._enter()
+        before, self.trouble = self.trouble, None
+        draft = _FrameBuilder(self.at)
+        while self._token(draft, closes=closes):
+            self._tick()
+        if draft.pending:
+            for each in draft.pending:
+                each.heredoc = Heredoc(self.at, self.at, True, False, False, [])
+        if draft.grammar.wrong:
+            self._complain("it is not valid bash")
+            if draft.grammar.wrong > MAX_ERRORS and not closes:
+                self.at = self.limit
+        skeleton = draft.skeleton(self.at)
+        frame = Frame(
+            source=self.source,
+            start=draft.start,
+            end=self.at,
+            tokens=draft.tokens,
+            starts=[token.start for token in draft.tokens],
+            skeleton=skeleton,
+            lines=draft.lines,
+            trouble=self.trouble,
+        )
+        self.trouble = before or self.trouble
+        self._depth -= 1
+        return frame
+
+    def _token(self, draft: _FrameBuilder, *, closes: bool) -> bool:
+        """Read one token into the draft. False at the end."""
+        here = self.at = self._match_end(BLANK)
+        if draft.grammar.wrong > MAX_ERRORS:
+            return False  # this is no script
+        if here >= self.limit:
+            if closes:
+                self._complain("a parenthesis is never closed")
+            return False
+        simple = _SIMPLE.match(self.source, here, self.limit)
+        if simple and not (simple[0] in KEYWORDS and draft.grammar.takes(simple[0])):
+            self.at = end = simple.end()
+            draft.word(Word(here, end, [Text(here, end, simple[0])], plain=True), simple[0])
+            return True
+        if self.source[here] == 0x23:
+            self._comment()
+            return True
+        operator = _OPERATOR.match(self.source, here, self.limit)
+        if operator:
+            if closes and operator[0] == b")" and draft.grammar.closes_frame():
+                return False
+            self._operator(draft, operator[0])
+            return True
+        redirect = _REDIRECT.match(self.source, here, self.limit)
+        if redirect and not self._substitutes(redirect):
+            self._redirection(draft, redirect)
+        elif not self._keyword(draft):
+            self._word(draft)
+        return True
+
+    # Operators
+
+    def _operator(self, draft: _FrameBuilder, text: bytes) -> None:
+        here, grammar = self.at, draft.grammar
+        if text == b"(" and self._arithmetic(draft):
+            return
+        self.at += len(text)
+        if text == b"\n":
+            if grammar.ends_command() and not self._in_follows(grammar):
+                draft.mark(here, b";")
+                if not grammar.depth:
+                    draft.lines.append(self.at)
+        else:
+            if text.startswith(b";") and draft.marks and draft.marks[-1] == (here - 1, b";"):
+                draft.marks.pop()  # a newline; together they would be another operator
+            if text == b"(" and grammar.expects and self.source.startswith(b"(", self.at):
+                grammar.operator(b"((")  # it would look like arithmetic, and is none
+                return
+            if text != b")" or grammar.innermost != b"((":
+                draft.mark(here, text)
+        grammar.operator(text)
+        if text == b"\n":
+            self._heredocs(draft)
+
+    def _arithmetic(self, draft: _FrameBuilder) -> bool:
+        """`(( … ))` as one word, and `for (( … ))` as `for _ in _____`, if it is one."""
+        here, grammar = self.at, draft.grammar
+        if not self.source.startswith(b"((", here):
+            return False
+        if not (grammar.expects or grammar.after == b"for"):
+            return False
+        parts = self._sum(here + 2)
+        if parts is None:  # two parentheses
+            self.at = here
+            return False
+        looped = grammar.after == b"for"
+        draft.word(Word(here, self.at, parts, is_test=True))
+        if looped:
+            draft.mark(here, b"_ in ")
+        return True
+
+    def _in_follows(self, grammar: KeywordTracker) -> bool:
+        """`for x`, and on the next line `in a b`: one line to the grammar."""
+        waits = grammar.after in (b"for+", b"case+")
+        return waits and bool(_IN_NEXT.match(self.source, self.at, self.limit))
+
+    # Words and keywords
+
+    def _keyword(self, draft: _FrameBuilder) -> bool:
+        here, grammar = self.at, draft.grammar
+        plain = PLAIN.match(self.source, here, self.limit)
+        text = plain[0] if plain and self._ends_word(plain.end()) else b""
+        if text not in KEYWORDS or not grammar.takes(text):
+            return False
+        self.at = here + len(text)
+        if text == b"[[":
+            parts = self._brackets()
+            draft.word(Word(here, self.at, parts, is_test=True))
+            return True
+        if text in _PREFIXES:
+            self.at = self._match_end(_PREFIXES[text])
+        else:
+            self._mark_keyword(draft, here, text)
+        grammar.keyword(text)
+        return True
+
+    def _mark_keyword(self, draft: _FrameBuilder, here: int, text: bytes) -> None:
+        grammar = draft.grammar
+        bare = grammar.closed and text in FOLLOWING
+        if text == b"do" and grammar.after == b"for+":
+            bare = draft.marks[-1][1] != b";"
+        if bare and self.source[here - 1] in b" \t":
+            draft.mark(here - 1, b";")  # bash needs none here, the grammar does
+        if text != b"in" or grammar.after == b"case+" or not self._no_words_follow():
+            draft.mark(here, text)
+
+    def _no_words_follow(self) -> bool:
+        """`for x in; do`: the same to the grammar as `for x; do`."""
+        after = self.source[self._match_end(BLANK) : self.limit][:1]
+        return after in (b";", b"\n", b"")
+
+    def _word(self, draft: _FrameBuilder) -> None:
+        here = self.at
+        word = self.word()
+        if word.end == word.start:  # a byte that can begin nothing
+            self._complain(f"{self.source[here : here + 1]!r} stands where no word can")
+            self.at = word.end = here + 1
+        draft.word(word)
+
+    def _brackets(self) -> list[Part]:
+        """What is between `[[` and `]]`."""
+        parts: list[Part] = []
+        while self.at < self.limit:
+            if self.source[self.at] in b" \t\n":
+                self.at += 1
+                if self.source.startswith(b"]]", self.at) and self._ends_word(self.at + 2):
+                    self.at += 2
+                    return parts
+            elif not self._piece(parts, _IN_TEST):
+                self.at += 1
+        self._complain("[[ is never closed")
+        return parts
+
+    # Redirections and heredocs
+
+    def _substitutes(self, redirect: re.Match[bytes]) -> bool:
+        """Whether it is `<(` or `>(`, which begin a word."""
+        return redirect[0] in (b"<", b">") and self.source.startswith(b"(", redirect.end())
+
+    def _redirection(self, draft: _FrameBuilder, redirect: re.Match[bytes]) -> None:
+        here = self.at
+        operator = redirect[1]
+        self.at = redirect.end()
+        self.at = self._match_end(BLANK)
+        target = self.word()
+        if target.end == target.start or any(type(part) is Array for part in target.parts):
+            self._complain(f"{operator.decode()} goes nowhere")
+        descriptor = self.source[here : redirect.start(1)]
+        token = Redirection(here, self.at, descriptor, operator, target)
+        draft.tokens.append(token)
+        if operator in (b"<<", b"<<-"):
+            draft.pending.append(token)
+        width = self.at - here
+        if draft.grammar.closed:  # it belongs to all of a compound command
+            draft.mark(here, b">" + b"_" * (width - 1))
+        else:
+            draft.mark(here, b"_" * width)
+            draft.grammar.redirection()
+
+    def _heredocs(self, draft: _FrameBuilder) -> None:
+        for redirection in draft.pending:
+            delimiter, quoted = _delimiter(redirection.target)
+            redirection.heredoc = self._heredoc(
+                delimiter, quoted=quoted, strips=redirection.operator == b"<<-"
+            )
+        draft.pending.clear()
+
+    def _heredoc(self, delimiter: bytes, *, quoted: bool, strips: bool) -> Heredoc:
+        start = self.at
+        tabs = rb"\t*" if strips else b""
+        line = re.compile(rb"^" + tabs + re.escape(delimiter) + rb"$", re.MULTILINE)
+        found = line.search(self.source, start, self.limit)
+        stop = found.start() if found else self.limit
+        parts: list[Part] = []
+        if not quoted:
+            inside = self._inner(start, stop)
+            inside.pieces(
+                parts, _IN_HEREDOC, b"\\$`\n"
+            )  # what is odd there, bash says when it runs
+        self.at = found.end() if found else self.limit
+        return Heredoc(start, stop, quoted, found is not None, strips, parts)
+
+
+def _delimiter(word: Word) -> tuple[bytes, bool]:
+    """A heredoc's delimiter, quotes removed, and whether it had any."""
+    text, quoted = b"", False
+    for part in word.parts:
+        match part:
+            case Text(text=piece):
+                text += piece
+            case Quoted(text=piece):
+                text += piece
+                quoted = True
+            case Double(parts=inside):
+                quoted = True
+                text += b"".join(each.text for each in inside if isinstance(each, Quoted))
+            case _:
+                quoted = True
+    return text, quoted

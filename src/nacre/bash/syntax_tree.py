@@ -1,0 +1,293 @@
+"""The grammar of a frame: which commands hang together how. The only module that knows tree-sitter.
+
+tree-sitter sees a skeleton (see `lex`), so its nodes are only about structure; here they become a
+few small types of ours. What it cannot make sense of comes out as a sequence of what it could.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from typing import Any, Final
+
+import tree_sitter
+from msgspec import Struct
+
+_PIECE_SIZE: Final = 1024
+_LOOSE: Final = {"word", "variable_name", "special_variable_name"}
+
+
+def _grammar() -> object:
+    """That of bash. Its package loads a dozen modules (pathlib, urllib, tempfile) to find queries
+    that nobody here asks for, which takes as long as the rest of what reads a script; so the
+    grammar alone is loaded where it can be found."""
+    package = find_spec("tree_sitter_bash")
+    for place in (package and package.submodule_search_locations) or ():
+        for suffix in EXTENSION_SUFFIXES:
+            path = f"{place}/_binding{suffix}"
+            if os.path.isfile(path):
+                loader = ExtensionFileLoader("tree_sitter_bash._binding", path)
+                found = spec_from_file_location("tree_sitter_bash._binding", path, loader=loader)
+                if found is not None:
+                    module = module_from_spec(found)
+                    loader.exec_module(module)
+                    return module.language()
+    import tree_sitter_bash
+
+    return tree_sitter_bash.language()
+
+
+_PARSER: Final = tree_sitter.Parser(tree_sitter.Language(_grammar()))
+
+
+class Simple(Struct, gc=False):
+    """One command: the tokens between these positions."""
+
+    start: int
+    end: int
+
+
+class Sequence(Struct, gc=False):
+    """Commands one after the other; `background` has those that nobody waits for."""
+
+    items: "list[Node]"
+    background: set[int]
+
+
+class Chain(Struct, gc=False):
+    left: "Node"
+    operator: bytes  # && or ||
+    right: "Node"
+
+
+class Pipeline(Struct, gc=False):
+    stages: "list[Node]"
+
+
+class Group(Struct, gc=False):
+    body: Sequence
+    subshell: bool
+
+
+class If(Struct, gc=False):
+    arms: list[tuple[Sequence, Sequence]]  # condition, body
+    otherwise: Sequence | None
+
+
+class Loop(Struct, gc=False):
+    """`head` is where the words of a `for` are; a `while` has a condition instead."""
+
+    head: tuple[int, int]
+    condition: Sequence | None
+    body: Sequence
+
+
+class Case(Struct, gc=False):
+    head: tuple[int, int]  # the word, and of each item the patterns
+    items: list[tuple[int, int, Sequence]]
+
+
+class Function(Struct, gc=False):
+    start: int  # of the name
+    body: "Node"
+
+
+class Redirected(Struct, gc=False):
+    """Redirections for all of a compound command: the tokens between these positions."""
+
+    body: "Node"
+    start: int
+    end: int
+
+
+Node = Simple | Sequence | Chain | Pipeline | Group | If | Loop | Case | Function | Redirected
+
+
+def parse(skeleton: bytes, base: int, lines: Iterable[int] = ()) -> tuple[Sequence, int | None]:
+    """The structure, positions counted from `base`, and where it stops making sense, if so.
+
+    `lines` are positions where a command begins that has nothing to do with what stands before
+    it. The text is parsed in pieces that begin there: what is wrong in one does not spoil the
+    others, and tree-sitter, whose way out of an error takes longer the more text there is, never
+    has much of it.
+    """
+    whole = Sequence([], set())
+    wrong: int | None = None
+    for start, end in _split_at_cuts(len(skeleton), [line - base for line in lines], _PIECE_SIZE):
+        nodes, odd = _parse_piece(skeleton[start:end], base + start)
+        if odd is not None and end - start > 1:
+            inner = [line - base - start for line in lines if start < line - base < end]
+            parts = [
+                _parse_piece(skeleton[start + a : start + b], base + start + a)
+                for a, b in _split_at_cuts(end - start, inner, 0)
+            ]
+            for each, _ in parts:
+                _append_nodes(whole, each)
+            odd = next((where for _, where in parts if where is not None), odd)
+        else:
+            _append_nodes(whole, nodes)
+        wrong = odd if wrong is None else wrong
+    return whole, wrong
+
+
+def _split_at_cuts(length: int, cuts: list[int], least: int) -> Iterator[tuple[int, int]]:
+    """Stretches between cuts that are longer than `least`."""
+    start = 0
+    for cut in cuts:
+        if cut - start > least and cut < length:
+            yield start, cut
+            start = cut
+    yield start, length
+
+
+def _append_nodes(whole: Sequence, more: Sequence) -> None:
+    whole.background.update(each + len(whole.items) for each in more.background)
+    whole.items.extend(more.items)
+
+
+def _parse_piece(skeleton: bytes, base: int) -> tuple[Sequence, int | None]:
+    maker = _TreeBuilder(skeleton, base)
+    root = _PARSER.parse(skeleton).root_node
+    if root.has_error:
+        maker.wrong = _first_error(root) + base
+    return maker.sequence(root.children), maker.wrong
+
+
+def _first_error(node: Any) -> int:
+    for child in node.children:
+        if child.type == "ERROR" or child.is_missing:
+            return int(child.start_byte)
+        if child.has_error:
+            return _first_error(child)
+    return int(node.start_byte)
+
+
+class _TreeBuilder:
+    def __init__(self, skeleton: bytes, base: int) -> None:
+        self._skeleton = skeleton
+        self._base = base
+        self.wrong: int | None = None
+
+    def sequence(self, children: list[Any]) -> Sequence:
+        items: list[Node] = []
+        background: set[int] = set()
+        loose: Simple | None = None  # words that tree-sitter could make no command of
+        for child in children:
+            if child.type in _LOOSE and loose is not None:
+                loose.end = child.end_byte + self._base
+                continue
+            loose = None
+            if child.is_named:
+                nodes = self._nodes(child)
+                items.extend(nodes)
+                if child.type in _LOOSE and nodes and isinstance(nodes[0], Simple):
+                    loose = nodes[0]
+            elif child.type == "&" and items:
+                background.add(len(items) - 1)
+        return Sequence(items, background)
+
+    def _nodes(self, node: Any) -> "list[Node]":
+        """The node as ours; none for what says nothing, several for what makes no sense."""
+        match node.type:
+            case "command" | "word" | "variable_name" | "special_variable_name":
+                return self._simple(node)
+            case "list" if len(node.children) == 3 and not node.children[1].is_named:
+                return [self._chain(node)]
+            case "pipeline":
+                return [Pipeline([self._one(each) for each in node.children if each.is_named])]
+            case "negated_command":
+                return self._nodes(node.children[-1])
+            case "redirected_statement":
+                return self._redirected(node)
+            case "compound_statement" | "subshell" | "do_group":
+                inside = self.sequence(node.children)
+                return [Group(inside, subshell=node.type == "subshell")]
+            case "if_statement":
+                return [self._if(node)]
+            case "while_statement" | "for_statement":
+                return [self._loop(node)]
+            case "case_statement":
+                return [self._case(node)]
+            case "function_definition":
+                return self._function(node)
+        return self.sequence(node.children).items
+
+    def _chain(self, node: Any) -> Node:
+        """`a && b && c` hangs to the left, and may be long."""
+        links = []
+        while node.type == "list" and len(node.children) == 3 and not node.children[1].is_named:
+            links.append((node.children[1].type.encode(), node.children[2]))
+            node = node.children[0]
+        nodes = self._one(node)
+        for operator, right in reversed(links):
+            nodes = Chain(nodes, operator, self._one(right))
+        return nodes
+
+    def _one(self, node: Any) -> Node:
+        found = self._nodes(node)
+        return found[0] if len(found) == 1 else Sequence(found, set())
+
+    def _simple(self, node: Any) -> "list[Node]":
+        start, end = node.start_byte, node.end_byte
+        if start == end:
+            return []
+        if self._skeleton[start] != 0x5F:  # a keyword that was taken for a command
+            self._note_error(start)
+        return [Simple(start + self._base, end + self._base)]
+
+    def _redirected(self, node: Any) -> "list[Node]":
+        body = [each for each in node.children if each.type != "file_redirect"]
+        first = body[0] if len(body) == 1 else None
+        if first is None:
+            return [Simple(node.start_byte + self._base, node.end_byte + self._base)]
+        begin, end = first.end_byte + self._base, node.end_byte + self._base
+        return [Redirected(self._one(first), begin, end)]
+
+    def _if(self, node: Any) -> If:
+        arms: list[tuple[Sequence, Sequence]] = []
+        otherwise: Sequence | None = None
+        for clause in (node, *(each for each in node.children if each.type.endswith("_clause"))):
+            own = [each for each in clause.children if not each.type.endswith("_clause")]
+            if clause.type == "else_clause":
+                otherwise = self.sequence(own)
+                continue
+            then = next((i for i, each in enumerate(own) if each.type == "then"), len(own))
+            arms.append((self.sequence(own[:then]), self.sequence(own[then:])))
+        return If(arms, otherwise)
+
+    def _loop(self, node: Any) -> Loop:
+        body = next((each for each in node.children if each.type == "do_group"), None)
+        inside = Sequence([], set()) if body is None else self.sequence(body.children)
+        end = node.end_byte if body is None else body.start_byte
+        head = (node.start_byte + self._base, end + self._base)
+        if node.type == "for_statement":
+            return Loop(head, None, inside)
+        before = [each for each in node.children if body is None or each.end_byte <= end]
+        return Loop(head, self.sequence(before), inside)
+
+    def _case(self, node: Any) -> Case:
+        items = []
+        first = node.end_byte
+        for item in (each for each in node.children if each.type == "case_item"):
+            first = min(first, item.start_byte)
+            closing = next((i for i, c in enumerate(item.children) if c.type == ")"), None)
+            if closing is None:
+                self._note_error(item.start_byte)
+                continue
+            ends = item.children[closing].start_byte
+            body = self.sequence(item.children[closing + 1 :])
+            items.append((item.start_byte + self._base, ends + self._base, body))
+        return Case((node.start_byte + self._base, first + self._base), items)
+
+    def _function(self, node: Any) -> "list[Node]":
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is None or body is None:
+            return self.sequence(node.children).items
+        nodes: list[Node] = [Function(name.start_byte + self._base, self._one(body))]
+        if node.end_byte > body.end_byte:
+            nodes = [Redirected(nodes[0], body.end_byte + self._base, node.end_byte + self._base)]
+        return nodes
+
+    def _note_error(self, at: int) -> None:
+        at += self._base
+        self.wrong = at if self.wrong is None else min(self.wrong, at)

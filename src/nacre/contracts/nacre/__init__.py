@@ -1,0 +1,1 @@
+"""The nacre contract: every command is a run with an id."""

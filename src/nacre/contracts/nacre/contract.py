@@ -1,0 +1,357 @@
+"""nacre: every command a run with an id, two clocks.
+
+`wait` is how long a call blocks, `timeout` how long a command may live. What a reply says, and how,
+is in `nacre_words`; the tool `job` in `nacre_job`.
+
+Order of decisions: names of variables, directory, safety, co-author, links, environment.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from nacre.contracts.arguments import (
+    InvalidValue,
+    Kind,
+    bad_arguments,
+    count_kind,
+    object_schema,
+    read_arguments,
+    read_bytes,
+    read_script,
+    seconds_kind,
+)
+from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_user_command, reply_to_json
+from nacre.contracts.nacre.reply_context import ReplyContext
+from nacre.contracts.nacre.until import MAX_WAIT, UNTIL, resolve_files
+from nacre.contracts.option_reader import LESS, OFF, Seconds, read_options
+from nacre.contracts.phrases import SPILL
+from nacre.contracts.session_key import select_session
+from nacre.contracts.shared_options import (
+    Safety,
+    SharedOptions,
+    resolve_cwd,
+    safety_steps,
+    trailer_steps,
+)
+from nacre.model.caller import Caller
+from nacre.model.findings import AnyFinding
+from nacre.model.ids import check_session_name, digest
+from nacre.model.plan import (
+    KIB,
+    MIB,
+    Command,
+    Keep,
+    LeftoverPolicy,
+    Limits,
+    OpenStdin,
+    Plan,
+    Session,
+    Streams,
+)
+from nacre.model.refusals import AnyRefusal, Refused, Unavailable, UnknownTool
+from nacre.model.requests import Condition, IdempotencyKey, Listing, Result, StartRun
+from nacre.prepare.decide import Step
+from nacre.prepare.directory import check_directory
+from nacre.prepare.environment import (
+    EDITORS,
+    NON_INTERACTIVE,
+    check_variable_names,
+    environment_step,
+)
+from nacre.prepare.internal_urls import internal_urls_step
+from nacre.prepare.terminal_needs import note_terminal_needs
+
+MAX_OUTPUT: Final = 200_000
+_MAX_NAME: Final = 200  # of a request
+_KEEP: Final = Keep(whole=2 * MIB, head=512 * KIB, tail=1536 * KIB)
+_NO_TERMINALS: Final = Unavailable(
+    problem="there are no terminals yet: a command has pipes; leave pty out, and use interactive "
+    "to answer what it asks"
+)
+
+_DESCRIPTION: Final = """\
+Run a bash command; stdout and stderr come back as one. No status line means exit code 0.
+If it still runs after `wait` seconds ({wait:g} by default) you get its id, like r7, and it goes \
+on: the tool job waits for it, reads it, answers it, ends it. `wait` is NOT a timeout: nothing is \
+ended by it; `wait: 0` starts something in the background.
+Never sleep to wait for something: give `until`, or use job wait.
+{shell} If it may ask something, give \
+interactive: true; you are told what it asks.
+Of long output you see the beginning and the end, {most:,} bytes; job read shows the rest."""
+
+
+_NEW_SHELL_TEXT: Final = """\
+Each call is a new shell: give cwd and env instead of cd and export, or a session, which remembers \
+them."""
+_SESSION_TEXT: Final = """\
+Calls share one shell that remembers: directory, variables, functions, options; a session is \
+another one."""
+
+
+def _convert_pty(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            if name not in ("rows", "cols"):
+                raise InvalidValue("", "true, or an object with rows and cols", value)
+            count_kind(1, 10_000).convert(each)
+        return True
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+_PTY: Final = Kind(
+    description="true, or an object with rows and cols",
+    schema={"type": "boolean"},
+    convert=_convert_pty,
+)
+Wait = Annotated[float | None, seconds_kind(0, MAX_WAIT)]
+MostOutput = Annotated[int | None, count_kind(0, MAX_OUTPUT)]
+
+
+class Bash(Struct, frozen=True, kw_only=True):
+    command: str
+    wait: Wait = None
+    timeout: Annotated[float | None, seconds_kind(0, 10**9)] = None
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    stdin: str | None = None
+    interactive: bool = False
+    pty: Annotated[bool, _PTY] = False
+    session: str | None = None
+    until: Annotated[tuple[Condition, ...], UNTIL] = ()
+    max_output: MostOutput = None
+    leave: Literal["keep", "end"] | None = None
+    request_id: str | None = None
+
+
+class Options(SharedOptions, frozen=True, kw_only=True):
+    safety: Safety = ("disk",)
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT, extra=LESS)] = 30.0
+    max_wait: Annotated[float, Meta(ge=0, le=MAX_WAIT, extra=LESS)] = MAX_WAIT
+    timeout: Annotated[float, Meta(ge=0, extra={"tighter": "limit"})] = 3600.0  # 0: none
+    grace: Seconds = 5.0
+    max_output: Annotated[int, Meta(ge=0, le=MAX_OUTPUT, extra=LESS)] = 20_000
+    max_runs: Annotated[int, Meta(ge=1, extra=LESS)] = 100
+    snapshot: Annotated[bool, Meta(extra=OFF)] = False  # sessions begin with the user's own set-up
+
+
+class Nacre:
+    name = "nacre"
+    event_interval = 0.05
+    has_sessions = True
+    to_json = staticmethod(reply_to_json)
+    admit_user_command = staticmethod(no_user_command)
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.steps: tuple[Step, ...] = (
+            check_variable_names,
+            check_directory,
+            *safety_steps(options),
+            *trailer_steps(options),
+            internal_urls_step(("artifact",)),
+            environment_step(options.environment, {**NON_INTERACTIVE, **EDITORS}, options.allow),
+            note_terminal_needs,
+        )
+
+    def with_max_wait(self, seconds: float) -> "Nacre":
+        most = min(self.options.max_wait, seconds)
+        return Nacre(msgspec.structs.replace(self.options, max_wait=most))
+
+    def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
+        options = self.options
+        wait = self._effective_wait(None)[0]
+        limit = f"{options.timeout:g}" if options.timeout else "none"
+        descriptions = {
+            "command": "A bash script",
+            "wait": f"Seconds this call waits, 0 to {options.max_wait:g}, default {wait:g}. NOT a "
+            "kill timeout: the command goes on and you get its id",
+            "timeout": f"Hard limit in seconds: then it is ended. Default {limit}, 0: none",
+            "cwd": "Directory to run in",
+            "env": "Extra environment variables",
+            "stdin": "Text for its stdin, then end of file; default: nothing",
+            "interactive": "Keep stdin open for job write, and tell when it waits for input",
+            "pty": "Not available yet",
+            "session": "Name of a shell that remembers: directory, variables, functions, options",
+            "until": "Come back early, with what was seen, on the first of these",
+            "max_output": f"Bytes of output in the reply, default {options.max_output}",
+            "leave": 'What it leaves running: "keep" (default) or "end"',
+            "request_id": "The same id never runs twice: a retry gets the first one's run",
+        }
+        shell = _SESSION_TEXT if caller.session_name else _NEW_SHELL_TEXT
+        description = _DESCRIPTION.format(wait=wait, most=options.max_output, shell=shell)
+        from nacre.contracts.nacre import job as job_tool
+        from nacre.contracts.reply_schemas import NACRE_REPLY
+
+        schema = job_tool.with_longest_wait(object_schema(Bash, descriptions), options.max_wait)
+        bash = ToolSpec(
+            name="bash", description=description, schema=schema, reply_schema=NACRE_REPLY
+        )
+        job = job_tool.build_spec(wait, options.max_wait, options.max_output, options.grace)
+        return (bash, job)
+
+    def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
+        if tool == "job":
+            from nacre.contracts.nacre import (
+                job as job_tool,  # a program that only runs needs no words
+            )
+
+            options = self.options
+            return job_tool.admit_job(
+                arguments, caller, self._effective_wait, options.max_output, options.grace
+            )
+        if tool != "bash":
+            raise Refused(UnknownTool(tool=tool, known=("bash", "job")))
+        given = read_arguments(arguments, Bash)
+        _check_arguments(given)
+        session, caller = self._select_session(given.session or caller.session_name, caller)
+        plan = self._build_plan(given, caller)
+        wait, clamped = self._effective_wait(given.wait)
+        if session is not None:
+            session = msgspec.structs.replace(session, detached=wait == 0)
+            lane = session.key if wait else None
+            plan = msgspec.structs.replace(plan, session=session, lane=lane)
+        until = resolve_files(given.until, plan.command.cwd, caller)
+        request = StartRun(
+            plan=plan,
+            wait_limit=wait,
+            until=until if wait else (),
+            max_live=self.options.max_runs,
+            idempotency_key=_build_idempotency_key(given, plan),
+        )
+        most = self.options.max_output if given.max_output is None else given.max_output
+        reply_context = ReplyContext(
+            max_bytes=most,
+            wait_clamped_to=clamped,
+            cwd=plan.command.cwd,
+            script=plan.command.original,
+            path=plan.command.call_env.get(b"PATH") or caller.variable(b"PATH") or b"",
+            find_run=caller.find_run,
+            open_stdin=plan.stdin is not None,
+            until=bool(until) and wait > 0,
+            session="" if session is None else session.name,
+        )
+        return Admitted(
+            request=request, steps=self.steps, reply_context=reply_context, caller=caller
+        )
+
+    def _select_session(self, name: str, caller: Caller) -> tuple[Session | None, Caller]:
+        if not name:
+            return None, caller
+        made_of = (self.options.environment, self.options.allow)
+        setup = caller.setup_signature() if self.options.snapshot else ""
+        return select_session(self.name, caller, name, owner=name, shell_kind=made_of, setup=setup)
+
+    def _effective_wait(self, asked: float | None) -> tuple[float, float | None]:
+        """How long to wait; and, if the one who asks for us waits less than was asked, how long."""
+        most = self.options.max_wait
+        wait = self.options.wait if asked is None else asked
+        return (wait, None) if wait <= most else (most, most if asked is not None else None)
+
+    def _build_plan(self, given: Bash, caller: Caller) -> Plan:
+        plan = self.plan(read_script(given.command), caller)
+        command = msgspec.structs.replace(
+            plan.command,
+            cwd=_resolve_cwd(given.cwd, caller),
+            cwd_given=given.cwd is not None,
+            call_env={
+                read_bytes(name, "env"): read_bytes(value, f"env.{name}")
+                for name, value in given.env.items()
+            },
+        )
+        limits = plan.limits
+        if given.timeout is not None:
+            limits = msgspec.structs.replace(limits, timeout=given.timeout or None)
+        fed = None if given.stdin is None else given.stdin.encode("utf-8", "surrogateescape")
+        stdin = OpenStdin(initial=fed or b"") if given.interactive else fed
+        leave = LeftoverPolicy.END if given.leave == "end" else LeftoverPolicy.KEEP
+        return msgspec.structs.replace(
+            plan, command=command, limits=limits, stdin=stdin, leftovers=leave
+        )
+
+    def plan(self, script: bytes, caller: Caller) -> Plan:
+        return Plan(
+            command=Command(original=script, script=script, cwd=caller.cwd, env=caller.env),
+            streams=Streams.MERGED,
+            limits=Limits(timeout=self.options.timeout or None, grace=self.options.grace),
+            keep=_KEEP,
+            spill=SPILL,
+        )
+
+    def reply(self, result: Result, reply_context: Any, findings: Sequence[AnyFinding]) -> Reply:
+        if isinstance(result, Listing):
+            from nacre.contracts.nacre import job_reply
+
+            return job_reply.build_job_reply(result, reply_context)
+        from nacre.contracts.nacre import reply as reply_text
+
+        return reply_text.build_reply(result, reply_context, findings)
+
+    def reply_to_refusal(self, refusal: AnyRefusal) -> Reply:
+        from nacre.contracts.nacre import reply as reply_text
+
+        return reply_text.build_refusal_reply(refusal)
+
+
+def make(options: Mapping[str, Any]) -> Nacre:
+    return Nacre(read_options(options, Options))
+
+
+def _check_arguments(given: Bash) -> None:
+    """Raises Refused for what does not go together, or cannot be had."""
+    if given.pty and given.interactive:
+        raise bad_arguments(
+            "pty and interactive do not go together: a terminal is interactive; choose one"
+        )
+    if given.pty:
+        raise Refused(_NO_TERMINALS)
+    if given.session is not None:
+        try:
+            check_session_name(given.session)
+        except ValueError as error:
+            raise bad_arguments(f"session: {error}") from None
+    name = given.request_id
+    if name is not None and not 0 < len(name) <= _MAX_NAME:
+        raise bad_arguments(
+            f"request_id must have 1 to {_MAX_NAME} characters, not {{}}", len(name)
+        )
+    try:
+        (given.stdin or "").encode("utf-8", "surrogateescape")
+        (name or "").encode()
+    except UnicodeEncodeError as error:
+        odd = error.object[error.start]
+        raise bad_arguments(
+            f"stdin or request_id contains {odd!r}, which is no character"
+        ) from None
+
+
+def _resolve_cwd(given: str | None, caller: Caller) -> bytes:
+    if given is None:
+        return caller.cwd
+    found = resolve_cwd(given, caller)
+    if found is None:
+        raise bad_arguments(
+            "cwd {} leads nowhere: there is no home directory; give a whole path", given
+        )
+    return found
+
+
+def _build_idempotency_key(given: Bash, plan: Plan) -> IdempotencyKey | None:
+    """What makes the plan counts; not how long the call waits, nor how much it shows."""
+    if given.request_id is None:
+        return None
+    command = plan.command
+    identity = (
+        command.original,
+        command.cwd,
+        sorted(command.call_env.items()),
+        plan.limits.timeout,
+        plan.stdin,
+        plan.leftovers,
+        None if plan.session is None else plan.session.key,
+    )
+    return IdempotencyKey(id=given.request_id, digest=digest(msgspec.msgpack.encode(identity), 16))

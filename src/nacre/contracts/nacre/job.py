@@ -1,0 +1,332 @@
+"""nacre's tool `job`: what can be done with runs. One verb a call; looking never consumes."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
+
+from nacre.contracts.arguments import (
+    Kind,
+    bad_arguments,
+    choice_kind,
+    count_kind,
+    object_schema,
+    read_arguments,
+    seconds_kind,
+)
+from nacre.contracts.contract import Admitted, ToolSpec
+from nacre.contracts.nacre.until import MAX_WAIT, UNTIL
+from nacre.model.caller import Caller
+from nacre.model.refusals import Refused, Unavailable
+from nacre.model.requests import (
+    Between,
+    Condition,
+    Interact,
+    Last,
+    ListRuns,
+    Matching,
+    Part,
+    ReadOutput,
+    Since,
+)
+from nacre.model.signals import signal_name, signal_number
+from nacre.text.search import compile_pattern
+
+_DEFAULT_LISTED: Final = 10  # runs that have ended
+_ANSWER: Final = 2.0  # seconds that a program has to say something to what was written
+_MOMENT: Final = 0.5  # and what a signal has to take effect
+_GLANCE: Final = 0.3  # and what is waited for, to be seen at all
+_ENDS: Final = ("SIGTERM", "SIGKILL")  # signals after which all of a run shall be gone
+
+_DESCRIPTION: Final = """\
+See to runs, by their id. `action` is one of:
+list: all that run, and the last that have ended.
+read: output of `run`: all (shortened), from byte `since`, the last `lines`, lines `from` to `to`, \
+or lines that match `grep` with `context` around them.
+wait: until `run`, or the first of `runs`, has ended, waits for input, or `until` is true; at most \
+`wait` seconds ({wait:g}). With `since` only newer output is shown and matched.
+write: `text` to the stdin of an interactive `run` (end it with \\n), or `eof: true`; then wait, \
+{answer:g} s by default, for what it says to that.
+signal: `signal` (TERM) to everything of `run` or `runs`; TERM and KILL leave nothing behind after \
+`grace` seconds ({grace:g}).
+Looking at a run does not use it up."""
+
+
+def _convert_run_id(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+        raise ValueError
+    return str(value).strip().encode("utf-8", "replace").decode()
+
+
+def _convert_run_ids(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError
+    return tuple(dict.fromkeys(map(_convert_run_id, value)))
+
+
+_RUN: Final = Kind(
+    description="the id of one run, like r7 (runs takes several)",
+    schema={"type": "string"},
+    convert=_convert_run_id,
+)
+_RUNS: Final = Kind(
+    description="a list of ids, like r7",
+    schema={"type": "array", "items": {"type": "string"}},
+    convert=_convert_run_ids,
+)
+_KEYS: Final = msgspec.structs.replace(_RUNS, description="a list of keys")
+_SIGNAL: Final = Kind(
+    description="a signal, like TERM, INT or 9", schema={"type": "string"}, convert=signal_number
+)
+_ACTION: Final = choice_kind(
+    ["list", "read", "wait", "write", "signal", "screen"],
+    suggestions={
+        **dict.fromkeys(("kill", "stop", "end", "cancel", "terminate"), "signal"),
+        **dict.fromkeys(("poll", "join"), "wait"),
+        **dict.fromkeys(("send", "input", "stdin"), "write"),
+        **dict.fromkeys(("output", "log", "logs", "tail", "cat", "grep"), "read"),
+        **dict.fromkeys(("ps", "status", "jobs"), "list"),
+    },
+)
+_LINE: Final = count_kind(1, 10**15)
+_MANY: Final = count_kind(0, 10**15)
+
+
+class Arguments(Struct, frozen=True, kw_only=True):
+    action: Annotated[Literal["list", "read", "wait", "write", "signal", "screen"], _ACTION]
+    run: Annotated[str | None, _RUN] = None
+    runs: Annotated[tuple[str, ...] | None, _RUNS] = None
+    since: Annotated[int | None, _MANY] = None
+    lines: Annotated[int | None, _LINE] = None
+    from_: Annotated[int | None, _LINE] = field(default=None, name="from")
+    to: Annotated[int | None, _LINE] = None
+    grep: str | None = None
+    context: Annotated[int | None, count_kind(0, 1000)] = None
+    wait: Annotated[float | None, seconds_kind(0, MAX_WAIT)] = None
+    until: Annotated[tuple[Condition, ...], UNTIL] = ()
+    text: str | None = None
+    keys: Annotated[tuple[str, ...] | None, _KEYS] = None
+    eof: bool = False
+    signal: Annotated[int | None, _SIGNAL] = None
+    grace: Annotated[float | None, seconds_kind(0, MAX_WAIT)] = None
+    max_output: Annotated[int | None, count_kind(0, 200_000)] = None
+
+
+# What goes with each action, besides itself.
+_FIELDS_BY_ACTION: Final[dict[str, tuple[str, ...]]] = {
+    "list": (),
+    "read": ("run", "since", "lines", "from", "to", "grep", "context", "max_output"),
+    "wait": ("run", "runs", "wait", "until", "since", "max_output"),
+    "write": ("run", "text", "keys", "eof", "wait", "until", "since", "max_output"),
+    "signal": ("run", "runs", "signal", "grace", "max_output"),
+    "screen": ("run",),
+}
+_NO_SCREEN: Final = Unavailable(
+    problem="there are no terminals yet, so no screen; job read shows what it has printed"
+)
+_NO_KEYS: Final = Unavailable(
+    problem="keys are for terminals, which there are not yet; write text instead, with \\n for "
+    "Enter, or eof: true"
+)
+
+Wait = Callable[[float | None], tuple[float, float | None]]
+
+
+class JobReplyContext(Struct, frozen=True, kw_only=True):
+    """What only the reply needs to know of a call."""
+
+    action: str
+    max_bytes: int
+    wait_clamped_to: float | None = None
+    pattern: str | None = None
+    first: int = 1  # the line from which on it is looked for
+    unterminated: bool = False  # what was written has no newline at its end
+    page: bool = False  # so many bytes from a cursor on
+    until: bool = False  # it waits for something
+    path: bytes = b""
+    run_of: Callable[[int], str | None] = lambda _: None
+
+
+def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> ToolSpec:
+    descriptions = {
+        "action": "What to do",
+        "run": "Id of a run, like r7",
+        "runs": "wait (for the first of them), signal: several ids",
+        "since": "Byte cursor, as replies give it",
+        "lines": "read: so many last lines",
+        "from": "read: first line, from 1",
+        "to": "read: last line, inclusive",
+        "grep": "read: Python regex, tried on each line (of from to to); (?i) ignores case",
+        "context": "read: lines around each match",
+        "wait": f"Seconds this call waits, 0 to {longest:g}; ends nothing",
+        "until": "wait, write: come back on the first of these",
+        "text": "write: as is; \\n is Enter",
+        "keys": "write: not available yet",
+        "eof": "write: close stdin",
+        "signal": "signal: name or number, default TERM",
+        "grace": f"signal: seconds before what is left is killed, default {grace:g}",
+        "max_output": f"Bytes of output in the reply, default {max_bytes}",
+    }
+    description = _DESCRIPTION.format(wait=wait, answer=_ANSWER, grace=grace)
+    from nacre.contracts.reply_schemas import NACRE_JOB_REPLY  # who only calls needs no schemas
+
+    schema = with_longest_wait(object_schema(Arguments, descriptions), longest)
+    return ToolSpec(
+        name="job", description=description, schema=schema, reply_schema=NACRE_JOB_REPLY
+    )
+
+
+def with_longest_wait(schema: dict[str, Any], longest: float) -> dict[str, Any]:
+    """With the longest wait of whoever asks for us; more is taken for that."""
+    properties = schema["properties"]
+    wait = {**properties["wait"], "maximum": longest}
+    return {**schema, "properties": {**properties, "wait": wait}}
+
+
+def admit_job(
+    arguments: object, caller: Caller, wait: Wait, max_bytes: int, grace: float
+) -> Admitted:
+    """Raises Refused."""
+    given = read_arguments(arguments, Arguments)
+    _check_arguments(given)
+    max_bytes = max_bytes if given.max_output is None else given.max_output
+    path = caller.variable(b"PATH") or b""
+    reply_context = JobReplyContext(
+        action=given.action, max_bytes=max_bytes, path=path, run_of=caller.find_run
+    )
+    match given.action:
+        case "list":
+            return Admitted(request=ListRuns(last=_DEFAULT_LISTED), reply_context=reply_context)
+        case "read":
+            return _admit_read(given, reply_context)
+        case "wait":
+            return _admit_wait(given, reply_context, *wait(given.wait))
+        case "write":
+            seconds = _ANSWER if given.wait is None else given.wait
+            return _admit_write(given, reply_context, *wait(seconds))
+        case "signal":
+            return _admit_signal(given, reply_context, grace)
+        case "screen":
+            raise Refused(_NO_SCREEN)
+
+
+def _check_arguments(given: Arguments) -> None:
+    """Raises Refused for what does not go with the action."""
+    takes = _FIELDS_BY_ACTION[given.action]
+    for each in fields(Arguments):
+        name = each.encode_name
+        if name == "action" or name in takes:
+            continue
+        if getattr(given, each.name) not in (None, False, ()):
+            does = ", ".join(takes) or "nothing else"
+            raise bad_arguments(
+                f"{name} does not go with action {given.action}, which takes {does}"
+            )
+    if "run" in takes and given.run is None and given.runs is None:
+        several = " (or runs, of several)" if "runs" in takes else ""
+        raise bad_arguments(
+            f"action {given.action} needs run, the id of one{several}; list shows all"
+        )
+    if given.run is not None and given.runs is not None:
+        raise bad_arguments("run and runs do not go together; give one of them")
+
+
+def _admit_read(given: Arguments, reply_context: JobReplyContext) -> Admitted:
+    ranged = given.from_ is not None or given.to is not None
+    chosen = {
+        "since": given.since is not None,
+        "lines": given.lines is not None,
+        "from/to": ranged and given.grep is None,
+        "grep": given.grep is not None,
+    }
+    names = [name for name, there in chosen.items() if there]
+    if len(names) > 1:
+        raise bad_arguments(f"{' and '.join(names)} do not go together; give one of them")
+    if given.context is not None and given.grep is None:
+        raise bad_arguments("context goes with grep; there are no matches to stand around")
+    between = Between(first=given.from_ or 1, last=given.to)
+    if between.last is not None and between.last < between.first:
+        raise bad_arguments(
+            f"to ({between.last}) is before from ({between.first}); lines count upwards"
+        )
+    part: Part = between
+    if given.grep is not None:
+        part = Matching(
+            pattern=_check_pattern(given.grep), context=given.context or 0, between=between
+        )
+        reply_context = replace(reply_context, pattern=given.grep, first=between.first)
+    elif given.lines is not None:
+        part = Last(lines=given.lines)
+    elif given.since is not None:
+        part = Since(cursor=given.since)
+        reply_context = replace(reply_context, page=True)
+    return Admitted(
+        request=ReadOutput(run=given.run or "", part=part, max_bytes=reply_context.max_bytes),
+        reply_context=reply_context,
+    )
+
+
+def _check_pattern(given: str) -> str:
+    try:
+        compile_pattern(given)
+    except re.error as error:
+        raise bad_arguments(f"grep is no regular expression ({error}): {{}}", given) from None
+    return given
+
+
+def _admit_wait(
+    given: Arguments, reply_context: JobReplyContext, wait: float, clamped: float | None
+) -> Admitted:
+    request = Interact(
+        runs=given.runs or (given.run or "",),
+        wait_limit=max(wait, _GLANCE) if given.until else wait,
+        until=given.until,
+        since=given.since,
+    )
+    return Admitted(
+        request=request,
+        reply_context=replace(reply_context, wait_clamped_to=clamped, until=bool(given.until)),
+    )
+
+
+def _admit_write(
+    given: Arguments, reply_context: JobReplyContext, wait: float, clamped: float | None
+) -> Admitted:
+    if given.keys is not None:
+        raise Refused(_NO_KEYS)
+    if given.text is None and not given.eof:
+        raise bad_arguments("action write needs text, or eof: true")
+    try:
+        text = (given.text or "").encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise bad_arguments(
+            f"text contains {error.object[error.start]!r}, which is no character"
+        ) from None
+    request = Interact(
+        runs=(given.run or "",),
+        wait_limit=wait,
+        until=given.until,
+        since=given.since,
+        text=text,
+        eof=given.eof,
+    )
+    unended = bool(text) and not text.endswith(b"\n") and not given.eof
+    reply_context = replace(
+        reply_context, wait_clamped_to=clamped, unterminated=unended, until=bool(given.until)
+    )
+    return Admitted(request=request, reply_context=reply_context)
+
+
+def _admit_signal(given: Arguments, reply_context: JobReplyContext, grace: float) -> Admitted:
+    number = signal_number("TERM") if given.signal is None else given.signal
+    ends = signal_name(number) in _ENDS or given.grace is not None
+    request = Interact(
+        runs=given.runs or (given.run or "",),
+        wait_limit=_MOMENT,
+        signal=number,
+        grace=(grace if given.grace is None else given.grace) if ends else None,
+    )
+    return Admitted(request=request, reply_context=reply_context)

@@ -1,0 +1,111 @@
+"""Reading a contract's options, as a program, a file or a command line gives them."""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import FieldInfo
+
+T = TypeVar("T", bound=Struct)
+
+# How a workspace may change an option: by what makes it tighter. See nacre.settings.
+LESS = {"tighter": "less"}
+MORE = {"tighter": "more"}  # of a list
+LATER = {"tighter": "later"}  # of choices
+OFF = {"tighter": "off"}
+
+Seconds = Annotated[float, Meta(ge=0, extra=LESS)]
+Limit = Annotated[float, Meta(gt=0, extra=LESS)]  # how long a command may take
+
+
+@lru_cache(maxsize=32)
+def struct_fields(shape: type[Struct]) -> tuple[FieldInfo, ...]:
+    """What a struct has. Asked once: msgspec reads the annotations anew each time, which takes as
+    long as half a command."""
+    return msgspec.structs.fields(shape)
+
+
+def read_options(options: Mapping[str, Any], shape: type[T], *, strict: bool = False) -> T:
+    """A contract's options; ValueError, with the nearest right key, for a wrong one.
+
+    Unless `strict`, values may come as text, as a command line has them."""
+    fields = struct_fields(shape)
+    known = [field.encode_name for field in fields]
+    for key in options:
+        if key not in known:
+            near = get_close_matches(key, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; there is {', '.join(known)}"
+            raise ValueError(f"there is no option {key!r}{hint}")
+    try:
+        if strict:
+            return msgspec.convert(dict(options), shape)
+        types = {field.encode_name: field.type for field in fields}
+        given = {key: _parse_value(key, value, types[key]) for key, value in options.items()}
+        return msgspec.convert(given, shape, strict=False)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise ValueError(f"bad option: {_describe_error(str(error), shape)}") from None
+
+
+_SWITCHES = {"on": True, "off": False, "yes": True, "no": False}
+
+
+def _parse_value(key: str, value: Any, wanted: Any) -> Any:
+    """A value as a command line gives it: on and off, lists with commas, JSON for the rest."""
+    if not isinstance(value, str):
+        return value
+    if get_origin(wanted) is Annotated:
+        wanted = get_args(wanted)[0]
+    if wanted is bool:
+        return _SWITCHES.get(value.lower(), value)
+    if get_origin(wanted) is not tuple:
+        return value
+    if not value.startswith(("[", "{")):
+        listed = [each.strip() for each in value.split(",")]
+        return [] if value in ("", "off", "none") else listed
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{key} is not JSON: {error}") from None
+
+
+_WRONG_TYPE = re.compile(r"Expected `(.+?)`, got `(.+?)` - at `\$\.?(.*)`")
+_MISSING = re.compile(r"Object missing required field `(.+?)`(?: - at `\$\.(.*)`)?")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.+?)` - at `\$\.(.*)`")
+_NO_CHOICE = re.compile(r"Invalid enum value (.+?) - at `\$\.(.*)`")
+_BOUND = re.compile(r"Expected `(.+?)` (>=|<=|>|<) ([\d.]+) - at `\$\.(.*)`")
+_BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+_WORDS = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+def _describe_error(problem: str, shape: type) -> str:
+    """msgspec's finding, as a sentence for a model."""
+    if wrong := _WRONG_TYPE.match(problem):
+        wanted, got, where = wrong.groups()
+        wanted = " or ".join(_WORDS.get(each, each) for each in wanted.split(" | "))
+        return f"{where} must be {wanted}, not {_WORDS.get(got, got)}"
+    if bound := _BOUND.match(problem):
+        number = float(bound[3])
+        return f"{bound[4]} must be {_BOUNDS[bound[2]]} {number:g}"
+    if choice := _NO_CHOICE.match(problem):
+        types = {field.encode_name: field.type for field in struct_fields(shape)}
+        wanted = types.get(choice[2])
+        wanted = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
+        allowed = ", ".join(map(str, get_args(wanted)))
+        return f"{choice[2]} cannot be {choice[1]}; it can be {allowed}"
+    if missing := _MISSING.match(problem):
+        return f"{missing[2]} needs {missing[1]}" if missing[2] else f"{missing[1]} is required"
+    if unknown := _UNKNOWN.match(problem):
+        return f"{unknown[2]} has a field {unknown[1]} that nobody knows; remove it"
+    return problem

@@ -1,0 +1,374 @@
+"""pi: env, timeout, cwd, interception, internal URLs, the end of the output and all as artifact.
+
+Order of decisions: names of variables, leading cd, async, interception, internal URLs, directory,
+timeout. Then it runs; the reply is the output, notices, the wall time, and how it ended.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from nacre.bash.analyze import analyze
+from nacre.contracts.arguments import object_schema, read_arguments, read_bytes, read_script
+from nacre.contracts.contract import Admitted, Reply, ToolSpec, reply_to_json
+from nacre.contracts.option_reader import read_options
+from nacre.contracts.phrases import SPILL, bad_directory_text, describe_leftover, session_notes
+from nacre.contracts.pi import jobs as job_tool
+from nacre.contracts.pi import user_command
+from nacre.contracts.pi.options import LONGEST, SHORTEST, Options
+from nacre.contracts.pi.reply import (
+    LIMIT,
+    ReplyContext,
+    ShownOutput,
+    build_details,
+    cut_output,
+    ending_line,
+    finding_notices,
+)
+from nacre.contracts.session_key import select_session
+from nacre.contracts.shared_options import resolve_cwd, safety_steps, trailer_steps
+from nacre.hints.progress import drop_progress
+from nacre.model.caller import Caller
+from nacre.model.findings import AnyFinding, LinesLimited
+from nacre.model.outcome import NotStarted, Outcome
+from nacre.model.plan import Command, Keep, Limits, Plan, Session, Streams
+from nacre.model.refusals import (
+    AnyRefusal,
+    BadArguments,
+    BadDirectory,
+    BadVariable,
+    CalledOff,
+    Intercepted,
+    NoBackground,
+    Refused,
+    UnknownTool,
+)
+from nacre.model.requests import Listing, Result, Running, StartRun
+from nacre.prepare import interception
+from nacre.prepare.command_prefix import prefix_step
+from nacre.prepare.decide import Step, refuse_step
+from nacre.prepare.directory import check_directory
+from nacre.prepare.environment import NON_INTERACTIVE, check_variable_names, environment_step
+from nacre.prepare.head_tail import limit_lines
+from nacre.prepare.internal_urls import internal_urls_step
+from nacre.prepare.leading_cd import lift_leading_cd
+from nacre.prepare.terminal_needs import note_terminal_needs
+
+_URL: Final = re.compile(r"[a-z]+://")
+
+_ASYNC_OFF: Final = BadArguments(
+    problem="Async bash execution is disabled. Leave async out, or have it enabled (option async)."
+)
+_NO_JOBS: Final = "Async job manager unavailable for this session."
+
+_DESCRIPTION: Final = """\
+Execute a shell command in the session workspace. stdout and stderr come back as one, in order.
+Commands share one shell that remembers: directory, variables, functions, options. For one command \
+alone, give cwd and env. At its timeout a command is stopped; \
+you get the output so far. Of long output you see the last {limit}; all of it is in artifact://N, \
+which stands for a file in further commands."""
+
+
+class Bash(Struct, frozen=True, kw_only=True):
+    """The arguments, in all editions."""
+
+    command: str
+    env: dict[str, str] = {}
+    timeout: float | None = None
+    cwd: str | None = None
+    pty: bool = False
+    async_: bool = msgspec.field(default=False, name="async")
+    head: int | None = None
+    tail: int | None = None
+
+
+class Pi:
+    name = "pi"
+    event_interval = 0.05
+    has_sessions = True
+    to_json = staticmethod(reply_to_json)
+
+    def __init__(self, options: Options, *, most: float | None = None) -> None:
+        """`most`: seconds that whoever asks for us can wait."""
+        self.options = options
+        self._most = most
+        self.rules = options.interception()
+        self._first: tuple[Step, ...] = (check_variable_names, lift_leading_cd)
+        self._rest: tuple[Step, ...] = (
+            internal_urls_step(),
+            check_directory,
+            *safety_steps(options),
+            *trailer_steps(options),
+            environment_step(options.environment, NON_INTERACTIVE, options.allow),
+            note_terminal_needs,
+            *((prefix_step(options.prefix),) if options.prefix else ()),
+        )
+        self.steps: tuple[Step, ...] = (
+            *self._first,
+            *((limit_lines,) if options.head_tail else ()),
+            interception.interception_step(self.rules, options.intercept),
+            *self._rest,
+        )
+
+    def with_max_wait(self, seconds: float) -> "Pi":
+        wait = min(self.options.poll_wait, seconds)
+        return Pi(msgspec.structs.replace(self.options, poll_wait=wait), most=seconds)
+
+    def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
+        del caller  # the same for everybody
+        told = {
+            "command": "Shell command to execute",
+            "env": "Extra environment variables",
+            "timeout": f"Seconds, {SHORTEST} to {LONGEST}; default {self.options.timeout:g}",
+            "cwd": "Directory to run in; relative to the session's",
+            "pty": "Run on a terminal, where the caller has a screen for it",
+        }
+        if self.options.async_:
+            told["async"] = "Return at once, with the id of a background job"
+        if self.options.head_tail:
+            told["head"] = "Show only the first lines"
+            told["tail"] = "Show only the last lines (of those that head leaves)"
+        description = _DESCRIPTION.format(limit=f"{LIMIT // 1024} KB")
+        schema = object_schema(Bash, told)
+        from nacre.contracts.reply_schemas import PI_REPLY  # who only calls needs no schemas
+
+        bash = ToolSpec(name="bash", description=description, schema=schema, reply_schema=PI_REPLY)
+        return (bash, job_tool.build_spec(self.options.poll_wait)) if self._has_jobs else (bash,)
+
+    @property
+    def _has_jobs(self) -> bool:
+        options = self.options
+        return options.async_ or options.auto_background is not None or self._most is not None
+
+    def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
+        if tool == "job" and self._has_jobs:
+            options = self.options
+            jobs, asked = job_tool.admit_job(arguments, options.poll_wait, options.grace)
+            return Admitted(request=jobs, reply_context=asked)
+        if tool != "bash":
+            known = ("bash", "job") if self._has_jobs else ("bash",)
+            raise Refused(UnknownTool(tool=tool, known=known))
+        hidden = () if self.options.head_tail else ("head", "tail")
+        given = read_arguments(arguments, Bash, without=hidden)
+        timeout = self._clamp_timeout(given.timeout)
+        session, caller = self._select_session(caller)
+        plan = self._build_plan(given, timeout, caller)
+        shared = self.options.concurrency == "shared" or given.async_
+        lane = None if shared else session.key
+        if given.async_:
+            session = msgspec.structs.replace(session, detached=True)
+        plan = msgspec.structs.replace(plan, lane=lane, session=session)
+        reply_context = ReplyContext(
+            script=plan.command.original,
+            timeout=timeout,
+            requested=given.timeout,
+            head=given.head,
+            tail=given.tail,
+            notices=tuple(_build_notices(given, timeout, caller)),
+        )
+        patience = 0.0 if given.async_ else self._wait_limit(timeout)
+        request = StartRun(plan=plan, wait_limit=patience, job=True, max_live=self.options.max_jobs)
+        off = given.async_ and not self.options.async_
+        steps = (*self._first, refuse_step(_ASYNC_OFF)) if off else self.steps
+        return Admitted(request=request, steps=steps, reply_context=reply_context, caller=caller)
+
+    def admit_user_command(self, arguments: object, caller: Caller) -> Admitted:
+        given = user_command.read_user_command(arguments)
+        session, caller = self._select_session(caller, "own")
+        plan = self._build_plan(given, given.timeout or 0.0, caller)
+        plan = msgspec.structs.replace(plan, session=session)
+        steps = (check_variable_names, *self._rest)
+        return Admitted(
+            request=StartRun(plan=plan),
+            steps=steps,
+            reply_context=user_command.UserCommandContext(),
+            caller=caller,
+        )
+
+    def _select_session(self, caller: Caller, kind: str = "") -> tuple[Session, Caller]:
+        options = self.options
+        setup = caller.setup_signature() if options.snapshot else ""
+        made_of = (
+            kind,
+            options.snapshot,  # whether; what it was when the session began stays
+            options.prefix,
+            options.environment,
+            options.allow,
+            # One with a name shall be found again, also from another terminal.
+            () if caller.session_name and caller.inherits_env else caller.variables,
+        )
+        return select_session(
+            self.name,
+            caller,
+            caller.session_name,
+            owner=caller.session,
+            shell_kind=made_of,
+            setup=setup,
+        )
+
+    def _build_plan(
+        self, given: Bash | user_command.Arguments, timeout: float, caller: Caller
+    ) -> Plan:
+        plan = self.plan(read_script(given.command), caller)
+        command = msgspec.structs.replace(
+            plan.command,
+            cwd=_resolve_cwd(given.cwd, caller),
+            cwd_given=given.cwd is not None,
+            call_env={read_bytes(k, "env"): _resolve_value(k, v) for k, v in given.env.items()},
+        )
+        limits = msgspec.structs.replace(plan.limits, timeout=timeout or None)
+        return msgspec.structs.replace(plan, command=command, limits=limits)
+
+    def _wait_limit(self, timeout: float) -> float | None:
+        """How long a call is waited for before it becomes a job."""
+        wait, most = self.options.auto_background, self._most
+        if wait is not None:
+            wait = wait if not timeout else max(0.0, min(wait, timeout - 1))
+            return wait if most is None else min(wait, most)
+        # One that has ended by then need not be handed back.
+        over = most is None or (timeout and timeout + self.options.grace <= most)
+        return None if over else most
+
+    def _clamp_timeout(self, asked: float | None) -> float:
+        if asked is None:
+            return self.options.timeout
+        if asked == 0 and self.options.timeout_zero == "none":
+            return 0.0
+        return min(max(asked, SHORTEST), LONGEST)
+
+    def plan(self, script: bytes, caller: Caller) -> Plan:
+        head = LIMIT if self.options.head_tail else 0
+        return Plan(
+            command=Command(
+                original=script, script=_trim_script(script), cwd=caller.cwd, env=caller.env
+            ),
+            streams=Streams.MERGED,
+            limits=Limits(timeout=self.options.timeout, grace=self.options.grace),
+            keep=Keep(whole=LIMIT, head=head, tail=LIMIT),
+            spill=SPILL,
+        )
+
+    def reply(self, result: Result, reply_context: Any, findings: Sequence[AnyFinding]) -> Reply:
+        match result:
+            case Listing():
+                return job_tool.build_jobs_reply(result, reply_context)
+            case Running():
+                return job_tool.build_started_reply(result, reply_context)
+            case Outcome():
+                return self._reply_to_end(result, reply_context, findings)
+
+    def _reply_to_end(
+        self,
+        answer: Outcome,
+        reply_context: ReplyContext | user_command.UserCommandContext,
+        findings: Sequence[AnyFinding],
+    ) -> Reply:
+        if isinstance(reply_context, user_command.UserCommandContext) and user_command.has_result(
+            answer
+        ):
+            return user_command.build_reply(answer)
+        if isinstance(answer.ending, NotStarted):
+            return self.reply_to_refusal(answer.ending.why)
+        assert isinstance(reply_context, ReplyContext)
+        part = cut_output(answer, *_line_limits(reply_context, findings))
+        text, footer = self._minimize_output(answer, reply_context, part)
+        ends = ending_line(answer)
+        notes = [
+            *footer,
+            *([part.notice] if part.notice else []),
+            *reply_context.notices,
+            *finding_notices(findings),
+            *map(describe_leftover, answer.left_running),
+            *([f"[{state}]"] if (state := session_notes(answer)) else []),
+            f"Wall time: {answer.seconds:.2f} seconds",
+            *([ends] if ends else []),
+        ]
+        text = text or "(no output)"
+        text += "\n" if text.endswith("\n") else "\n\n"
+        return Reply(
+            text=text + "\n".join(notes),
+            is_error=ends is not None,
+            details=build_details(answer, reply_context, part, findings),
+        )
+
+    def _minimize_output(
+        self, answer: Outcome, reply_context: ReplyContext, part: ShownOutput
+    ) -> tuple[str, list[str]]:
+        """The text, perhaps shortened, and the line that says where all of it is."""
+        if not (self.options.minimizer and answer.stored):
+            return part.text, []
+        short = drop_progress(analyze(reply_context.script), part.text)
+        if short is None:
+            return part.text, []
+        return short, [f"[raw output: artifact://{answer.run.removeprefix('r')}]"]
+
+    def reply_to_refusal(self, refusal: AnyRefusal) -> Reply:
+        reply_context: dict[str, Any] = {}
+        match refusal:
+            case Intercepted(message=message, command=command, tool=tool, arguments=arguments):
+                text = f"Blocked: {message}\n\nOriginal command: {command}"
+                reply_context = {"suggestion": {"tool": tool, "arguments": arguments}}
+            case BadVariable(name=name):
+                text = f"Invalid bash env name: {name}"
+            case BadDirectory():
+                text = bad_directory_text(refusal)
+            case NoBackground():
+                text = _NO_JOBS
+            case CalledOff():
+                text, reply_context = "Command aborted", {"aborted": True}
+            case _:
+                text = str(refusal)
+        return Reply(text=text, is_error=True, details=reply_context)
+
+
+def make(options: Mapping[str, Any]) -> Pi:
+    return Pi(read_options(options, Options))
+
+
+def _line_limits(
+    reply_context: ReplyContext, findings: Sequence[AnyFinding]
+) -> tuple[int | None, int | None]:
+    """How many lines from the front and from the end; what the call says wins."""
+    head, tail = reply_context.head, reply_context.tail
+    for finding in findings:
+        if isinstance(finding, LinesLimited):
+            head = finding.head if head is None else head
+            tail = finding.tail if tail is None else tail
+    return head, tail
+
+
+def _trim_script(script: bytes) -> bytes:
+    """Without blanks around it; one that is escaped is no blank."""
+    script = script.lstrip()
+    short = script.rstrip()
+    backslashes = len(short) - len(short.rstrip(b"\\"))
+    return script[: len(short) + 1] if backslashes % 2 else short
+
+
+def _resolve_value(name: str, value: str) -> bytes:
+    return read_bytes(value, f"env.{name}")
+
+
+def _resolve_cwd(given: str | None, caller: Caller) -> bytes:
+    if given is None:
+        return caller.cwd
+    if _URL.match(given):
+        return read_bytes(given, "cwd")  # for the step that knows what it stands for
+    found = resolve_cwd(given, caller)
+    return caller.cwd if found is None else found
+
+
+def _build_notices(given: Bash, timeout: float, caller: Caller) -> Iterator[str]:
+    asked = given.timeout
+    if asked is not None and asked != timeout:
+        yield (
+            f"Timeout clamped to {timeout:g}s (requested {asked:.15g}s; "
+            f"allowed range {SHORTEST}-{LONGEST}s)."
+        )
+    if given.pty:
+        off = [n for n in ("NACRE_NO_PTY", "PI_NO_PTY") if caller.variable(n.encode()) == b"1"]
+        why = f"{off[0]} is 1" if off else "this session has no screen"
+        yield f"No terminal: {why}; the command ran piped."

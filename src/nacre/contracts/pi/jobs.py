@@ -1,0 +1,180 @@
+"""pi's background jobs: what is said when one begins, and the tool `job`."""
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nacre.contracts.arguments import bad_arguments, object_schema, read_arguments
+from nacre.contracts.contract import Reply, ToolSpec
+from nacre.contracts.phrases import describe_leftover
+from nacre.contracts.pi.reply import LIMIT, ReplyContext, cut_output, ending_line, format_number
+from nacre.model.outcome import Capture, Exited, Outcome
+from nacre.model.requests import Listing, PollJobs, Running, RunStatus
+from nacre.text.clean import as_displayed, decode, drop_partial_start, human_size
+
+_LABEL: Final = 120  # characters of a command
+_DESCRIPTION: Final = """\
+See to background jobs. {{"list": true}} shows all of them at once; {{"poll": [ids]}} waits until \
+one of them has ended (at most {wait:g} s) and shows each, {{}} does so for all that run; \
+{{"cancel": [ids]}} ends jobs, with everything they have started. Looking at a job does not use it \
+up: its output stays readable, also in commands as artifact://N, where N is its id without the r."""
+
+
+class Arguments(Struct, frozen=True, kw_only=True):
+    list: bool = False
+    poll: tuple[str, ...] | None = None
+    cancel: tuple[str, ...] | None = None
+
+
+def build_spec(wait: float) -> ToolSpec:
+    descriptions = {
+        "list": "Show every job, running or ended, without waiting",
+        "poll": "Ids of jobs to wait for",
+        "cancel": "Ids of jobs to end",
+    }
+    schema = object_schema(Arguments, descriptions)
+    from nacre.contracts.reply_schemas import PI_JOB_REPLY  # who only calls needs no schemas
+
+    description = _DESCRIPTION.format(wait=wait)
+    return ToolSpec(name="job", description=description, schema=schema, reply_schema=PI_JOB_REPLY)
+
+
+def admit_job(arguments: object, wait: float, grace: float) -> tuple[PollJobs, Arguments]:
+    """Raises Refused."""
+    given = read_arguments(arguments, Arguments)
+    if given.list and (given.poll is not None or given.cancel is not None):
+        raise bad_arguments("list goes alone; leave out poll and cancel")
+    if given.list:
+        return PollJobs(max_bytes=0), given
+    if given.cancel is not None and given.poll is None:
+        return PollJobs(runs=given.cancel, end=given.cancel, grace=grace), given
+    request = PollJobs(
+        runs=given.poll,
+        only_live=given.poll is None,
+        end=given.cancel or (),
+        grace=grace,
+        wait_limit=wait,
+    )
+    return request, given
+
+
+def build_started_reply(answer: Running, reply_context: ReplyContext) -> Reply:
+    """It goes on in the background."""
+    preview = _output_tail(answer.output)
+    if preview and not preview.endswith("\n"):
+        preview += "\n"
+    name = answer.run
+    lines = [
+        *reply_context.notices,
+        f"Background job {name} started: {_job_label(decode(reply_context.script))}",
+        f'Use the tool job: {{"poll": ["{name}"]}} waits for it, {{"list": true}} shows all jobs, '
+        f'{{"cancel": ["{name}"]}} ends it.',
+    ]
+    details: dict[str, Any] = {"timeoutSeconds": format_number(reply_context.timeout)}
+    if reply_context.requested is not None and reply_context.requested != reply_context.timeout:
+        details["requestedTimeoutSeconds"] = format_number(reply_context.requested)
+    details["async"] = {"state": "running", "jobId": name, "type": "bash"}
+    return Reply(text=preview + "\n".join(lines), is_error=False, details=details)
+
+
+def build_jobs_reply(answer: Listing, given: Arguments) -> Reply:
+    details: dict[str, Any] = {"jobs": [_job_details(job) for job in answer.runs]}
+    for each in details["jobs"]:
+        if each["id"] in answer.ended:
+            each["status"] = "cancelled"
+    sections = []
+    if given.cancel is not None:
+        fates = {
+            **dict.fromkeys(answer.ended, "cancelled"),
+            **dict.fromkeys(answer.already_ended, "already_completed"),
+        }
+        details["cancelled"] = [
+            {"id": each, "status": fates.get(_parse_job_id(each), "not_found")}
+            for each in given.cancel
+        ]
+        sections += [f"{each['id']}: {each['status']}" for each in details["cancelled"]]
+    elif answer.unknown:
+        sections += [f"{each}: not_found" for each in answer.unknown]
+    if answer.unknown:
+        details["unknown"] = list(answer.unknown)
+    if given.list:
+        sections += [_job_line(job) for job in answer.runs]
+    elif given.cancel is None or given.poll is not None:
+        sections += [_job_section(job) for job in answer.runs]
+    nothing = bool(answer.unknown) and not answer.runs
+    separator = "\n" if given.list or (given.poll is None and given.cancel is not None) else "\n\n"
+    text = separator.join(sections)
+    text = text or ("No background jobs." if given.list else "No background jobs run.")
+    return Reply(text=text, is_error=nothing, details=details)
+
+
+def _parse_job_id(given: str) -> str:
+    """As people may write it: 17, r17, artifact://17."""
+    return "r" + given.removeprefix("artifact://").removeprefix("r")
+
+
+def _job_label(command: str) -> str:
+    flat = " ".join(command.split())
+    return flat if len(flat) <= _LABEL else f"{flat[: _LABEL - 1]}…"
+
+
+def _job_status(job: RunStatus) -> str:
+    if job.state is None:
+        return "running"
+    return "completed" if job.state == Exited(0) else "failed"
+
+
+def _job_details(job: RunStatus) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "id": job.run,
+        "type": "bash",
+        "status": _job_status(job),
+        "label": _job_label(job.command),
+        "durationMs": round(job.seconds * 1000),
+    }
+    if job.state is not None and (code := _outcome_text(job).exit_code) is not None:
+        data["exitCode"] = code
+    return data
+
+
+def _job_line(job: RunStatus) -> str:
+    return f"{job.run:<5} {_job_status(job):<9} {job.seconds:>8.1f}s  {_job_label(job.command)}"
+
+
+def _job_section(job: RunStatus) -> str:
+    head = f"{job.run} {_job_status(job)}: {_job_label(job.command)}"
+    if job.state is None:
+        output = _output_tail(job.output) or "(no output yet)"
+        return f"{head}\n{output.rstrip()}\nRunning for {job.seconds:.2f} seconds"
+    outcome = _outcome_text(job)
+    part, ends = cut_output(outcome, None, None), ending_line(outcome)
+    lines = [
+        head,
+        part.text.rstrip("\n") or "(no output)",
+        *([part.notice] if part.notice else []),
+        *map(describe_leftover, job.left_running),
+        f"Wall time: {job.seconds:.2f} seconds",
+        *([ends] if ends else []),
+    ]
+    return "\n".join(lines)
+
+
+def _outcome_text(job: RunStatus) -> Outcome:
+    assert job.state is not None
+    return Outcome(
+        run=job.run,
+        ending=job.state,
+        output=job.output,
+        seconds=job.seconds,
+        left_running=job.left_running,
+        stored=job.stored,
+    )
+
+
+def _output_tail(capture: Capture) -> str:
+    """The end of what there is so far."""
+    data = (capture.head + capture.tail)[-LIMIT:]
+    if len(data) == capture.size:
+        return as_displayed(decode(data))
+    shown_size, size = human_size(len(data)), human_size(capture.size)
+    return f"[last {shown_size} of {size} so far]\n{as_displayed(decode(drop_partial_start(data)))}"

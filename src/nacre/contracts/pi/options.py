@@ -1,0 +1,47 @@
+"""What can be chosen of the contract pi."""
+
+from difflib import get_close_matches
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from nacre.contracts.option_reader import LATER, LESS, MORE, OFF, Seconds
+from nacre.contracts.shared_options import SharedOptions
+from nacre.prepare import interception, interception_rules
+from nacre.prepare.interception import Mode, Rule, UserRule
+
+_DEFAULTS: Final = {rule.id: rule for rule in interception_rules.DEFAULT_RULES}
+SHORTEST, LONGEST = 1, 3600  # seconds that a command may take
+
+
+class Options(SharedOptions, frozen=True, kw_only=True):
+    intercept: Annotated[Mode, Meta(extra=LATER)] = "off"
+    intercept_rules: Annotated[tuple[str, ...], Meta(extra=MORE)] = tuple(_DEFAULTS)
+    rules: Annotated[tuple[UserRule, ...], Meta(extra={"tighter": "words"})] = ()  # of one's own
+    head_tail: bool = False
+    async_: Annotated[bool, Meta(extra=OFF)] = msgspec.field(default=False, name="async")
+    auto_background: Seconds | None = None  # how long a call waits before it becomes a job
+    max_jobs: Annotated[int, Meta(ge=0, extra=LESS)] = 32  # that run at once
+    poll_wait: Seconds = 30.0  # how long the tool job waits
+    concurrency: Literal["exclusive", "shared"] = "exclusive"
+    timeout: Annotated[float, Meta(ge=SHORTEST, le=LONGEST, extra=LESS)] = 300.0
+    timeout_zero: Literal["clamp", "none"] = "clamp"
+    grace: Seconds = 5.0
+    prefix: str = ""
+    snapshot: Annotated[bool, Meta(extra=OFF)] = True  # sessions begin with the user's own set-up
+    minimizer: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.interception()
+
+    def interception(self) -> tuple[Rule, ...]:
+        """Every rule that counts. Raises ValueError for one that makes no sense."""
+        for name in self.intercept_rules:
+            if name not in _DEFAULTS:
+                near = get_close_matches(name, _DEFAULTS, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(_DEFAULTS)}"
+                raise ValueError(f"there is no interception rule {name!r}; {hint}")
+        mine = interception.load_rules(self.rules)
+        return (*mine, *(_DEFAULTS[name] for name in self.intercept_rules))

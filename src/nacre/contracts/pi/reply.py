@@ -1,0 +1,149 @@
+"""What pi says: the end of the output with exact words about the rest, notices, how it ended.
+
+Lines are counted from 1; a line that is cut counts as shown. With `head`, the beginning of the
+output is shown instead of its end.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nacre.contracts.phrases import artifact_reference
+from nacre.model.findings import AnyFinding, NeedsTerminal, ToolSuggested, TrailerSkipped
+from nacre.model.outcome import Cancelled, Exited, Killed, Lost, NotStarted, Outcome, TimedOut
+from nacre.model.plan import KIB
+from nacre.model.signals import signal_name
+from nacre.text.clean import as_displayed, decode, drop_partial_end, drop_partial_start
+
+LIMIT: Final = 50 * KIB
+
+
+class ReplyContext(Struct, frozen=True, kw_only=True):
+    """What the reply wants to know of the call."""
+
+    script: bytes
+    timeout: float
+    requested: float | None
+    head: int | None
+    tail: int | None
+    notices: tuple[str, ...]
+
+
+class ShownOutput(Struct, frozen=True, kw_only=True):
+    text: str
+    truncation: dict[str, Any] | None = None
+    notice: str | None = None
+
+
+def cut_output(outcome: Outcome, head: int | None, tail: int | None) -> ShownOutput:
+    capture = outcome.output
+    everything = capture.head + capture.tail
+    if capture.size <= LIMIT:
+        data = _cut_lines(everything, head, tail)[1]
+        return ShownOutput(text=as_displayed(decode(data)))
+    if head is None:
+        window = drop_partial_start(everything[-LIMIT:])
+        first = capture.lines - _count_lines(window) + 1
+    else:
+        window = drop_partial_end(everything[:LIMIT])
+        first = 1
+    passed, data = _cut_lines(window, head, tail)
+    first += passed
+    return _truncation_details(outcome, data, first, "tail" if head is None else "head")
+
+
+def _cut_lines(data: bytes, head: int | None, tail: int | None) -> tuple[int, bytes]:
+    """The first lines, and of those the last; also how many were passed over at the front."""
+    if head is None and tail is None:
+        return 0, data
+    lines = _split_lines(data)
+    if head is not None:
+        lines = lines[:head]
+    passed = 0 if tail is None else max(0, len(lines) - tail)
+    return passed, b"".join(lines[passed:])
+
+
+def _split_lines(data: bytes) -> list[bytes]:
+    """At newlines only."""
+    *whole, last = data.split(b"\n")
+    return [line + b"\n" for line in whole] + ([last] if last else [])
+
+
+def _count_lines(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n")) if data else 0
+
+
+def _truncation_details(outcome: Outcome, data: bytes, first: int, direction: str) -> ShownOutput:
+    capture = outcome.output
+    count = _count_lines(data)
+    last = first + count - 1
+    number, where = artifact_reference(outcome.run, capture)
+    truncation = {
+        "direction": direction,
+        "truncatedBy": "bytes",
+        "totalLines": capture.lines,
+        "totalBytes": capture.size,
+        "outputLines": count,
+        "outputBytes": len(data),
+        "shownRange": {"start": first, "end": last},
+    }
+    if number is not None:
+        truncation["artifactId"] = number
+    lines = f"lines {first}-{last}" if count else "no lines"
+    notice = f"[Showing {lines} of {capture.lines} ({LIMIT // KIB}KB limit). Full: {where}]"
+    return ShownOutput(text=as_displayed(decode(data)), truncation=truncation, notice=notice)
+
+
+def finding_notices(findings: Sequence[AnyFinding]) -> Iterator[str]:
+    for finding in findings:
+        match finding:
+            case ToolSuggested(message=message):
+                yield f"Hint: {message}"
+            case NeedsTerminal(words=words, why=why, instead=instead):
+                yield f"{words}: {why}; {instead}"
+            case TrailerSkipped(why=why):
+                yield f"A commit got no trailer: {why}"
+
+
+def ending_line(outcome: Outcome) -> str | None:
+    """The line that says that this is no success, if it is none."""
+    match outcome.ending:
+        case Exited(0):
+            return None
+        case Exited() | Killed():
+            return f"Command exited with code {outcome.exit_code}"
+        case TimedOut(after=after):
+            return f"Command timed out after {after:g} second{'' if after == 1 else 's'}"
+        case Cancelled():
+            return "Command aborted"
+        case Lost() | NotStarted():
+            return "Command failed: missing exit status"
+
+
+def format_number(number: float) -> float | int:
+    return int(number) if abs(number) < 2**53 and number == int(number) else number
+
+
+def build_details(
+    outcome: Outcome, reply_context: ReplyContext, part: ShownOutput, findings: Sequence[AnyFinding]
+) -> dict[str, Any]:
+    details: dict[str, Any] = {"timeoutSeconds": format_number(reply_context.timeout)}
+    if reply_context.requested is not None and reply_context.requested != reply_context.timeout:
+        details["requestedTimeoutSeconds"] = format_number(reply_context.requested)
+    details["wallTimeMs"] = round(outcome.seconds * 1000)
+    match outcome.ending:
+        case Exited(code) if code:
+            details["exitCode"] = code
+        case Killed(number):
+            details |= {"exitCode": outcome.exit_code, "signal": signal_name(number)}
+        case TimedOut():
+            details["timedOut"] = True
+        case Cancelled():
+            details["aborted"] = True
+    for finding in findings:
+        if isinstance(finding, ToolSuggested):
+            details["suggestion"] = {"tool": finding.tool, "arguments": finding.arguments}
+    if part.truncation is not None:
+        details["meta"] = {"truncation": part.truncation}
+    return details

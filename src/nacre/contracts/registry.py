@@ -1,0 +1,53 @@
+"""Speaking a dialect: a model's arguments in, a reply in the contract's words out.
+
+Knows no process: a contract makes an ask and reads an answer. `make()` gives a contract to speak,
+`checks()` what one would decide about a command; each is imported when it is first used.
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from msgspec import Struct
+
+from nacre.contracts.contract import Checks, Contract
+
+DEFAULT = "nacre"
+_MODULES = {
+    "nacre": "nacre.contracts.nacre.contract",
+    "phoenix": "nacre.contracts.phoenix",
+    "harness": "nacre.contracts.harness",
+    "pi": "nacre.contracts.pi.contract",
+}
+
+
+def contract_names() -> tuple[str, ...]:
+    return tuple(_MODULES)
+
+
+def build_contract(name: str, options: Mapping[str, Any]) -> Contract:
+    """The contract of this name. Raises ValueError, with the remedy, for what is unknown."""
+    contract: Contract = _contract_module(name).make(options)
+    return contract
+
+
+def build_checks(name: str, options: Mapping[str, Any]) -> Checks:
+    """What the contract of this name would decide. Raises ValueError like `make`."""
+    found: Checks = _contract_module(name).make(options)
+    return found
+
+
+def options_type(name: str) -> type[Struct]:
+    """What the contract of this name lets one choose. Raises ValueError like `make`."""
+    found: type[Struct] = _contract_module(name).Options
+    return found
+
+
+def _contract_module(name: str) -> Any:
+    known = contract_names()
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"there is no contract {name!r}; there is {', '.join(known)}{hint}")
+    return import_module(_MODULES[name])

@@ -1,0 +1,161 @@
+"""The shape of each reply's structured part, as JSON schema: what a client may rely on.
+
+Open, so that a later version may add to it; what is listed here stays.
+"""
+
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+_TEXT: Final[Schema] = {"type": "string"}
+_FLAG: Final[Schema] = {"type": "boolean"}
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+_NUMBER: Final[Schema] = {"type": "number"}
+_CODE: Final[Schema] = {"type": "integer"}
+
+
+def _object_schema(
+    required: dict[str, Schema], optional: dict[str, Schema] | None = None
+) -> Schema:
+    schema: Schema = {"type": "object", "properties": {**required, **(optional or {})}}
+    return schema | {"required": list(required)} if required else schema
+
+
+def _list_schema(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _nullable(schema: Schema) -> Schema:
+    return schema | {"type": [schema["type"], "null"]}
+
+
+HARNESS_REPLY: Final = _object_schema(
+    {}, {"stdout": _TEXT, "stderr": _TEXT, "exitCode": _CODE, "signal": _TEXT, "error": _TEXT}
+)
+
+PHOENIX_REPLY: Final = _object_schema(
+    {},
+    {
+        "run": _TEXT,
+        "seconds": _NUMBER,
+        "exit_code": _CODE,
+        "signal": _TEXT,
+        "timed_out": _FLAG,
+        "cancelled": _FLAG,
+        "output": _object_schema({"bytes": _COUNT, "lines": _COUNT, "truncated": _FLAG}),
+        "left_running": _list_schema(_object_schema({"pid": _COUNT, "command": _TEXT})),
+        "pid": _COUNT,
+        "output_file": _TEXT,
+        "rule": _TEXT,
+        "instead": _TEXT,
+    },
+)
+
+_TRUNCATION: Final = _object_schema(
+    {
+        "direction": {"type": "string", "enum": ["head", "tail"]},
+        "truncatedBy": _TEXT,
+        "totalLines": _COUNT,
+        "totalBytes": _COUNT,
+        "outputLines": _COUNT,
+        "outputBytes": _COUNT,
+        "shownRange": _object_schema({"start": _COUNT, "end": _COUNT}),
+    },
+    {"artifactId": _TEXT},
+)
+PI_REPLY: Final = _object_schema(
+    {},
+    {
+        "timeoutSeconds": _NUMBER,
+        "requestedTimeoutSeconds": _NUMBER,
+        "wallTimeMs": _COUNT,
+        "exitCode": _CODE,
+        "signal": _TEXT,
+        "timedOut": _FLAG,
+        "aborted": _FLAG,
+        "async": _object_schema({"state": _TEXT, "jobId": _TEXT, "type": _TEXT}),
+        "suggestion": _object_schema({"tool": _TEXT, "arguments": {"type": "object"}}),
+        "meta": _object_schema({"truncation": _TRUNCATION}),
+    },
+)
+PI_JOB_REPLY: Final = _object_schema(
+    {},
+    {
+        "jobs": _list_schema(
+            _object_schema(
+                {
+                    "id": _TEXT,
+                    "type": _TEXT,
+                    "status": _TEXT,
+                    "label": _TEXT,
+                    "durationMs": _COUNT,
+                },
+                {"exitCode": _CODE},
+            )
+        ),
+        "cancelled": _list_schema(_object_schema({"id": _TEXT, "status": _TEXT})),
+        "unknown": _list_schema(_TEXT),
+    },
+)
+
+_STATES: Final = (
+    "exited",
+    "killed",
+    "timed_out",
+    "cancelled",
+    "running",
+    "waiting_input",
+    "not_started",
+    "lost",
+)
+_PROCESSES: Final = _list_schema(
+    _object_schema({"pid": _COUNT, "command": _TEXT, "ports": _list_schema(_COUNT)})
+)
+_RUN: Final[dict[str, Schema]] = {
+    "state": {"type": "string", "enum": list(_STATES)},
+    "exit_code": _nullable(_CODE),
+    "signal": _nullable(_TEXT),
+    "seconds": _NUMBER,
+    "run": _nullable(_TEXT),
+    "cwd": _nullable(_TEXT),
+    "output": _object_schema(
+        {
+            "bytes": _COUNT,
+            "lines": _COUNT,
+            "shown": _list_schema(_list_schema(_COUNT)),
+            "cursor": _COUNT,
+            "cut": _FLAG,
+        }
+    ),
+    "left_running": _PROCESSES,
+    "hints": _list_schema(_TEXT),
+}
+_SOMETIMES: Final[dict[str, Schema]] = {
+    "prompt": _TEXT,
+    "until": _object_schema(
+        {},
+        {
+            "output": _TEXT,
+            "line": _COUNT,
+            "text": _TEXT,
+            "port": _COUNT,
+            "pid": _nullable(_COUNT),
+            "http": _TEXT,
+            "status": _COUNT,
+            "stranger": _COUNT,
+            "file": _TEXT,
+            "idle": _NUMBER,
+        },
+    ),
+    "ended": _PROCESSES,
+    "refusal": _object_schema(
+        {"id": _TEXT, "rule": _nullable(_TEXT), "why": _TEXT, "instead": _nullable(_TEXT)}
+    ),
+}
+_LISTED: Final[dict[str, Schema]] = {"command": _TEXT, "ports": _list_schema(_COUNT)}
+NACRE_REPLY: Final = _object_schema(_RUN, _SOMETIMES)
+# About one run, or several: `list` and `wait` with `runs` have them in a list.
+NACRE_JOB_REPLY: Final = _object_schema(
+    {},
+    {**_RUN, **_SOMETIMES, "runs": _list_schema(_object_schema(_RUN, {**_SOMETIMES, **_LISTED}))},
+)

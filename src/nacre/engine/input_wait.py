@@ -1,0 +1,55 @@
+"""Noticing that a run waits for input: looking again and again, while somebody wants to know.
+
+A thread may be blocked on its input for a moment only, between two lines that it reads. So one look
+is not enough: the second must find the same question, with nothing said or read in between.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from nacre.eventloop import Callback, EventLoop, Timer
+
+_FIRST_INTERVAL: Final = 0.1
+_CONFIRM_INTERVAL: Final = 0.15  # when there seems to be a question
+_MAX_INTERVAL: Final = 0.5
+
+Question = tuple[int, int]
+
+
+class InputWaitDetector:
+    _timer: Timer | None = None
+    _interval = _FIRST_INTERVAL
+    _seen: Question | None = None
+
+    def __init__(
+        self, loop: EventLoop, find_question: Callable[[], Question | None], on_question: Callback
+    ) -> None:
+        """`tell` is called once there is a question; then begin again, to hear of the next."""
+        self._loop = loop
+        self._find_question = find_question
+        self._on_question = on_question
+
+    def begin(self) -> None:
+        if self._timer is None:
+            self._interval, self._seen = _FIRST_INTERVAL, None
+            self._schedule(_FIRST_INTERVAL)
+
+    def stop(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _schedule(self, pause: float) -> None:
+        self._timer = self._loop.call_later(pause, self._poll)
+
+    def _poll(self) -> None:
+        question, before = self._find_question(), self._seen
+        self._seen = question
+        if question is None:
+            self._interval = min(1.5 * self._interval, _MAX_INTERVAL)
+            self._schedule(self._interval)
+        elif question != before:
+            self._schedule(_CONFIRM_INTERVAL)
+        else:
+            self._timer = None
+            self._on_question()

@@ -1,0 +1,93 @@
+"""What a run shall read, on its way into a pipe that may be full, or have no reader any more."""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from nacre.eventloop import EventLoop
+from nacre.model.refusals import AnyRefusal, Unavailable
+from nacre.process.pipes import count_unread
+from nacre.procfs.blocked_readers import Pipe, identify_pipe
+
+# What a program does not read is held for it, so much at most.
+_MAX_BUFFER: Final = 1024 * 1024
+_STDIN_CLOSED: Final = Unavailable(problem="its stdin is closed; nothing can be written to it")
+
+
+OnWritten = Callable[[AnyRefusal | None], None]  # taken, or why not
+
+
+class StdinWriter:
+    written = 0
+    _eof = False
+    _open = True
+
+    def __init__(self, fd: int, loop: EventLoop, first: bytes) -> None:
+        self._fd = fd
+        self._loop = loop
+        self._buffer = bytearray(first)
+        self._waiting: deque[tuple[bytes, bool, OnWritten]] = deque()  # until there is room
+        loop.watch(fd, self.close)  # a pipe that nobody can read says so
+        self._flush()
+
+    @property
+    def drained_pipe(self) -> Pipe | None:
+        """The one that may be read to the end of what was written; None: there is more to read, or
+        there will never be."""
+        if not self._open or self._eof or self._buffer or count_unread(self._fd):
+            return None
+        return identify_pipe(self._fd)
+
+    def write(self, data: bytes, *, eof: bool, wait_for_room: bool, then: OnWritten) -> None:
+        """`waits`: until there is room for it, if the program does not read."""
+        if self._eof or not self._open:
+            then(_STDIN_CLOSED)
+        elif not self._fits(data) and wait_for_room:
+            self._waiting.append((data, eof, then))
+        elif not self._fits(data):
+            problem = (
+                f"it does not read: {len(self._buffer)} bytes that were written before still wait; "
+                "write less, or later"
+            )
+            then(Unavailable(problem=problem))
+        else:
+            self._accept(data, eof=eof, then=then)
+
+    def _fits(self, data: bytes) -> bool:
+        return not self._waiting and (
+            not self._buffer or len(self._buffer) + len(data) <= _MAX_BUFFER
+        )
+
+    def _accept(self, data: bytes, *, eof: bool, then: OnWritten) -> None:
+        self._buffer += data
+        self.written += len(data)
+        self._eof = eof
+        then(None)
+        self._flush()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.unwatch(self._fd)
+            os.close(self._fd)
+            self._buffer.clear()
+            while self._waiting:
+                self._waiting.popleft()[2](_STDIN_CLOSED)
+
+    def _flush(self) -> None:
+        try:
+            while self._buffer:
+                del self._buffer[: os.write(self._fd, self._buffer[:65536])]
+        except BlockingIOError:
+            self._loop.watch_writable(self._fd, self._flush)
+            return
+        except OSError:  # whoever could read it is gone
+            self.close()
+            return
+        self._loop.unwatch_writable(self._fd)
+        if self._eof:
+            self.close()
+        elif self._waiting:
+            data, eof, then = self._waiting.popleft()
+            self._accept(data, eof=eof, then=then)

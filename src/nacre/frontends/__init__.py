@@ -1,0 +1,1 @@
+"""Front ends: each reads calls, asks a Tool, writes replies."""

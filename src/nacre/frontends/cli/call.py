@@ -1,0 +1,59 @@
+"""`nacre call`: one tool call, one JSON object."""
+
+import argparse
+import json
+import signal
+import sys
+from typing import Any
+
+import msgspec
+
+from nacre.frontends.cli.common import (
+    UsageError,
+    cancel_on_signals,
+    own_tool,
+    parse_settings,
+    print_line,
+    print_problem,
+)
+from nacre.model.cancel import CancelToken
+
+
+def main(options: argparse.Namespace) -> int:
+    try:
+        arguments = _parse_arguments(options.arguments)
+        tool = own_tool(
+            options.contract,
+            cwd=options.cwd,
+            tools=[name for name in options.tools.split(",") if name],
+            options=parse_settings(options.set),
+            session=options.session,
+        )
+        known = [spec["name"] for spec in tool.specs()]
+        if options.tool not in known:
+            hint = "; --set async=true brings job" if options.contract == "pi" else ""
+            raise UsageError(
+                f"there is no tool {options.tool!r}; there is {', '.join(known)}{hint}"
+            )
+    except UsageError as error:
+        print_problem(str(error))
+        return 2
+    cancel = CancelToken()
+    cancel_on_signals(cancel, signal.SIGUSR1, signal.SIGUSR2)
+    with tool:
+        reply = tool.call(arguments, tool=options.tool, cancel=cancel)
+        if tool.audit_problem is not None:
+            print_problem(tool.audit_problem)
+    print_line(msgspec.json.encode(tool.contract.to_json(reply)).decode())
+    return 0
+
+
+def _parse_arguments(given: str) -> dict[str, Any]:
+    try:
+        text = sys.stdin.buffer.read().decode() if given == "-" else given
+        arguments = json.loads(text)
+    except (ValueError, RecursionError, OSError) as error:
+        raise UsageError(f"ARGUMENTS is not JSON ({error}); give an object") from None
+    if not isinstance(arguments, dict):
+        raise UsageError('ARGUMENTS must be a JSON object, like {"command": "ls"}')
+    return arguments

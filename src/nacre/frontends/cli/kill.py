@@ -1,0 +1,40 @@
+"""`nacre kill`: end runs and all that they have started, or send them a signal."""
+
+import argparse
+import signal
+
+from nacre.frontends.cli.common import print_note, print_problem
+from nacre.frontends.cli.runs import describe_error, describe_run, open_access
+from nacre.model.refusals import Refused
+from nacre.model.signals import signal_number
+from nacre.runs.access import RunAccess, raise_if_rejected
+
+
+def main(options: argparse.Namespace) -> int:
+    try:
+        number = None if options.signal is None else signal_number(options.signal)
+        runs = open_access(options.cwd)
+    except (ValueError, OSError) as error:
+        print_problem(str(error))
+        return 2
+    failed = 0
+    for name in options.run:
+        try:
+            if number is not None:
+                raise_if_rejected(runs.signal(name, number).wait())
+            else:
+                _end_run(runs, name, options.grace)
+        except (LookupError, OSError, Refused) as error:
+            print_problem(describe_error(error))
+            failed = 1
+    return failed
+
+
+def _end_run(runs: RunAccess, name: str, grace: float) -> None:
+    """Raises OSError when something is left."""
+    before = runs.find(name)
+    outcome = runs.end(name, signal.SIGTERM, grace).wait()
+    if outcome is None:
+        raise OSError(f"something of {name} could not be killed; nacre ps shows it")
+    already = before.ending is not None and not (before.end_entry and before.end_entry.left_running)
+    print_note(f"{describe_run(runs.find(name))}{', before this' if already else ''}")

@@ -1,0 +1,117 @@
+"""`nacre ps`: the runs of a workspace, as a table that people like to look at."""
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from typing import Final
+
+import msgspec
+
+from nacre.frontends.cli.common import escape_controls, pause, print_line, print_problem, write_all
+from nacre.frontends.cli.runs import describe_ending, find_current_workspace, format_age, short_path
+from nacre.frontends.run_json import find_leftovers, output_size, run_to_json
+from nacre.model.outcome import ending_code
+from nacre.store.listing import list_runs
+from nacre.store.stored_run import StoredRun
+from nacre.text.clean import human_size
+
+_PAUSE: Final = 1.0
+_HEADER: Final = ("ID", "AGE", "STATE", "OUTPUT", "COMMAND", "DIRECTORY")
+_NARROW: Final = 20  # characters that a command has at least
+
+
+def main(options: argparse.Namespace) -> int:
+    try:
+        if options.watch:
+            return _watch(options)
+        _print_table(options)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        print_problem(str(error))
+        return 1
+    return 0
+
+
+def _list_runs(options: argparse.Namespace) -> list[StoredRun]:
+    return list_runs(None if options.all else find_current_workspace(options.cwd), options.lines)
+
+
+def _print_table(options: argparse.Namespace) -> None:
+    runs = _list_runs(options)
+    if options.json:
+        print_line(msgspec.json.encode([run_to_json(run) for run in runs]).decode())
+        return
+    lines = _table(runs, colour=_use_colour())
+    print_line("\n".join(lines) if runs else _print_empty(options))
+
+
+def _print_empty(options: argparse.Namespace) -> str:
+    return "no runs" if options.all else "no runs in this workspace; nacre ps --all shows all"
+
+
+def _use_colour() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def _watch(options: argparse.Namespace) -> int:
+    """The same again and again, until somebody has seen enough."""
+    while True:
+        runs = _list_runs(options)
+        lines = _table(runs, colour=_use_colour()) if runs else [_print_empty(options)]
+        height = shutil.get_terminal_size().lines
+        clear = b"\x1b[H\x1b[2J" if sys.stdout.isatty() else b""
+        write_all(1, clear + "\n".join(lines[: max(2, height - 1)]).encode() + b"\n")
+        pause(_PAUSE)
+
+
+def _table(runs: list[StoredRun], *, colour: bool) -> list[str]:
+    rows = [_row(run) for run in runs]
+    widths = [max(len(row[i]) for row in (_HEADER, *rows)) for i in range(4)]
+    room = shutil.get_terminal_size().columns - sum(widths) - 2 * 5
+    command, directory = (max(len(row[i]) for row in (_HEADER, *rows)) for i in (4, 5))
+    if command + directory > room:  # both are cut, the directory to a third, or away
+        directory = min(directory, max(12, room // 3)) if room > 2 * _NARROW else 0
+        command = min(command, max(_NARROW, room - directory))
+    lines = []
+    for row, run in zip((_HEADER, *rows), (None, *runs), strict=True):
+        name, age, state, size = (
+            text.rjust(width) if i in (1, 3) else text.ljust(width)
+            for i, (text, width) in enumerate(zip(row[:4], widths, strict=True))
+        )
+        line = (
+            f"{name}  {age}  {state}  {size}  {_truncate(row[4], command).ljust(command)}"
+            f"  {_truncate_front(row[5], directory) if directory else ''}"
+        ).rstrip()
+        lines.append(_colour_line(line, run) if colour else line)
+    return lines
+
+
+def _colour_line(line: str, run: StoredRun | None) -> str:
+    if run is None:
+        return f"\x1b[2m{line}\x1b[0m"
+    if run.ending is None:
+        return f"\x1b[1m{line}\x1b[0m"
+    return line if ending_code(run.ending) == 0 else f"\x1b[31m{line}\x1b[0m"
+
+
+def _row(run: StoredRun) -> tuple[str, ...]:
+    left, size = len(find_leftovers(run)), output_size(run)
+    return (
+        run.name,
+        format_age(time.time() - run.start_entry.time),
+        describe_ending(run.ending) + (f" +{left}" if left else ""),
+        "-" if size is None else human_size(size),
+        escape_controls(" ".join(run.start_entry.command.split())),
+        escape_controls(short_path(run.start_entry.cwd)),
+    )
+
+
+def _truncate(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _truncate_front(text: str, width: int) -> str:
+    return text if len(text) <= width else f"…{text[len(text) - width + 1 :]}"

@@ -1,0 +1,111 @@
+"""`nacre read`: the output of a run, all of it or some lines, for pipes and for people."""
+
+import argparse
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from nacre.frontends.cli.common import UsageError, pause, print_note, print_problem, write_all
+from nacre.frontends.cli.runs import describe_error, describe_run, find_current_workspace
+from nacre.model.events import Stream
+from nacre.store import stored_run
+from nacre.text.clean import human_size
+from nacre.text.line_index import LineIndex
+from nacre.text.search import compile_pattern, grep
+
+_PAUSE = 0.05
+
+
+def main(options: argparse.Namespace) -> int:
+    try:
+        _check_options(options)
+        place = find_current_workspace(options.cwd)
+        run = stored_run.find_run(stored_run.parse_run_id(options.run), place)
+        stream = Stream.ERRORS if options.errors else Stream.OUTPUT
+        if options.follow:
+            _follow(run, place, stream, options)
+            return 0
+        with run.open(stream) as source:
+            for data in _select_blocks(source, run.line_index(stream), options):
+                write_all(1, data)
+    except BrokenPipeError:
+        raise  # whoever read us has seen enough
+    except UsageError as error:
+        print_problem(str(error))
+        return 2
+    except (LookupError, OSError) as error:
+        print_problem(describe_error(error))
+        return 1
+    errors = run.size(Stream.ERRORS) if stream is Stream.OUTPUT else None
+    if errors and not run.size():
+        print_problem(
+            f"nothing on stdout; {human_size(errors)} on stderr: nacre read {run.name} --errors"
+        )
+    stored = run.stored_stream(stream)
+    if stored is not None and stored.problem is not None:
+        print_problem(stored.problem)
+    return 0
+
+
+def _follow(
+    run: stored_run.StoredRun, place: bytes, stream: Stream, options: argparse.Namespace
+) -> None:
+    """What is there, or the last lines of it, and what is yet to come; then how it ended."""
+    for data in stored_run.follow_output(run, place, stream, options.lines):
+        if data:
+            write_all(1, data)
+        else:
+            pause(_PAUSE)
+    print_note(describe_run(stored_run.find_run(run.number, place)))
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    chosen = [
+        name
+        for name, given in (
+            ("--from/--to", options.first is not None or options.last is not None),
+            ("--lines", options.lines is not None),
+            ("--grep", options.grep is not None),
+        )
+        if given
+    ]
+    if options.follow and (options.grep is not None or options.last is not None):
+        raise UsageError("--follow has no end, and no lines to choose from; pipe it into grep")
+    if options.follow and options.first is not None:
+        raise UsageError("--follow begins at the start, or with --lines before the end")
+    if options.context is not None and options.grep is None:
+        raise UsageError("--context goes with --grep; there are no lines to stand around")
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(chosen)} do not go together; choose one")
+    for name in ("first", "last", "lines", "context"):
+        value = getattr(options, name)
+        if value is not None and value < (name in ("first", "last")):
+            raise UsageError("lines are counted from 1, and there is no negative number of them")
+
+
+def _select_blocks(
+    source: BinaryIO, index: LineIndex, options: argparse.Namespace
+) -> Iterator[bytes]:
+    if options.grep is not None:
+        yield from _grep_lines(source, options.grep, options.context or 0)
+    elif options.lines is not None:
+        yield from stored_run.read_last_lines(source, options.lines)
+    else:
+        yield from stored_run.read_lines(source, options.first or 1, options.last, index)
+
+
+def _grep_lines(source: BinaryIO, pattern: str, context: int) -> Iterator[bytes]:
+    """As grep -n shows it: `12:` before a line that matches, `11-` before one that stands near."""
+    try:
+        wanted = compile_pattern(pattern)
+    except re.error as error:
+        raise UsageError(f"--grep {pattern} is no regular expression: {error}") from None
+    last = None
+    for found in grep(source, wanted, context):
+        if isinstance(found, int):
+            continue
+        if context and last is not None and found.line > last + 1:
+            yield b"--\n"
+        last = found.line
+        sign = ":" if found.matches else "-"
+        yield f"{found.line}{sign}{found.text}\n".encode("utf-8", "surrogateescape")

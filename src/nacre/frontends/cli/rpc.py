@@ -1,0 +1,65 @@
+"""`nacre rpc`: JSON lines on stdio, for a program that drives the shell."""
+
+import argparse
+import os
+import signal
+from collections.abc import Mapping
+
+import msgspec
+
+from nacre.engine.engine import Engine
+from nacre.frontends.cli.common import (
+    UsageError,
+    check_directory,
+    own_engine,
+    own_tool,
+    parse_settings,
+    print_problem,
+    print_server_hint,
+)
+from nacre.frontends.private_stdio import claim_stdio, make_stdio_private
+from nacre.frontends.rpc.methods import MakeTool, RpcMethods, ToolKey
+from nacre.frontends.rpc.server import Server
+from nacre.tool.tool import Tool
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main(options: argparse.Namespace) -> int:
+    engine = own_engine(serves=True)
+    try:
+        check_directory(options.cwd)
+        cwd = os.path.abspath(options.cwd or os.getcwd())  # it may be gone one day
+        make = tool_factory(engine, options.contract, parse_settings(options.set))
+        make(ToolKey(contract=options.contract, cwd=cwd)).close()  # it can be had at all
+    except (UsageError, ValueError, OSError) as error:
+        print_problem(str(error))
+        return 2
+    verbs = RpcMethods(make, engine, contract=options.contract, cwd=cwd)
+    print_server_hint("JSON lines")
+    source, sink = claim_stdio()
+    make_stdio_private()
+    server = Server(verbs, engine, sink)
+    for number in _STOPPING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda received, _: server.stop(received))
+    return server.serve(source)
+
+
+def tool_factory(engine: Engine, contract: str, chosen: Mapping[str, str]) -> MakeTool:
+    """What was chosen on the command line is for the contract that was chosen there."""
+
+    def make(session: ToolKey) -> Tool:
+        given = chosen if session.contract == contract else {}
+        try:
+            return own_tool(
+                session.contract,
+                cwd=session.cwd,
+                tools=session.tools,
+                options={**given, **msgspec.json.decode(session.options)},
+                engine=engine,
+            )
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+
+    return make

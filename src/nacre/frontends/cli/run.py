@@ -1,0 +1,263 @@
+"""`nacre run`: one command as an agent would run it, for a person to watch."""
+
+import argparse
+import contextlib
+import shlex
+import signal
+import sys
+import threading
+from typing import Any, Final
+
+import msgspec
+
+from nacre.contracts.phrases import session_notes
+from nacre.eventloop import now
+from nacre.frontends.cli.common import (
+    UsageError,
+    cancel_on_signals,
+    forward_signals,
+    own_tool,
+    print_line,
+    print_note,
+    print_problem,
+    write_all,
+)
+from nacre.model.cancel import CancelToken
+from nacre.model.events import Chunk, Event, Full, Listening, Started, Stream
+from nacre.model.outcome import (
+    Cancelled,
+    Capture,
+    Exited,
+    How,
+    Killed,
+    Lost,
+    NotStarted,
+    Outcome,
+    TimedOut,
+    ending_state,
+)
+from nacre.model.refusals import CalledOff, Refused
+from nacre.text.clean import decode, drop_partial_end, drop_partial_start
+from nacre.tool.tool import Tool
+
+TIMEOUT_EXIT: Final = 124
+NOT_STARTED_EXIT: Final = 125
+# A command that is silent so long gets a line that says it still runs.
+_QUIET: Final = 3.0
+
+
+def main(options: argparse.Namespace) -> int:
+    try:
+        script = _script(options.command)
+        timeout = _timeout(options.timeout)
+        if options.interactive and not options.detach:
+            raise UsageError("--interactive goes with --detach; without it, nobody could write")
+        tool = own_tool(options.contract, cwd=options.cwd, session=options.session)
+    except UsageError as error:
+        print_problem(str(error))
+        return 2
+    if options.detach:
+        return _detach(tool, script, timeout, options)
+    cancel = CancelToken()
+    cancel_on_signals(cancel)
+    with tool, LiveOutput(cancel, streams=not options.json) as screen:
+        forward_signals(lambda number: screen.run and tool.signal(screen.run, number))
+        try:
+            outcome = _run_command(tool, script, timeout, screen, cancel)
+        except Refused as refused:
+            if options.json:
+                print_line(msgspec.json.encode({"ending": "refused", "why": str(refused)}).decode())
+            print_problem(str(refused))
+            return NOT_STARTED_EXIT
+        if tool.audit_problem is not None:
+            print_problem(tool.audit_problem)
+    if options.json:
+        print_line(msgspec.json.encode(outcome_to_json(outcome)).decode())
+    else:
+        _print_notes(outcome)
+    if screen.problem is not None:
+        print_problem(screen.problem)
+        if isinstance(outcome.ending, Cancelled):  # by us, where it had not ended by itself before
+            return 1
+    return _exit_code(outcome) or (1 if screen.problem else 0)
+
+
+def _detach(tool: Tool, script: str, timeout: float | None, options: argparse.Namespace) -> int:
+    """The name of the run on stdout, and nothing else."""
+    with tool:
+        try:
+            run = tool.start({"command": script}, timeout=timeout, interactive=options.interactive)
+        except Refused as refused:
+            print_problem(str(refused))
+            return NOT_STARTED_EXIT
+    if options.json:
+        print_line(msgspec.json.encode({"run": run.id, "ending": None}).decode())
+    else:
+        print_line(run.id)
+    return 0
+
+
+def _script(words: list[str]) -> str:
+    if words and words[0] == "--":
+        words = words[1:]
+    if not words:
+        raise UsageError("what shall run? Write: nacre run -- COMMAND")
+    return words[0] if len(words) == 1 else shlex.join(words)
+
+
+def _timeout(given: str | None) -> float | None:
+    if given is None:
+        return None
+    try:
+        seconds = float(given)
+    except ValueError:
+        raise UsageError(f"--timeout {given} is not a number of seconds") from None
+    if not seconds >= 0:
+        raise UsageError(f"--timeout {given} cannot be; it is 0 for no limit, or more")
+    return seconds or float("inf")
+
+
+def _run_command(
+    tool: Tool, script: str, timeout: float | None, screen: "LiveOutput", cancel: CancelToken
+) -> Outcome:
+    # Every byte must reach our stdout, however slow its reader is: the command waits.
+    listening = Listening(listener=screen.on_event, full=Full.WAIT, linger=None)
+    return tool.answer({"command": script}, timeout=timeout, listen=listening, cancel=cancel)
+
+
+class LiveOutput:
+    """Where the output goes; on a terminal also a line while the command is silent."""
+
+    def __init__(self, cancel: CancelToken, *, streams: bool) -> None:
+        self.run: str | None = None
+        self.problem: str | None = None  # why the output could not be shown
+        self._cancel = cancel
+        self._streams = streams
+        self._lock = threading.Lock()
+        self._began = self._heard = now()
+        self._line_open = False  # the output stands in the middle of a line
+        self._progress = False  # our own line is on the screen
+        self._over = threading.Event()
+        self._ticker: threading.Thread | None = None
+
+    def __enter__(self) -> "LiveOutput":
+        if self._streams and sys.stderr.isatty():
+            self._ticker = threading.Thread(target=self._tick, daemon=True)
+            self._ticker.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        if self._ticker is not None:
+            self._ticker.join()
+        # A writer that is stuck holds the lock; then there is nothing to erase.
+        if self._lock.acquire(timeout=0.1):
+            self._erase()
+            self._lock.release()
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case Started():
+                self.run = event.run
+            case Chunk() if self._streams:
+                with self._lock:
+                    self._show(event)
+
+    def _show(self, chunk: Chunk) -> None:
+        self._erase()
+        self._heard = now()
+        self._line_open = not chunk.data.endswith(b"\n")
+        try:
+            write_all(1 if chunk.stream is Stream.OUTPUT else 2, chunk.data)
+        except OSError as error:
+            # Nobody reads us any more: the command ends as it would in a pipeline.
+            self._streams = False
+            if not isinstance(error, BrokenPipeError):
+                self.problem = f"cannot write the output: {error.strerror}"
+            self._cancel.cancel(signal.SIGPIPE)
+
+    def _tick(self) -> None:
+        while not self._over.wait(1.0):
+            silent = now() - self._heard
+            with self._lock, contextlib.suppress(OSError):
+                if silent >= _QUIET and not self._line_open:
+                    self._erase()
+                    self._progress = True
+                    lasts = now() - self._began
+                    write_all(2, f"[{lasts:.0f}s, still running; Ctrl-C stops it]".encode())
+
+    def _erase(self) -> None:
+        if self._progress:
+            self._progress = False
+            with contextlib.suppress(OSError):
+                write_all(2, b"\r\x1b[K")
+
+
+def _print_notes(outcome: Outcome) -> None:
+    """What the output does not say, on stderr."""
+    match outcome.ending:
+        case TimedOut(after=after):
+            print_problem(f"the command timed out after {after:g} s and was stopped")
+        case NotStarted(why=why) if not isinstance(why, CalledOff):
+            print_problem(str(why))
+        case Lost():
+            print_problem("the command ended, but its exit status was lost")
+    for survivor in outcome.left_running:
+        print_note(f"[left running: {survivor.pid} {survivor.command}]")
+    if state := session_notes(outcome):
+        print_note(f"[{state}]")
+
+
+def _exit_code(outcome: Outcome) -> int:
+    match outcome.ending:
+        case TimedOut():
+            return TIMEOUT_EXIT
+        case NotStarted(why=CalledOff()):
+            return 128 + signal.SIGTERM
+        case NotStarted() | Lost():
+            return NOT_STARTED_EXIT
+        case _:
+            return 128 + signal.SIGKILL if outcome.exit_code is None else outcome.exit_code
+
+
+def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as `--json` prints it."""
+    fields: dict[str, Any] = {"run": outcome.run, "ending": ending_state(outcome.ending)}
+    match outcome.ending:
+        case NotStarted(why=why):
+            fields["why"] = str(why)
+        case TimedOut(how=how) | Cancelled(how=how):
+            fields |= _how_to_json(how)
+        case Exited() | Killed() as how:
+            fields |= _how_to_json(how)
+    fields["seconds"] = round(outcome.seconds, 3)
+    fields["output"] = _capture_to_json(outcome.output)
+    if outcome.errors is not None:
+        fields["errors"] = _capture_to_json(outcome.errors)
+    if outcome.session_saved is not None:
+        fields["kept"] = outcome.session_saved  # whether its session knows what it did
+    fields["left_running"] = [
+        {"pid": survivor.pid, "command": survivor.command} for survivor in outcome.left_running
+    ]
+    return fields
+
+
+def _how_to_json(how: How) -> dict[str, int]:
+    match how:
+        case Exited(code):
+            return {"exit_code": code}
+        case Killed(number):
+            return {"exit_code": 128 + number, "signal": number}
+        case None:
+            return {}
+
+
+def _capture_to_json(capture: Capture) -> dict[str, Any]:
+    fields: dict[str, Any] = {"bytes": capture.size, "lines": capture.lines}
+    if not capture.omitted:
+        return fields | {"text": decode(capture.head + capture.tail)}
+    return fields | {
+        "head": decode(drop_partial_end(capture.head)),
+        "omitted_bytes": capture.omitted,
+        "tail": decode(drop_partial_start(capture.tail)),
+    }

@@ -1,0 +1,93 @@
+"""What the commands about runs share: which workspace, which run, in words."""
+
+import contextlib
+import os
+import re
+import shlex
+
+from nacre.engine.engine import Engine
+from nacre.model.outcome import Ending, ending_code, ending_state
+from nacre.model.signals import signal_name
+from nacre.runs.access import RunAccess
+from nacre.store.listing import find_workspace_of_run
+from nacre.store.stored_run import NoSuchRun, StoredRun
+from nacre.store.workspace import find_workspace
+
+
+def find_current_workspace(cwd: str | None) -> bytes:
+    """The workspace there. Raises OSError."""
+    try:
+        return find_workspace(os.path.abspath(os.fsencode(cwd or os.getcwd())))
+    except FileNotFoundError:
+        raise OSError("the directory that we are in is gone; go to another, or say --cwd") from None
+
+
+def open_access(cwd: str | None) -> RunAccess:
+    return RunAccess(Engine(), find_current_workspace(cwd))
+
+
+def describe_error(error: Exception) -> str:
+    """As a sentence."""
+    if isinstance(error, NoSuchRun):
+        return f"{error.args[0]}{_hint(str(error.args[0]))}"
+    return str(error)
+
+
+def _hint(message: str) -> str:
+    """Where a run that is not here is, if it is anywhere."""
+    found = re.search(r"there is no run r(\d+) in this workspace", message)
+    if found is None:
+        return ""
+    with contextlib.suppress(OSError):
+        place = find_workspace_of_run(int(found[1]))
+        if place is not None:
+            return f"; it belongs to {place}: go there, or say --cwd {shlex.quote(place)}"
+    return "; nacre ps lists what there is"
+
+
+def describe_ending(state: Ending | None) -> str:
+    """`running`, `exit 3`, `signal 9`, `timed out`."""
+    code = ending_code(state)
+    match ending_state(state):
+        case "exited":
+            return f"exit {code}"
+        case "killed":
+            return signal_name((code or 128) - 128)
+        case word:
+            return word.replace("_", " ")
+
+
+def describe_run(run: StoredRun) -> str:
+    """How it stands, for a remark."""
+    state = describe_ending(run.ending)
+    return (
+        f"{run.name}: {state}"
+        if state == "lost"
+        else f"{run.name}: {state} after {run.seconds:.1f} s"
+    )
+
+
+def waiter_exit_code(state: Ending | None) -> int:
+    """What whoever has waited for it exits with."""
+    match ending_state(state):
+        case "timed_out":
+            return 124
+        case "not_started" | "lost":
+            return 125
+        case "exited":
+            return ending_code(state) or 0
+        case _:
+            return ending_code(state) or 128 + 9
+
+
+def format_age(seconds: float) -> str:
+    """`12s`, `3m`, `2h`, `4d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{max(0.0, seconds):.0f}s"
+
+
+def short_path(path: str) -> str:
+    user = os.path.expanduser("~")
+    return f"~{path[len(user) :]}" if path == user or path.startswith(f"{user}/") else path

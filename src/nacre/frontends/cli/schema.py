@@ -1,0 +1,17 @@
+"""`nacre schema`: what to give the model."""
+
+import argparse
+import json
+
+from nacre.frontends.cli.common import UsageError, parse_settings, print_line, print_problem
+from nacre.tool.tool import Tool
+
+
+def main(options: argparse.Namespace) -> int:
+    try:
+        tool = Tool(options.contract, cwd=options.cwd, options=parse_settings(options.set))
+    except (UsageError, ValueError) as error:
+        print_problem(str(error))
+        return 2
+    print_line(json.dumps(tool.specs(format=options.format), indent=2, ensure_ascii=False))
+    return 0

@@ -1,0 +1,22 @@
+"""`nacre wait`: until a run has ended; exits with its code."""
+
+import argparse
+
+from nacre.frontends.cli.common import print_note, print_problem
+from nacre.frontends.cli.run import TIMEOUT_EXIT
+from nacre.frontends.cli.runs import describe_error, describe_run, open_access, waiter_exit_code
+
+
+def main(options: argparse.Namespace) -> int:
+    try:
+        runs = open_access(options.cwd)
+        outcome = runs.wait(options.run, options.timeout).wait()
+        run = runs.find(options.run)
+    except (LookupError, OSError) as error:
+        print_problem(describe_error(error))
+        return 1
+    if outcome is None:
+        print_problem(f"{run.name} still runs; nothing was done to it")
+        return TIMEOUT_EXIT
+    print_note(describe_run(run))
+    return waiter_exit_code(outcome.ending)

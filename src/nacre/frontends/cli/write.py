@@ -1,0 +1,33 @@
+"""`nacre write`: to the stdin of a run that was started with one that stays open."""
+
+import argparse
+import os
+import sys
+
+from nacre.frontends.cli.common import print_problem
+from nacre.frontends.cli.runs import describe_error, open_access
+from nacre.model.refusals import Refused
+from nacre.runs.access import raise_if_rejected
+
+_PIECE = 64 * 1024
+
+
+def main(options: argparse.Namespace) -> int:
+    try:
+        runs = open_access(options.cwd)
+        runs.find(options.run)
+        if options.text is None:
+            if not options.eof or not sys.stdin.isatty():
+                while data := os.read(0, _PIECE):
+                    raise_if_rejected(
+                        runs.write(options.run, data, eof=False, wait_for_room=True).wait()
+                    )
+            if options.eof:
+                raise_if_rejected(runs.write(options.run, b"", eof=True, wait_for_room=True).wait())
+        else:
+            data = os.fsencode(options.text) + (b"" if options.no_newline else b"\n")
+            raise_if_rejected(runs.write(options.run, data, eof=options.eof).wait())
+    except (LookupError, OSError, Refused) as error:
+        print_problem(describe_error(error))
+        return 1
+    return 0

@@ -1,0 +1,119 @@
+"""Where an MCP server listens, and whom it lets in: nothing here needs the SDK."""
+
+import os
+import secrets
+from contextlib import suppress
+from typing import Final
+
+from msgspec import Struct
+
+from nacre.store.state_dir import open_private, private_state_dir
+
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_MIN_TOKEN: Final = 16  # characters of a token
+
+
+class ListenAddress(Struct, frozen=True, kw_only=True):
+    """Where, and whom to let in."""
+
+    host: str = "127.0.0.1"
+    port: int
+    token: str | None  # None: everybody
+    hosts: tuple[str, ...] = ()  # other names of this server
+    origins: tuple[str, ...] = ()  # of pages that may call
+
+    @property
+    def local(self) -> bool:
+        return self.host in _LOOPBACK
+
+    @property
+    def names(self) -> list[str]:
+        """What may stand in the header Host, with any port: a page in a browser could else call us
+        under a name of its own."""
+        return [*(bracket_ipv6(host) for host in (*_LOOPBACK, self.host)), *self.hosts]
+
+    def allows_host(self, host: str) -> bool:
+        return (
+            host.casefold() in self._known_names
+            or _strip_port(host).casefold() in self._known_names
+        )
+
+    def allows_origin(self, origin: str) -> bool:
+        """Of a page that comes from this machine, or may call."""
+        if origin in self.origins:
+            return True
+        scheme, _, host = origin.partition("://")
+        return scheme in ("http", "https") and self.allows_host(host)
+
+    @property
+    def _known_names(self) -> set[str]:
+        return {name.casefold() for name in self.names}
+
+
+def _strip_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isascii() and port.isdigit() else host
+
+
+def parse_address(
+    given: str, *, token: str | None, hosts: list[str], origins: list[str]
+) -> ListenAddress:
+    """`8765`, `HOST:8765`, `[::1]:8765`. Raises ValueError."""
+    host, _, port = given.rpartition(":")
+    if not port.isascii() or not port.isdigit():
+        raise ValueError(f"--http {given} has no port; write --http 8765, or HOST:8765")
+    if int(port) > 65535:
+        raise ValueError(f"--http {given}: a port is at most 65535")
+    for each in origins:
+        if "://" not in each or each.endswith("/"):
+            raise ValueError(
+                f"--allow-origin {each} is no origin; write it like https://page.example"
+            )
+    for each in hosts:
+        if "/" in each:
+            raise ValueError(f"--allow-host {each} is no host; write it like box.example")
+    found = ListenAddress(
+        host=host.strip("[]") or "127.0.0.1",
+        port=int(port),
+        token=token,
+        hosts=tuple(hosts),
+        origins=tuple(origins),
+    )
+    if token is None and not found.local:
+        raise ValueError(f"--no-token is for this machine only, and {host} is not; leave it out")
+    return found
+
+
+def bracket_ipv6(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def load_token(file: str | None) -> tuple[str, str]:
+    """The token, and the file that has it: this one, or one of our own, which is made when it is
+    missing. Raises OSError, ValueError."""
+    path = file or f"{private_state_dir()}/mcp.token"
+    if file is None and not os.path.exists(path):
+        _create_token_file(path)
+    if not os.path.exists(path):
+        raise ValueError(f"there is no {path}; write a token into it, for you alone")
+    with open(path) as known:
+        status = os.fstat(known.fileno())
+        if status.st_mode & 0o077 or status.st_uid not in (os.getuid(), 0):
+            raise ValueError(f"{path} can be read by others, or is theirs; chmod 600 it")
+        token = known.read().strip()
+    if len(token) < _MIN_TOKEN or not token.isascii() or any(each.isspace() for each in token):
+        raise ValueError(
+            f"{path} has no token; write one line of {_MIN_TOKEN} or more letters and digits "
+            "into it"
+        )
+    return token, path
+
+
+def _create_token_file(path: str) -> None:
+    """Whole or not at all, and only one, however many begin at once."""
+    mine = f"{path}.{os.getpid()}"
+    with os.fdopen(open_private(mine, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as new:
+        new.write(f"{secrets.token_urlsafe(32)}\n")
+    with suppress(FileExistsError):
+        os.link(mine, path)
+    os.unlink(mine)

@@ -1,0 +1,279 @@
+"""`nacre mcp`: the tools of a contract for an MCP client; docs/mcp.md.
+
+The server asks the tool for everything: which tools there are, what a call answers, which runs
+have output. What is of MCP here: progress while a command runs, cancellation, logs as resources,
+and ids to choose from. How clients reach it is in `mcp_wire`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import anyio
+from mcp import MCPError
+from mcp import types as wire
+from mcp.server import MCPServer
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.mcpserver import Context
+
+from nacre import __version__
+from nacre.contracts.contract import Reply
+from nacre.frontends.run_json import OutputPart, PartTooLarge, read_part
+from nacre.model.cancel import CancelToken
+from nacre.model.events import Chunk, Event, Listening
+from nacre.model.plan import KIB
+from nacre.store import stored_run
+from nacre.store.stored_run import NoSuchRun
+from nacre.text.clean import (
+    as_displayed,
+    decode,
+    drop_partial_end,
+    drop_partial_start,
+    looks_binary,
+    strip_escapes,
+)
+from nacre.tool.tool import Tool
+
+CANCELLED: Final = "nacre.gone"  # in the scope of an HTTP request: set when its client has hung up
+_LINE: Final = 4 * KIB  # of the output, in which the last line is looked for
+_SHOWN: Final = 200  # characters of it
+_LISTED: Final = 50  # runs
+_SAMPLE: Final = 8 * KIB
+_TITLES: Final = {"bash": "Run a shell command", "job": "See to running commands"}
+_RANGES: Final = ("since", "from", "to", "lines")
+_URI: Final = re.compile(r"artifact://(?P<run>r?[0-9]{1,18})/?(?:\?(?P<parts>[^#?\s]*))?")
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+
+
+class McpServer(MCPServer[Any]):
+    _stopping = False
+
+    def __init__(self, tool: Tool, *, often: float = 1.0, seldom: float = 5.0) -> None:
+        """Progress is told so often (in seconds) while there is news, and at least so seldom."""
+        super().__init__(
+            "nacre",
+            title="nacre",
+            description="The shell tool for language-model agents",
+            instructions=f"Runs shell commands in {decode(tool.cwd)}. The whole output of run r17 "
+            "is the resource artifact://17, also after this session.",
+            version=__version__,
+            log_level="WARNING",
+            subscriptions=False,
+        )
+        self._tool = tool
+        self._often, self._seldom = often, seldom
+        self._live: set[CancelToken] = set()
+        self.completion()(self._complete)  # type: ignore[no-untyped-call]
+
+    # Tools.
+
+    async def list_tools(self) -> list[wire.Tool]:
+        return [
+            wire.Tool(
+                name=spec["name"],
+                title=_TITLES[spec["name"]],
+                description=spec["description"],
+                input_schema=spec["inputSchema"],
+                output_schema=spec["outputSchema"],
+                annotations=wire.ToolAnnotations(
+                    read_only_hint=False, destructive_hint=True, open_world_hint=True
+                ),
+            )
+            for spec in self._tool.specs("mcp")
+        ]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> wire.CallToolResult:
+        cancel, news = CancelToken(), _LastLine()
+        wants = context is not None and _wants_progress(context)
+        listening = Listening(listener=news.on_event, every=self._often / 2, buffer=_LINE)
+        self._live.add(cancel)
+        if self._stopping:
+            cancel.cancel()
+
+        async def answered() -> Reply | Exception:
+            try:
+                return await self._tool.acall(
+                    arguments, tool=name, listen=listening if wants else None, cancel=cancel
+                )
+            except Exception as error:  # noqa: BLE001 - the SDK is told, not the group
+                return error
+
+        try:
+            async with anyio.create_task_group() as beside:
+                beside.start_soon(_wait_for_cancel, cancel, context)
+                if context is not None and wants:
+                    beside.start_soon(self._send_progress, context, news)
+                # Whoever cancels us is not heard here, but beside: a command has its time to end.
+                with anyio.CancelScope(shield=True):
+                    reply = await answered()
+                beside.cancel_scope.cancel()
+        finally:
+            self._live.discard(cancel)
+        if isinstance(reply, Exception):
+            raise reply
+        return _tool_result(reply)
+
+    async def _send_progress(self, context: Context[Any, Any], news: "_LastLine") -> None:
+        began = meta = anyio.current_time()
+        last_line = ""
+        while True:
+            await anyio.sleep(self._often)
+            moment, line = anyio.current_time(), news.line
+            if line != last_line or moment - meta >= self._seldom:
+                meta, last_line = moment, line
+                lasts = moment - began
+                message = f"{lasts:.0f} s: {line}" if line else f"running for {lasts:.0f} s"
+                with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                    await context.report_progress(round(lasts, 1), None, message)
+
+    def stop(self) -> None:
+        """End whatever is being waited for, and begin nothing more; again: kill it."""
+        self._stopping = True
+        for cancel in list(self._live):
+            cancel.cancel()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._live)
+
+    # Resources: the output of runs.
+
+    async def list_resources(self) -> list[wire.Resource]:
+        return await anyio.to_thread.run_sync(self._resources)
+
+    def _resources(self) -> list[wire.Resource]:
+        return [
+            wire.Resource(
+                uri=f"artifact://{run.id.removeprefix('r')}",
+                name=run.id,
+                title=" ".join(run.command.split())[:_SHOWN],
+                description=f"The output of {run.id} ({run.state})",
+                mime_type="text/plain",
+            )
+            for run in self._tool.runs(_LISTED)
+        ]
+
+    async def list_resource_templates(self) -> list[wire.ResourceTemplate]:
+        return [
+            wire.ResourceTemplate(
+                uri_template="artifact://{run}",
+                name="output",
+                title="The output of a run",
+                description="All of it, up to 1 MiB. run is its number: 17, or r17.",
+                mime_type="text/plain",
+            ),
+            wire.ResourceTemplate(
+                uri_template="artifact://{run}{?from,to,lines,since}",
+                name="part",
+                title="A part of the output of a run",
+                description="from and to: lines, counted from 1; lines: the last so many; "
+                "since: from this byte on, up to 1 MiB (_meta has the cursor to go on with).",
+                mime_type="text/plain",
+            ),
+        ]
+
+    async def read_resource(
+        self, uri: object, context: Context[Any, Any] | None = None
+    ) -> Iterable[ReadResourceContents]:
+        del context
+        run, wanted = _parse_uri(str(uri))
+        try:
+            part = await anyio.to_thread.run_sync(self._read_part, run, wanted)
+        except (NoSuchRun, PartTooLarge, ValueError, OSError) as error:
+            raise _invalid_uri(str(error), uri) from None
+        return [_resource_contents(part)]
+
+    def _read_part(self, run: str, wanted: Mapping[str, int]) -> OutputPart:
+        return read_part(
+            stored_run.find_run(stored_run.parse_run_id(run), self._tool.workspace),
+            since=wanted.get("since"),
+            first=wanted.get("from"),
+            last=wanted.get("to"),
+            lines=wanted.get("lines"),
+        )
+
+    async def _complete(
+        self, ref: object, argument: wire.CompletionArgument, context: object
+    ) -> wire.Completion | None:
+        del context
+        if not isinstance(ref, wire.ResourceTemplateReference) or argument.name != "run":
+            return None
+        runs = await anyio.to_thread.run_sync(self._tool.runs, 100)
+        known = [run.id.removeprefix("r") for run in runs]
+        typed = argument.value.removeprefix("r")
+        values = [number for number in known if number.startswith(typed)]
+        return wire.Completion(values=values[:100], total=len(values))
+
+
+class _LastLine:
+    """The last line that a command has printed; heard in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._tail = b""
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, Chunk):
+            self._tail = (self._tail + event.data)[-_LINE:]
+
+    @property
+    def line(self) -> str:
+        text = as_displayed(strip_escapes(decode(drop_partial_end(drop_partial_start(self._tail)))))
+        lines = [line.strip() for line in text.splitlines()]
+        return next((line[:_SHOWN] for line in reversed(lines) if line), "")
+
+
+def _wants_progress(context: Context[Any, Any]) -> bool:
+    meta: Mapping[str, Any] | None = context.request_context.meta
+    return meta is not None and meta.get("progress_token") is not None
+
+
+async def _wait_for_cancel(cancel: CancelToken, context: Context[Any, Any] | None) -> None:
+    """Wait until nobody wants the answer any more; when it is there, this changes nothing."""
+    request = None if context is None else context.request_context.request
+    gone = getattr(request, "scope", {}).get(CANCELLED)
+    try:
+        await (anyio.sleep_forever() if gone is None else gone.wait())
+    finally:
+        cancel.cancel()
+
+
+def _tool_result(reply: Reply) -> wire.CallToolResult:
+    return wire.CallToolResult(
+        content=[wire.TextContent(type="text", text=reply.text)],
+        structured_content=reply.details,
+        is_error=reply.is_error,
+    )
+
+
+def _parse_uri(uri: str) -> tuple[str, dict[str, int]]:
+    """Which run, and which part of it. Raises MCPError."""
+    found = _URI.fullmatch(uri)
+    if found is None:
+        raise _invalid_uri(
+            "there is artifact://RUN, with ?from=A&to=B, ?lines=N or ?since=BYTE", uri
+        )
+    wanted: dict[str, int] = {}
+    for part in (found["parts"] or "").split("&") if found["parts"] else ():
+        name, _, value = part.partition("=")
+        if name not in _RANGES or name in wanted or not _NUMBER.fullmatch(value):
+            raise _invalid_uri(
+                f"{part} is no part; there is {', '.join(_RANGES)} = number, each once", uri
+            )
+        wanted[name] = int(value)
+    if wanted.get("to", wanted.get("from", 1)) < wanted.get("from", 1):
+        raise _invalid_uri("to is before from", uri)
+    return found["run"], wanted
+
+
+def _invalid_uri(problem: str, uri: object) -> MCPError:
+    return MCPError(wire.INVALID_PARAMS, f"{uri}: {problem}", {"uri": str(uri)})
+
+
+def _resource_contents(part: OutputPart) -> ReadResourceContents:
+    meta = {"nacre/bytes": part.size, "nacre/cursor": part.cursor, "nacre/over": part.complete}
+    if looks_binary(part.data[:_SAMPLE]):
+        return ReadResourceContents(part.data, "application/octet-stream", meta)
+    return ReadResourceContents(decode(part.data), "text/plain", meta)

@@ -1,0 +1,211 @@
+"""How MCP clients reach the server: stdio, or HTTP on this machine, behind a token.
+
+A signal ends what is being waited for, and then the server; another one kills it.
+"""
+
+import contextlib
+import hmac
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from typing import Any, Final
+
+import anyio
+import uvicorn
+from anyio.abc import TaskGroup
+from mcp.server.transport_security import TransportSecuritySettings
+
+from nacre.frontends.mcp.auth import ListenAddress, bracket_ipv6
+from nacre.frontends.mcp.server import CANCELLED, McpServer
+
+PATH: Final = "/mcp"
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_POLL_INTERVAL: Final = 0.02
+_EXIT_GRACE: Final = 2.0  # seconds that the last replies have to be read
+
+# Host and Origin are looked at by our own door: the SDK takes anything for a port.
+_OWN_SIGNALS: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+async def serve_stdio(shell: McpServer) -> int:
+    wire = os.dup(0)  # the SDK moves the other one away
+    async with _stop_on_signals(shell, _exit_stdio), anyio.create_task_group() as beside:
+        beside.start_soon(_end_on_hangup, shell, wire)
+        await shell.run_stdio_async()
+        beside.cancel_scope.cancel()
+    return 0
+
+
+async def _end_on_hangup(shell: McpServer, wire: int) -> None:
+    """At the end of input the SDK ends by itself, but for a client who has not read all its
+    replies it would wait for ever."""
+    with select.epoll() as gone:
+        try:
+            gone.register(wire, 0)  # only that there is nobody at the other end
+        except PermissionError:  # a file has no other end
+            return
+        await anyio.wait_readable(gone.fileno())
+    while shell.busy:
+        await anyio.sleep(_POLL_INTERVAL)
+    await anyio.sleep(_EXIT_GRACE)
+    os._exit(0)
+
+
+async def _exit_stdio(number: int) -> None:
+    """Not by returning: a thread waits for the next line of stdin, and cannot be told. Another one
+    may still be writing the last replies, for a reader who is slow."""
+    threads = anyio.to_thread.current_default_thread_limiter()
+    with anyio.move_on_after(_EXIT_GRACE):
+        await anyio.sleep(5 * _POLL_INTERVAL)  # they are on their way to that thread
+        while threads.borrowed_tokens > 1:
+            await anyio.sleep(_POLL_INTERVAL)
+    sys.stderr.flush()
+    os._exit(128 + number)
+
+
+async def serve_http(
+    shell: McpServer, where: ListenAddress, ready: Callable[[str], None]
+) -> int | None:
+    """`ready` is told the URL when it can be called. None: there is no listening there."""
+    app = shell.streamable_http_app(
+        streamable_http_path=PATH, transport_security=_OWN_SIGNALS, host=where.host
+    )
+    config = uvicorn.Config(
+        _AccessCheck(app, where),
+        host=where.host,
+        port=where.port,
+        log_level="critical",
+        access_log=False,
+        ws="none",
+        timeout_graceful_shutdown=int(_EXIT_GRACE),
+    )
+    server, codes = _Uvicorn(config), [0]
+
+    async def leave(number: int) -> None:
+        codes.append(128 + number)
+        server.should_exit = True
+
+    async with _stop_on_signals(shell, leave), anyio.create_task_group() as beside:
+        beside.start_soon(_report_ready, server, where, ready)
+        try:
+            await server.serve()
+        except SystemExit:
+            return None
+        finally:
+            beside.cancel_scope.cancel()
+    return codes[-1]
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are ours: its own way ends the process before what runs has ended."""
+        yield
+
+
+async def _report_ready(
+    server: uvicorn.Server, where: ListenAddress, ready: Callable[[str], None]
+) -> None:
+    while not server.started:
+        await anyio.sleep(_POLL_INTERVAL)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    ready(f"http://{bracket_ipv6(where.host)}:{port}{PATH}")
+
+
+class _AccessCheck:
+    """Lets in who has the token and calls us by our name, and notes when a client has hung up."""
+
+    def __init__(self, app: App, where: ListenAddress) -> None:
+        self._app = app
+        self._where = where
+        self._token = None if where.token is None else where.token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        wrong = self._find_problem(scope)
+        if wrong is not None:
+            return await _send_error(send, *wrong)
+        gone = scope[CANCELLED] = anyio.Event()
+
+        async def receive_watched() -> MutableMapping[str, Any]:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                gone.set()
+            return message
+
+        return await self._app(scope, receive_watched, send)
+
+    def _find_problem(self, scope: Scope) -> tuple[int, str] | None:
+        """The status, and what to do about it."""
+        hosts, pages = _header(scope, b"host"), _header(scope, b"origin")
+        if len(hosts) != 1 or not self._where.allows_host(hosts[0]):
+            return 421, "this server does not know that Host; --allow-host NAME adds one"
+        if len(pages) > 1 or not all(map(self._where.allows_origin, pages)):
+            return 403, "pages of that Origin may not call; --allow-origin ORIGIN adds one"
+        if self._token is not None and not self._has_token(_header(scope, b"authorization")):
+            return 401, "this server wants its token: Authorization: Bearer TOKEN"
+        return None
+
+    def _has_token(self, given: list[str]) -> bool:
+        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        known = hmac.compare_digest(token.strip().encode(), self._token or b"")
+        return scheme.lower() == "bearer" and known
+
+
+def _header(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+async def _send_error(send: Send, status: int, problem: str) -> None:
+    body = json.dumps({"error": problem}).encode() + b"\n"
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    if status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="nacre"'))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@contextlib.asynccontextmanager
+async def _stop_on_signals(
+    shell: McpServer, leave: Callable[[int], Awaitable[None]]
+) -> AsyncIterator[None]:
+    """At a signal what is being waited for is ended, and then we leave."""
+    async with anyio.create_task_group() as beside:
+        beside.start_soon(_on_signal, shell, beside, leave)
+        try:
+            yield
+        finally:
+            beside.cancel_scope.cancel()
+
+
+async def _on_signal(
+    shell: McpServer, beside: TaskGroup, leave: Callable[[int], Awaitable[None]]
+) -> None:
+    heeded = [each for each in _STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
+    first = True
+    with anyio.open_signal_receiver(*heeded) as received:
+        async for number in received:
+            shell.stop()
+            if first:
+                beside.start_soon(_stop_and_exit, shell, leave, number)
+            first = False
+
+
+async def _stop_and_exit(
+    shell: McpServer, leave: Callable[[int], Awaitable[None]], number: int
+) -> None:
+    while shell.busy:
+        await anyio.sleep(_POLL_INTERVAL)
+    await leave(number)

@@ -1,0 +1,1 @@
+"""JSON lines on stdin and stdout."""

@@ -1,0 +1,350 @@
+"""What each message of the RPC asks for, and the data that answers it; docs/rpc.md.
+
+A tool is one session of its contract, so calls with the same contract, directory, options and
+tools share one.
+"""
+
+import codecs
+import os
+import signal
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from nacre import __version__
+from nacre.contracts import registry
+from nacre.contracts.contract import Reply
+from nacre.engine.engine import Engine, Ticket
+from nacre.frontends.rpc import messages
+from nacre.frontends.rpc.messages import BadMessage, Message
+from nacre.frontends.run_json import MAX_PART, PartTooLarge, read_part, run_to_json
+from nacre.model.cancel import CancelToken
+from nacre.model.events import Chunk, Event, Full, Listening, Stream
+from nacre.model.outcome import Outcome
+from nacre.model.plan import KIB
+from nacre.model.refusals import Refused
+from nacre.model.requests import Response
+from nacre.model.signals import signal_number
+from nacre.runs.access import RunAccess, raise_if_rejected
+from nacre.store.listing import list_runs
+from nacre.store.stored_run import NoSuchRun
+from nacre.store.workspace import find_workspace
+from nacre.text.clean import decode
+from nacre.tool.tool import Tool
+
+_MAX_CHUNK: Final = 64 * KIB  # of output in one event
+_UPDATE_INTERVAL: Final = 0.05  # seconds at least between two of them
+_MAX_TOOLS: Final = 16  # sessions that are kept for the next call
+
+A = TypeVar("A")
+Id = str | int | float | None
+
+
+class ToolKey(Struct, frozen=True, kw_only=True):
+    """What makes one tool another."""
+
+    contract: str
+    cwd: str | None = None
+    options: str = "{}"  # as JSON, since it is a key
+    tools: tuple[str, ...] = ()
+
+
+MakeTool = Callable[[ToolKey], Tool]  # raises ValueError, OSError
+
+
+class RpcCall:
+    """A message that is being answered."""
+
+    session: ToolKey | None = None  # whose tool it uses
+    _cancel_wait: Callable[[], None] | None = None
+
+    def __init__(
+        self,
+        id: Id,
+        verb: str,
+        say: Callable[[Message], None],
+        answer: Callable[["RpcCall", Message], None],
+    ) -> None:
+        """`say` may wait, and is called by threads that may."""
+        self.id = id
+        self.verb = verb
+        self.cancel = CancelToken()
+        self._write = say
+        self._answer = answer
+
+    @property
+    def owns_command(self) -> bool:
+        """Whether it is about a command of its own, which ends with it."""
+        return self.verb in ("bash", "call")
+
+    def succeed(self, data: object) -> None:
+        self._answer(self, {"success": True, "data": data})
+
+    def fail(self, error: object) -> None:
+        self._answer(self, {"success": False, "error": str(error)})
+
+    @contextmanager
+    def report_errors(self) -> Iterator[None]:
+        """Whatever goes wrong here is the answer."""
+        try:
+            yield
+        except (BadMessage, Refused, NoSuchRun, PartTooLarge, ValueError, OSError) as error:
+            self.fail(error)
+        except RecursionError:
+            self.fail("this is nested too deep; send something flatter")
+        except Exception as error:  # noqa: BLE001 - a mistake of ours: whoever waits hears of it
+            self.fail(f"a mistake in nacre: {error!r}; please report it")
+
+    def wait_for(self, ticket: Ticket[A], then: Callable[[A], object]) -> None:
+        """To be answered when the ticket is."""
+
+        def on_answer(answer: A) -> None:
+            with self.report_errors():
+                self.succeed(then(answer))
+
+        self._cancel_wait = ticket.cancel
+        ticket.then(on_answer)
+
+    def stop(self) -> None:
+        """End its command, or stop waiting."""
+        self.cancel.cancel()
+        if self._cancel_wait is not None:
+            self._cancel_wait()
+
+    def build_listener(self) -> Listening:
+        """All that is said reaches the client, however slow he is; the command waits for him."""
+        decoders: dict[Stream, codecs.IncrementalDecoder] = {}
+
+        def hear(event: Event) -> None:
+            if isinstance(event, Chunk):
+                if event.stream not in decoders:
+                    decoders[event.stream] = codecs.getincrementaldecoder("utf-8")("replace")
+                envelope = decoders[event.stream].decode(event.data)
+                self._on_chunk(event.stream, envelope, event.skipped)
+            else:
+                for stream, decoder in decoders.items():
+                    self._on_chunk(stream, decoder.decode(b"", final=True), 0)
+
+        return Listening(
+            listener=hear, every=_UPDATE_INTERVAL, buffer=_MAX_CHUNK, full=Full.WAIT, linger=None
+        )
+
+    def _on_chunk(self, stream: Stream, text: str, skipped: int) -> None:
+        """`skipped`: one that is being ended does not wait for a slow reader any more."""
+        if text or skipped:
+            envelope: Message = {} if self.id is None else {"id": self.id}
+            envelope |= {"type": "bash_output", "chunk": text}
+            envelope |= {"stream": "stderr"} if stream is Stream.ERRORS else {}
+            self._write({**envelope, "skipped": skipped} if skipped else envelope)
+
+
+class RpcMethods:
+    def __init__(
+        self,
+        make: MakeTool,
+        engine: Engine,
+        *,
+        contract: str = registry.DEFAULT,
+        cwd: str | None = None,
+    ) -> None:
+        """`contract` and `cwd` are for messages that name none."""
+        self._make = make
+        self._engine = engine
+        self._contract = contract
+        self._cwd = cwd
+        self._tools: dict[ToolKey, Tool] = {}
+        self._verbs: dict[str, Callable[[RpcCall, Message], None]] = {
+            "bash": self._bash,
+            "call": self._call,
+            "schema": self._schema,
+            "ps": self._ps,
+            "read": self._read,
+            "wait": self._wait,
+            "write": self._write,
+            "kill": self._kill,
+            "ping": self._ping,
+        }
+        self.names = ("bash", "abort_bash", *(name for name in self._verbs if name != "bash"))
+
+    def dispatch(self, call: RpcCall, message: Message, calls: Collection[RpcCall]) -> None:
+        """Answer it, now or later. `calls` are all that are under way. Raises Wrong, Refused,
+        NoSuchRun, TooMuch, ValueError, OSError."""
+        if call.verb == "abort_bash":
+            call.succeed(_abort(call, message, calls))
+        else:
+            self._close_unused({each.session for each in calls})
+            self._verbs[call.verb](call, message)
+
+    def close(self) -> None:
+        for tool in self._tools.values():
+            tool.close()
+
+    def _bash(self, call: RpcCall, message: Message) -> None:
+        """A command of the user's: a `BashResult`."""
+        stream = message.pop("stream", True)
+        if not isinstance(stream, bool):
+            raise BadMessage(f"stream must be true or false, not {stream!r}")
+
+        def on_answer(reply: Reply) -> None:
+            if "exitCode" in reply.details:
+                call.succeed(reply.details)
+            else:
+                call.fail(reply.text)
+
+        tool = self._tool(call, ToolKey(contract="pi", cwd=self._cwd))
+        listening = call.build_listener() if stream else None
+        tool.begin(message, on_answer, by_user=True, listen=listening, cancel=call.cancel)
+
+    def _call(self, call: RpcCall, message: Message) -> None:
+        """What `nacre call` prints."""
+        given = messages.read_message(message, messages.ToolCall)
+        tool = self._tool_key(call, given, given.tools)
+
+        def on_answer(reply: Reply) -> None:
+            with call.report_errors():
+                call.succeed(tool.contract.to_json(reply))
+
+        tool.begin(
+            given.arguments,
+            on_answer,
+            tool=given.tool,
+            listen=call.build_listener() if given.stream else None,
+            cancel=call.cancel,
+        )
+
+    def _schema(self, call: RpcCall, message: Message) -> None:
+        given = messages.read_message(message, messages.Schema)
+        call.succeed(self._tool_key(call, given, ()).specs(given.format))
+
+    def _ps(self, call: RpcCall, message: Message) -> None:
+        given = messages.read_message(message, messages.Ps)
+        if given.last < 0:
+            raise BadMessage(f"last is {given.last}; it must be 0 or more")
+        place = None if given.all else self._workspace(given.cwd)
+        call.succeed([run_to_json(run) for run in list_runs(place, given.last)])
+
+    def _read(self, call: RpcCall, message: Message) -> None:
+        given = messages.read_message(message, messages.Read)
+        run = self._access(given).find(str(given.run))
+        part = read_part(
+            run,
+            since=given.since,
+            first=given.first,
+            last=given.last,
+            lines=given.lines,
+            most=min(given.most, MAX_PART),
+        )
+        call.succeed(
+            {
+                "run": run.name,
+                "text": decode(part.data),
+                "bytes": part.size,
+                "cursor": part.cursor,
+                "over": part.complete,
+            }
+        )
+
+    def _wait(self, call: RpcCall, message: Message) -> None:
+        given = messages.read_message(message, messages.Wait)
+        runs, name = self._access(given), str(given.run)
+        ticket = runs.wait(name, _seconds(given.timeout))
+        call.wait_for(ticket, lambda _: run_to_json(runs.find(name)))
+
+    def _write(self, call: RpcCall, message: Message) -> None:
+        given = messages.read_message(message, messages.Write)
+        runs, name = self._access(given), str(given.run)
+        data = given.text.encode("utf-8", "surrogateescape")
+        call.wait_for(runs.write(name, data, eof=given.eof), _end_details(runs, name))
+
+    def _kill(self, call: RpcCall, message: Message) -> None:
+        given = messages.read_message(message, messages.Kill)
+        runs, name = self._access(given), str(given.run)
+        if given.signal is not None:
+            call.wait_for(runs.signal(name, signal_number(given.signal)), _end_details(runs, name))
+            return
+
+        def ended(outcome: Outcome | None) -> Message:
+            if outcome is None:
+                raise BadMessage(f"something of {name} could not be killed; ps shows it")
+            return run_to_json(runs.find(name))
+
+        grace = _seconds(given.grace) or 0.0
+        call.wait_for(runs.end(name, signal.SIGTERM, grace), ended)
+
+    def _ping(self, call: RpcCall, message: Message) -> None:
+        messages.read_message(message, messages.EmptyMessage)
+        call.succeed({"nacre": __version__})
+
+    # What they need.
+
+    def _tool(self, call: RpcCall, session: ToolKey) -> Tool:
+        call.session = session
+        tool = self._tools.pop(session, None) or self._make(session)
+        self._tools[session] = tool  # the one used last is the last to go
+        return tool
+
+    def _close_unused(self, used: Collection[ToolKey | None]) -> None:
+        """Those that were not used for long, and that nobody uses."""
+        for session in list(self._tools):
+            if len(self._tools) <= _MAX_TOOLS:
+                break
+            if session not in used:
+                self._tools.pop(session).close()
+
+    def _tool_key(
+        self, call: RpcCall, given: messages.ToolCall | messages.Schema, tools: tuple[str, ...]
+    ) -> Tool:
+        return self._tool(
+            call,
+            ToolKey(
+                contract=given.contract or self._contract,
+                cwd=self._directory(given.cwd),
+                options=msgspec.json.encode(given.options, order="sorted").decode(),
+                tools=tools,
+            ),
+        )
+
+    def _access(self, given: messages.RunMessage) -> RunAccess:
+        return RunAccess(self._engine, self._workspace(given.cwd))
+
+    def _workspace(self, cwd: str | None) -> bytes:
+        return find_workspace(os.path.abspath(os.fsencode(self._directory(cwd) or ".")))
+
+    def _directory(self, cwd: str | None) -> str | None:
+        if cwd is None:
+            return self._cwd
+        return str(Path(self._cwd or ".", os.path.expanduser(cwd)))
+
+
+def _end_details(runs: RunAccess, name: str) -> Callable[[Response], Message]:
+    def on_answer(reached: Response) -> Message:
+        raise_if_rejected(reached)
+        return run_to_json(runs.find(name))
+
+    return on_answer
+
+
+def _seconds(given: float | None) -> float | None:
+    if given is not None and not given >= 0:
+        raise BadMessage(f"{given} seconds make no sense; it is 0 or more")
+    return given
+
+
+def _abort(call: RpcCall, message: Message, calls: Collection[RpcCall]) -> Message:
+    """All that runs, or one of them: the `target`, or whose id this is."""
+    given = messages.read_message(message, messages.Abort)
+    running = [each for each in calls if each.owns_command]
+    wanted = call.id if given.target is None else given.target
+    if wanted is not None and not given.all:
+        running = [each for each in running if each.id == wanted]
+        if not running:
+            raise BadMessage(
+                f'nothing that runs has the id {wanted!r}; {{"all": true}} ends all, "target" one'
+            )
+    for each in running:
+        each.stop()
+    return {"aborted": len(running)}

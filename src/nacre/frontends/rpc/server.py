@@ -1,0 +1,174 @@
+"""`nacre rpc`: JSON lines on stdin and stdout, as pi's RPC speaks them, and more; docs/rpc.md.
+
+    line → message → verb → data → response
+
+Every line is answered by one `response`; a verb that runs something may send `bash_output` before
+it. Any number of them may be under way. What is wrong with a line is said in an error line, and
+the loop goes on. At the end of input what still runs is ended.
+
+One thread makes the engine's steps, with stdin among what it watches: an event loop around it
+would cost more than all the rest. Listeners of commands have threads of their own, and wait when
+the client reads slowly; nobody else does. What the messages mean is in `verbs`.
+"""
+
+import os
+import sys
+import threading
+import traceback
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from nacre.engine.engine import Engine
+from nacre.eventloop import now
+from nacre.frontends.rpc.line_io import MAX_LINE, LineReader, LineWriter
+from nacre.frontends.rpc.messages import Message
+from nacre.frontends.rpc.methods import Id, RpcCall, RpcMethods
+from nacre.model.plan import KIB
+
+_PIECE: Final = 256 * KIB
+_EXIT_GRACE: Final = 5.0  # seconds in which a reader of our last words must have taken something
+_MAX_END: Final = 60.0  # more than any contract's grace
+
+
+class Server:
+    _code: int | None = None  # why we are to end
+    _stopping = False  # what runs has been told to end
+
+    def __init__(
+        self, verbs: RpcMethods, engine: Engine, sink: int, *, linger: float = 1.0
+    ) -> None:
+        """`linger`: seconds in which what runs at the end of input may still end by itself."""
+        self._verbs = verbs
+        self._engine = engine
+        self._linger = linger
+        self._inbox = LineReader()
+        self._out = LineWriter(sink, broken=lambda: self._end(141))
+        self._came: deque[bytes] = deque()  # and is not looked at yet
+        self._calls: set[RpcCall] = set()
+
+    def serve(self, source: int) -> int:
+        """Until the input ends (0), nobody reads us (141), or a signal comes (128 and it)."""
+        self._listen(source)
+        while self._code is None:
+            self._step(None)
+        self._engine.unwatch_fd(source)
+        until = now() + (0.0 if self._code else self._linger)
+        while self._calls and now() < until and not self._code:
+            self._step(until - now())
+        self._stop_all()
+        until = now() + _MAX_END
+        while self._calls and now() < until:
+            self._step(until - now())
+        drained = self._out.drain(_EXIT_GRACE)
+        self._out.close()
+        self._verbs.close()
+        return self._code if drained else self._code or 141
+
+    def stop(self, number: int) -> None:
+        """For signal handlers: once, end all that runs; again, kill it."""
+        if self._stopping:
+            self._stop_all()
+        self._end(128 + number)
+
+    # What comes in.
+
+    def _listen(self, source: int) -> None:
+        try:
+            self._engine.watch_fd(source, lambda: self._on_readable(_read_available(source)))
+        except PermissionError:  # a file: it cannot be waited for, and need not
+            threading.Thread(target=self._read_ahead, args=(source,), daemon=True).start()
+
+    def _on_readable(self, data: bytes | None) -> None:
+        if data is not None:
+            self._came.append(data)
+
+    def _read_ahead(self, source: int) -> None:
+        data: bytes | None = None
+        while data != b"":
+            data = _read_available(source)
+            self._on_readable(data)
+            self._engine.wake()
+
+    def _step(self, patience: float | None) -> None:
+        try:
+            self._engine.step(patience)
+        except Exception:  # noqa: BLE001 - a mistake of ours about one call must not end the others
+            traceback.print_exc(file=sys.stderr)
+        while self._came:
+            self._on_data(self._came.popleft())
+
+    def _on_data(self, data: bytes) -> None:
+        for line in self._inbox.feed(data) if data else self._inbox.end():
+            if line is None:
+                self._write_error(None, None, f"a line has more than {MAX_LINE} bytes; send less")
+            elif line.strip():
+                self._handle_line(line)
+        if not data:
+            self._end(0)
+
+    def _end(self, code: int) -> None:
+        self._code = self._code or code
+        self._engine.wake()
+
+    def _stop_all(self) -> None:
+        self._stopping = True
+        for call in list(self._calls):
+            call.stop()
+
+    # What goes out.
+
+    def _write(self, message: Message) -> None:
+        self._out.write_line(msgspec.json.encode(message) + b"\n")
+
+    def _write_with_backpressure(self, message: Message) -> None:
+        """For listeners, each of which has a thread that may wait."""
+        self._write(message)
+        self._out.wait_for_room()
+
+    def _write_error(self, id: Id, verb: str | None, error: str) -> None:
+        response: Message = {} if id is None else {"id": id}
+        response |= {"type": "response"} if verb is None else {"type": "response", "command": verb}
+        self._write({**response, "success": False, "error": error})
+
+    # One message.
+
+    def _handle_line(self, line: bytes) -> None:
+        try:
+            message = msgspec.json.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return self._write_error(None, None, f"this line is not JSON: {error}")
+        if not isinstance(message, dict):
+            return self._write_error(None, None, 'a message is an object, like {"type": "ping"}')
+        id, verb = message.pop("id", None), message.pop("type", None)
+        if isinstance(id, bool) or not isinstance(id, Id):
+            return self._write_error(None, None, "id must be a string or a number")
+        if not isinstance(verb, str) or verb not in self._verbs.names:
+            wrong = "type is required" if verb is None else f"there is no type {verb!r}"
+            return self._write_error(id, None, f"{wrong}; there is {', '.join(self._verbs.names)}")
+        if id is not None and verb != "abort_bash" and any(each.id == id for each in self._calls):
+            return self._write_error(id, verb, f"the id {id!r} is in use; choose another")
+        return self._dispatch(
+            RpcCall(id, verb, self._write_with_backpressure, self._write_response), message
+        )
+
+    def _dispatch(self, call: RpcCall, message: Message) -> None:
+        self._calls.add(call)
+        with call.report_errors():
+            self._verbs.dispatch(call, message, self._calls)
+
+    def _write_response(self, call: RpcCall, rest: Message) -> None:
+        self._calls.discard(call)
+        response: Message = {} if call.id is None else {"id": call.id}
+        self._write({**response, "type": "response", "command": call.verb, **rest})
+
+
+def _read_available(source: int) -> bytes | None:
+    """What is there; b"": there will be no more; None: it has gone meanwhile."""
+    try:
+        return os.read(source, _PIECE)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""

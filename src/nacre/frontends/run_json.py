@@ -1,0 +1,128 @@
+"""A run as data, as `nacre ps --json` prints it, and parts of its output."""
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nacre.model.events import Stream
+from nacre.model.outcome import ending_code, ending_state
+from nacre.model.plan import MIB
+from nacre.procfs import processes
+from nacre.store import stored_run
+from nacre.store.stored_run import StoredRun
+from nacre.text.clean import drop_partial_end, human_size
+
+
+def run_to_json(run: StoredRun) -> dict[str, Any]:
+    state, path = run.ending, run.path(Stream.OUTPUT)
+    return {
+        "run": run.name,
+        "state": ending_state(state),
+        "exit_code": ending_code(state),
+        "begun": run.start_entry.time,
+        "seconds": round(run.seconds, 3),
+        "command": run.start_entry.command,
+        "cwd": run.start_entry.cwd,
+        "workspace": run.start_entry.workspace,
+        "output_bytes": output_size(run),
+        "output_file": path if os.path.exists(path) else None,
+        "pid": None if run.start_entry.shell is None else run.start_entry.shell.pid,
+        "owner": None if run.owner is None else {"pid": run.owner.pid, "kind": run.owner.kind},
+        "left_running": [{"pid": each} for each in find_leftovers(run)],
+    }
+
+
+def find_leftovers(run: StoredRun) -> list[int]:
+    """What it has left running, and still runs."""
+    found = []
+    for each in run.end_entry.left_running if run.end_entry else ():
+        process = processes.read_process(each.pid)
+        if process is not None and process.alive and process.started == each.started:
+            found.append(each.pid)
+    return found
+
+
+def output_size(run: StoredRun) -> int | None:
+    sizes = [size for stream in Stream if (size := run.size(stream)) is not None]
+    if not sizes and run.end_entry is not None:
+        return run.end_entry.output.size
+    return sum(sizes) if sizes else None
+
+
+MAX_PART: Final = MIB  # bytes of an output that are given at once
+
+
+class OutputPart(Struct, frozen=True, kw_only=True):
+    """Some of a run's output."""
+
+    data: bytes
+    size: int  # of all of it
+    cursor: int  # the byte after this part
+    complete: bool  # the run has ended, and this is the last of it
+
+
+class PartTooLarge(LookupError):
+    """What was asked for is more than is given at once; the message says what to ask instead."""
+
+
+def read_part(
+    run: StoredRun,
+    *,
+    since: int | None = None,
+    first: int | None = None,
+    last: int | None = None,
+    lines: int | None = None,
+    most: int = MAX_PART,
+) -> OutputPart:
+    """Its output from a byte on (as much as is given at once), some lines, the last lines, or all
+    of it. Raises NoSuchRun, TooMuch, ValueError, OSError."""
+    _check(since, first, last, lines, most)
+    over = run.ending is not None
+    with run.open() as source:
+        size = source.seek(0, os.SEEK_END)
+        if since is not None:
+            start = source.seek(min(since, size))
+            data = stored_run.read_exactly(source, most)
+            if not over or start + len(data) < size:
+                data = drop_partial_end(data) or data  # the rest of a character comes with the next
+        elif lines is not None:
+            data = _join_blocks(run, stored_run.read_last_lines(source, lines), most, size)
+            start = source.seek(0, os.SEEK_CUR) - len(data)  # it may have grown meanwhile
+        else:
+            index = run.line_index()
+            start = stored_run.find_line_start(source, first or 1, index)
+            found = stored_run.read_lines(source, first or 1, last, index)
+            data = _join_blocks(run, found, most, size)
+    cursor = start + len(data)
+    return OutputPart(data=data, size=size, cursor=cursor, complete=over and cursor >= size)
+
+
+def _check(
+    since: int | None, first: int | None, last: int | None, lines: int | None, most: int
+) -> None:
+    ranges = first is not None or last is not None
+    if (since is not None) + (lines is not None) + ranges > 1:
+        raise ValueError("since, lines and from/to do not go together; choose one")
+    for name, value, least in (
+        ("since", since, 0),
+        ("lines", lines, 0),
+        ("from", first, 1),
+        ("to", last, 1),
+        ("most", most, 1),
+    ):
+        if value is not None and value < least:
+            raise ValueError(f"{name} is {value}; it must be {least} or more")
+
+
+def _join_blocks(run: StoredRun, blocks: Iterator[bytes], most: int, size: int) -> bytes:
+    data = bytearray()
+    for block in blocks:
+        data += block
+        if len(data) > most:
+            raise PartTooLarge(
+                f"these lines of {run.name} have more than {human_size(most)} (all of it: "
+                f"{human_size(size)}); ask for fewer, or go through it with since, byte by byte"
+            )
+    return bytes(data)

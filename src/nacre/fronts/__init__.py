@@ -1,1 +1,0 @@
-"""Fronts: each reads a call, asks a Tool, writes a reply."""

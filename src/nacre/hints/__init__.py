@@ -1,0 +1,1 @@
+"""Looking back at a run: hints, and output without progress lines."""

@@ -1,0 +1,347 @@
+"""Hints: what a person who knows the machine would add to a reply.
+
+Each looks at how a command ended and what it said last, then at the machine, and speaks only when
+both agree: words in an output alone prove nothing. A hint never changes what is said to have
+happened. Each is one function; what it cannot find out it does not say.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from nacre.bash.analyze import analyze
+from nacre.bash.commands import Command, known_prefix
+from nacre.bash.paths import resolve_path
+from nacre.model.outcome import Ending, Exited
+from nacre.model.plan import BASH
+from nacre.procfs import ports, processes
+from nacre.text.clean import as_displayed, decode, human_size
+
+_ALIKE: Final = 0.75  # how much two names have in common that may be taken for each other
+_LOOKED_AT: Final = 16 * 1024  # bytes of the end of an output
+
+
+class RunFacts(Struct, frozen=True, kw_only=True):
+    """What hints are made of."""
+
+    script: bytes
+    cwd: bytes
+    path: bytes  # where it looked for programs
+    ending: Ending
+    output: bytes  # the end of its output
+    unterminated: bool = False
+    open_stdin: bool = False  # or it was given something to read
+    out_of_memory: bool = False
+    find_run: Callable[[int], str | None] = lambda _: None  # which run a process belongs to
+    has_session: bool = False  # what it does to its shell is remembered
+
+    @property
+    def failed(self) -> bool:
+        return self.ending != Exited(0)
+
+    @property
+    def lines(self) -> list[str]:
+        return decode(self.output[-_LOOKED_AT:]).splitlines()
+
+
+Hint = Callable[[RunFacts], str | None]
+
+
+def find_hints(facts: RunFacts) -> tuple[str, ...]:
+    """Those that fit."""
+    candidates = _WHEN_FAILED if facts.failed else _ALWAYS
+    return tuple(match for hint in candidates if (match := _try_hint(hint, facts)) is not None)
+
+
+def _try_hint(hint: Hint, facts: RunFacts) -> str | None:
+    """What it says. Whatever a command has printed, a hint must not cost its reply."""
+    try:
+        return hint(facts)
+    except (OSError, ValueError):  # no /proc, no descriptor; a NUL in what should be a name
+        return None
+
+
+# Programs that cannot be run.
+
+_BASH: Final = r"(?:" + re.escape(BASH.decode()) + r"|environment): (?:line \d+: )?"
+_MISSING: Final = re.compile(
+    _BASH + r"(?:exec: )?"
+    r"(?P<what>[^:]+): (?P<why>command not found|not found|No such file or directory"
+    r"|cannot execute: required file not found)"
+)
+_FORBIDDEN: Final = re.compile(
+    _BASH + r"(?:exec: )?"
+    r"(?P<what>[^:]+): (?P<why>Permission denied|Is a directory|cannot execute.*)"
+)
+
+
+def missing_program(facts: RunFacts) -> str | None:
+    if facts.ending != Exited(127):
+        return None
+    what = _last_match(_MISSING, facts)
+    if what is None:
+        return None
+    if "/" in what:
+        return None if _moves(facts) else _missing_file(what, facts)
+    local = [
+        f"./{place}{what}"
+        for place in ("", "bin/", "node_modules/.bin/", ".venv/bin/", "scripts/")
+        if not _moves(facts) and _is_program(resolve_path(facts.cwd, os.fsencode(place + what)))
+    ]
+    if local:
+        return f"{what} is not in PATH; there is {local[0]}"
+    near = _similar_names(what, _programs(facts))
+    return f"there is no command {what}; near it: {', '.join(near)}" if near else None
+
+
+def _moves(facts: RunFacts) -> bool:
+    """Whether it may have run somewhere else: then a relative path tells us nothing."""
+    return re.search(rb"\b(?:cd|pushd|popd|chdir)\b", facts.script) is not None
+
+
+def _is_program(path: bytes) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _missing_file(what: str, facts: RunFacts) -> str | None:
+    path = resolve_path(facts.cwd, os.fsencode(what))
+    if os.path.lexists(path):
+        return f"{what} is there, but not what its first line says that it is run by"
+    place, name = os.path.split(path)
+    try:
+        near = _similar_names(decode(name), [decode(each) for each in os.listdir(place)])
+    except OSError:
+        return f"the directory of {what} does not exist"
+    return f"there is no {what}; near it: {', '.join(near)}" if near else None
+
+
+def forbidden_program(facts: RunFacts) -> str | None:
+    if facts.ending != Exited(126):
+        return None
+    what = _last_match(_FORBIDDEN, facts)
+    if what is None or ("/" in what and _moves(facts)):
+        return None
+    path = resolve_path(facts.cwd, os.fsencode(what))
+    if os.path.isdir(path):
+        return f"{what} is a directory"
+    if os.path.isfile(path) and not os.access(path, os.X_OK):
+        return f"{what} is not executable: chmod +x it, or name the program that runs it"
+    return None
+
+
+def _similar_names(name: str, names: list[str]) -> list[str]:
+    """Those with two letters changed about first: that is what fingers do."""
+    from difflib import get_close_matches
+
+    swapped = [each for each in names if each != name and sorted(each) == sorted(name)]
+    return list(dict.fromkeys([*swapped, *get_close_matches(name, names, 3, _ALIKE)]))[:3]
+
+
+def _programs(facts: RunFacts) -> list[str]:
+    found: dict[str, None] = {}
+    for place in facts.path.split(b":"):
+        try:
+            names = os.listdir(resolve_path(facts.cwd, place or b"."))
+            found |= dict.fromkeys(decode(name) for name in names)
+        except OSError:
+            continue
+    return list(found)
+
+
+# What stands in its way.
+
+_IN_USE: Final = re.compile(
+    r"(?i)EADDRINUSE|address (?:is )?already in use|port \d+ is (?:already )?(?:in use|taken|used)"
+    r"|only one usage of each socket address"
+)
+_NUMBER: Final = re.compile(r"(?<![\w.])\d{2,5}(?![\w.])")
+
+
+def port_in_use(facts: RunFacts) -> str | None:
+    lines = facts.lines
+    at = [number for number, line in enumerate(lines) if _IN_USE.search(line)]
+    if not at:
+        return None
+    near = "\n".join(lines[max(0, at[-1] - 2) : at[-1] + 6])
+    used_ports = set(ports.listening_sockets().values())
+    # The words about it name the port; else the command may, if it names but one that is taken.
+    for match in (near.replace(":", " "), decode(facts.script).replace(":", " ")):
+        named = {port for each in _NUMBER.findall(match) if (port := int(each)) in used_ports}
+        if len(named) == 1:
+            (port,) = named
+            return f"port {port} is held by {_holder(port, facts)}"
+    return None
+
+
+def _holder(port: int, facts: RunFacts) -> str:
+    listens = ports.find_listeners(port)[:3]
+    if not listens:
+        return "a process of another user"
+    named = [f"{pid} ({_short(processes.command_line(pid))})" for pid in listens]
+    run = next((run for pid in listens if (run := facts.find_run(pid)) is not None), None)
+    of_run = "" if run is None else f": that is {run}, which job signal ends"
+    return f"process {', '.join(named)}{of_run}"
+
+
+_FULL: Final = re.compile(r"(?i)no space left on device|ENOSPC|disk quota exceeded|EDQUOT")
+_PATHS: Final = re.compile(r"/[\w./@+-]+")
+_NEARLY: Final = 64 * 1024  # bytes; less than this is full
+
+
+def disk_full(facts: RunFacts) -> str | None:
+    match = [line for line in facts.lines if _FULL.search(line)]
+    if not match:
+        return None
+    written = [os.fsencode(path) for path in _PATHS.findall(" ".join(match))]
+    for place in (*written, facts.cwd, b"/tmp", os.path.expanduser(b"~")):
+        found = _existing(place)
+        try:
+            status = os.statvfs(found)
+        except OSError:
+            continue
+        free = status.f_bavail * status.f_frsize
+        if status.f_blocks and free < _NEARLY:
+            return f"the disk of {decode(found)} is full: {human_size(free)} left (df -h shows all)"
+        if status.f_files and not status.f_favail:
+            return f"the disk of {decode(found)} has no room for another file (df -i shows all)"
+    return None
+
+
+def _existing(path: bytes) -> bytes:
+    """It, or the nearest directory above it that there is."""
+    while path not in (b"/", b"") and not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path or b"/"
+
+
+def out_of_memory(facts: RunFacts) -> str | None:
+    if not facts.out_of_memory:
+        return None
+    return "the kernel has killed it to have memory back; it needs less, or the machine more"
+
+
+_LOCKED: Final = re.compile(r"(?i)unable to create '(?P<path>[^']+\.lock)'.*file exists")
+
+
+def git_lock(facts: RunFacts) -> str | None:
+    found = [match for line in facts.lines if (match := _LOCKED.search(line))]
+    if not found:
+        return None
+    path = resolve_path(facts.cwd, os.fsencode(found[-1]["path"]))
+    try:
+        age = time.time() - os.lstat(path).st_mtime
+    except OSError:
+        return f"{decode(path)} is gone by now; try again"
+    gits = [pid for pid in processes.list_pids() if _is_git(pid)]
+    if gits:
+        other = f"process {gits[0]} ({_short(processes.command_line(gits[0]))})"
+        return f"{other} runs, and may hold it; it is {_age(age)} old"
+    return f"no git runs; {decode(path)} is {_age(age)} old: remove it, and try again"
+
+
+def _is_git(pid: int) -> bool:
+    """Any, wherever it is at work: a repository has more places than we could look into."""
+    name = processes.command_line(pid).split(" ")[0]
+    return os.path.basename(name) == "git" or os.path.basename(name).startswith("git-")
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} seconds"
+
+
+# What was meant otherwise.
+
+
+def may_have_asked(facts: RunFacts) -> str | None:
+    if facts.open_stdin or not isinstance(facts.ending, Exited):
+        return None
+    last = as_displayed(facts.lines[-1]).strip() if facts.lines else ""
+    candidates = facts.unterminated and last and not last.startswith("{") and not last.endswith("%")
+    if not candidates and not _NO_INPUT.fullmatch(last):
+        return None
+    return "it may have asked for input and got none; interactive: true lets you answer"
+
+
+# What the usual languages say when there is nothing to read.
+_NO_INPUT: Final = re.compile(
+    r"EOFError: EOF when reading a line|EOFError|.*\bEOF\b.*(?:stdin|input|line)|"
+    r".*(?:not a (?:tty|terminal)|no input).*",
+    re.IGNORECASE,
+)
+
+
+_LASTS: Final = {
+    b"cd": "the directory does not last: each call is a new shell; give cwd or a session",
+    b"export": "variables do not last: each call is a new shell; give env or a session",
+    b"source": "what was sourced does not last: each call is a new shell; use it in the same call, "
+    "or give a session",
+}
+_SAME: Final = {b"pushd": b"cd", b"popd": b"cd", b".": b"source", b"chdir": b"cd"}
+
+
+def does_not_last(facts: RunFacts) -> str | None:
+    """The last thing that it does is something that ends with its shell."""
+    if facts.has_session:
+        return None
+    script = facts.script.rstrip(b" \t\n;")
+    last = max(analyze(facts.script).commands, key=lambda each: each.end, default=None)
+    if last is None or last.end < len(script) or not _is_plain(last):
+        return None
+    name = last.name or b""
+    if name == b"export" and not any(b"=" in known_prefix(word) for word in last.arguments):
+        return None  # it only shows them
+    return _LASTS.get(_SAME.get(name, name))
+
+
+def _is_plain(command: Command) -> bool:
+    """Whether it is done by the shell itself."""
+    inside = command.substitution or command.function or command.via or command.background
+    return not (inside or command.fed or command.feeds)
+
+
+_UNCLOSED: Final = re.compile(
+    _BASH + r"warning: here-document at line (?P<line>\d+) delimited by end-of-file "
+    r"\(wanted `(?P<end>.*)'\)"
+)
+
+
+def open_heredoc(facts: RunFacts) -> str | None:
+    if b"<<" not in facts.script:
+        return None
+    for line in facts.lines:
+        match = _UNCLOSED.fullmatch(line)
+        if match and match["end"].encode() in facts.script:
+            return (
+                f"the here-document of line {match['line']} was never closed: {match['end']} must "
+                "stand alone in a line, with nothing before or behind it"
+            )
+    return None
+
+
+def _last_match(pattern: re.Pattern[str], facts: RunFacts) -> str | None:
+    found = [match for line in facts.lines[-20:] if (match := pattern.fullmatch(line))]
+    return found[-1]["what"] if found else None
+
+
+def _short(command: str) -> str:
+    return command if len(command) <= 60 else f"{command[:59]}…"
+
+
+_ALWAYS: Final[tuple[Hint, ...]] = (does_not_last, open_heredoc)
+_WHEN_FAILED: Final[tuple[Hint, ...]] = (
+    missing_program,
+    forbidden_program,
+    port_in_use,
+    disk_full,
+    out_of_memory,
+    git_lock,
+    open_heredoc,
+    may_have_asked,
+)

@@ -1,0 +1,61 @@
+"""What a git command line says, as git itself would take it apart."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from nacre.bash.commands import Command, Word
+
+_VALUED: Final = {
+    *(b"-C", b"-c", b"--git-dir", b"--work-tree", b"--namespace", b"--exec-path"),
+    *(b"--super-prefix", b"--config-env", b"--attr-source", b"--list-cmds"),
+}
+
+
+# Options of git commit that take the next word.
+COMMIT_VALUED: Final = frozenset(
+    {b"-m", b"-F", b"-C", b"-c", b"-t", b"--message", b"--file", b"--author", b"--date"}
+    | {b"--template", b"--cleanup", b"--reuse-message", b"--reedit-message", b"--trailer"}
+    | {b"--pathspec-from-file"}
+)
+
+
+class GitCommand(Struct, frozen=True, kw_only=True):
+    directories: tuple[bytes | None, ...]  # of each -C, in order
+    settings: tuple[Word, ...]  # of each -c
+    place: int  # of the subcommand, among the words
+    subcommand: bytes
+    arguments: tuple[Word, ...]
+
+
+def parse_git(command: Command) -> GitCommand | None:
+    """The parts of a git command, if it is one and its subcommand is known."""
+    if command.name != b"git":
+        return None
+    directories: list[bytes | None] = []
+    settings: list[Word] = []
+    at = 1
+    words = command.words
+    while at < len(words):
+        text = words[at].text
+        if text is None:
+            if not words[at].prefix.startswith(b"-"):
+                return None
+        elif not text.startswith(b"-"):
+            return GitCommand(
+                directories=tuple(directories),
+                settings=tuple(settings),
+                place=at,
+                subcommand=text,
+                arguments=words[at + 1 :],
+            )
+        elif text in _VALUED and at + 1 < len(words):
+            if text == b"-C":
+                directories.append(words[at + 1].text)
+            elif text == b"-c":
+                settings.append(words[at + 1])
+            at += 1
+        elif text in (b"--help", b"-h", b"--version", b"-v"):
+            return None
+        at += 1
+    return None

@@ -1,0 +1,20 @@
+"""The step `lines`: a trailing `| head` or `| tail` becomes a limit on what the reply shows."""
+
+import msgspec
+
+from nacre.bash.trailing_limit import find_trailing_limit
+from nacre.model.caller import Caller
+from nacre.model.findings import LinesLimited
+from nacre.model.plan import Plan
+from nacre.prepare.decide import add_findings
+
+
+def limit_lines(plan: Plan, caller: Caller) -> Plan:
+    """A step: `rest | tail -n 5` becomes rest, of which the last 5 lines are shown."""
+    del caller
+    trail = find_trailing_limit(plan.command.script)
+    if trail is None:
+        return plan
+    command = msgspec.structs.replace(plan.command, script=trail.script)
+    limited = LinesLimited(head=trail.head, tail=trail.tail)
+    return add_findings(msgspec.structs.replace(plan, command=command), limited)

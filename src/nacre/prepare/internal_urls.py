@@ -1,0 +1,154 @@
+"""The step `links`: internal URLs become what they stand for.
+
+In a command, a URL is a word, or a whole quoted string, or the end of a word (`--file=local://x`);
+inside a larger quoted string it is prose and stays. It is replaced by a path, quoted for the shell.
+In variables and in the directory the path stands as it is.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from nacre.bash.literals import Literal, find_literals
+from nacre.bash.quoting import quote
+from nacre.model.caller import Caller, Resolved
+from nacre.model.plan import Chore, Plan
+from nacre.model.refusals import BadLink
+from nacre.text.clean import decode
+
+SCHEMES: Final = ("artifact", "skill", "agent", "plan", "memory", "rule", "local")
+
+
+class _BadUrl(Exception):
+    def __init__(self, link: BadLink) -> None:
+        self.link = link
+
+
+def internal_urls_step(
+    schemes: Sequence[str] = SCHEMES,
+) -> Callable[[Plan, Caller], Plan | BadLink]:
+    """A step for these schemes; everything else that looks like a URL is left alone."""
+    known = b"(" + "|".join(schemes).encode() + b")://"
+    whole = re.compile(known + rb"(.*)", re.DOTALL)
+    inside = re.compile(rb"(?:^|(?<=[=@,]))" + known + rb"([^,]*)", re.DOTALL)
+
+    def step(plan: Plan, caller: Caller) -> Plan | BadLink:
+        """Put paths in the place of internal URLs."""
+        command = plan.command
+        given = (command.script, command.cwd, *command.call_env.values())
+        if not any(b"://" in each for each in given):
+            return plan
+        chores: list[Chore] = []
+        try:
+            replaced = msgspec.structs.replace(
+                command,
+                script=_replace_in_script(command.script, whole, inside, caller, chores),
+                cwd=_replace_whole(command.cwd, whole, caller, chores),
+                call_env={
+                    name: _replace_whole(value, whole, caller, chores)
+                    for name, value in command.call_env.items()
+                },
+            )
+        except _BadUrl as bad:
+            return bad.link
+        return msgspec.structs.replace(plan, command=replaced, chores=(*plan.chores, *chores))
+
+    return step
+
+
+def _replace_whole(
+    text: bytes, url: re.Pattern[bytes], caller: Caller, chores: list[Chore]
+) -> bytes:
+    """A value that is a URL from its first byte to its last."""
+    found = url.fullmatch(text)
+    return _resolve(found[1], found[2], caller, chores) if found else text
+
+
+def _replace_in_script(
+    script: bytes,
+    whole: re.Pattern[bytes],
+    inside: re.Pattern[bytes],
+    caller: Caller,
+    chores: list[Chore],
+) -> bytes:
+    replaced = script
+    pieces = sorted(find_literals(script), key=lambda piece: piece.start, reverse=True)
+    for piece in pieces:
+        for start, end, path in _find_edits(piece, whole, inside, caller, chores):
+            replaced = replaced[:start] + quote(path) + replaced[end:]
+    return replaced
+
+
+def _find_edits(
+    piece: Literal,
+    whole: re.Pattern[bytes],
+    inside: re.Pattern[bytes],
+    caller: Caller,
+    chores: list[Chore],
+) -> Iterator[tuple[int, int, bytes]]:
+    """Where to put what, for the URLs in this piece, from the last to the first."""
+    text = piece.text
+    if text is None:
+        return
+    if piece.quoted:
+        found = [] if re.search(rb"\s", text) else [*whole.finditer(text)][:1]
+        if not found or found[0].start():
+            return
+    else:
+        found = [each for each in inside.finditer(text) if b"://" not in text[: each.start()]]
+        found = [*inside.finditer(text)] if found else []
+    for each in reversed(found):
+        if piece.goes_on and each.end() == len(text):
+            problem = "goes on with something else; write the URL out, or put all of it in quotes"
+            raise _BadUrl(BadLink(url=decode(each[0]), problem=problem))
+        path = _resolve(each[1], each[2], caller, chores)
+        if piece.quoted:
+            yield piece.start, piece.end, path
+        else:
+            yield piece.start + each.start(), piece.start + each.end(), path
+
+
+def _resolve(scheme: bytes, rest: bytes, caller: Caller, chores: list[Chore]) -> bytes:
+    name = scheme.decode()
+    shown = decode(scheme + b"://" + rest).replace("\n", " ")
+    resolver = caller.resolvers.get(name)
+    if resolver is None:
+        known = ", ".join(sorted(caller.resolvers)) or "none"
+        problem = f"nothing here resolves {name}:// URLs; schemes with a resolver: {known}"
+        raise _BadUrl(BadLink(url=shown, problem=problem))
+    try:
+        found: Resolved = resolver(decode_path(rest))
+    except LookupError as error:
+        problem = str(error.args[0] if error.args else error)
+        raise _BadUrl(BadLink(url=shown, problem=problem)) from None
+    except Exception as error:  # noqa: BLE001 (the host's own code)
+        raise _BadUrl(BadLink(url=shown, problem=f"its resolver failed: {error}")) from None
+    chores.extend(found.chores)
+    return found.path
+
+
+def decode_path(rest: bytes) -> str:
+    """What stands behind the scheme, decoded; LookupError when it leads out of its place."""
+    text = rest
+    for _ in range(4):  # encoded twice is still encoded
+        decoded = unquote_to_bytes(text)
+        if decoded == text:
+            break
+        text = decoded
+    if b"\0" in text or b"\n" in text:
+        raise LookupError("holds a character that no name can; remove it")
+    parts = text.replace(b"\\", b"/").split(b"/")
+    if b".." in parts:
+        raise LookupError("leads out of its place with ..; name what is inside")
+    if text.startswith((b"/", b"\\")) or re.match(rb"[A-Za-z]:[\\/]", text):
+        raise LookupError("is an absolute path; name what is inside, without the slash")
+    if not text.strip(b"/"):
+        raise LookupError("names nothing; write what you want behind the ://")
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return os.fsdecode(text)

@@ -1,0 +1,78 @@
+"""Options and operands among the words of a command, as most programs take them apart."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from nacre.bash.commands import Word, known_prefix
+
+NONE: Final[frozenset[bytes]] = frozenset()
+
+
+class Flag(Struct, frozen=True, kw_only=True):
+    """One option: a letter with a dash, or a long name in full."""
+
+    name: bytes
+    word: Word
+
+
+def find_flags(
+    words: Sequence[Word],
+    valued: frozenset[bytes] = NONE,
+    known: frozenset[bytes] = NONE,
+    glued: frozenset[bytes] = NONE,
+) -> Iterator[Flag]:
+    """The options among these words. `valued` are those that take the next word, or what is glued
+    to them; `glued` take only that. `known` are long names, which may be shortened as long as it
+    is clear which is meant."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        text = known_prefix(word)
+        if text == b"--":
+            return
+        if text.startswith(b"--"):
+            name, equals, _ = text.partition(b"=")
+            full = [each for each in known | valued if each.startswith(name)]
+            name = full[0] if len(full) == 1 and name not in full else name
+            yield Flag(name=name, word=word)
+            at += name in valued and not equals
+        elif text.startswith(b"-") and len(text) > 1:
+            for place in range(1, len(text)):
+                letter = b"-" + text[place : place + 1]
+                yield Flag(name=letter, word=word)
+                if letter in valued | glued:
+                    at += letter in valued and place == len(text) - 1
+                    break
+        at += 1
+
+
+def find_operands(words: Sequence[Word], valued: frozenset[bytes] = NONE) -> Iterator[Word]:
+    """The words that are neither options nor their values. Options may stand anywhere before --."""
+    at = 0
+    while at < len(words):
+        text = known_prefix(words[at])
+        if text == b"--":
+            yield from words[at + 1 :]
+            return
+        if text.startswith(b"-") and len(text) > 1:
+            last = text if text.startswith(b"--") else b"-" + text[-1:]
+            at += last in valued
+        else:
+            yield words[at]
+        at += 1
+
+
+def has_flag(words: Sequence[Word], letters: bytes, *names: bytes) -> bool:
+    """Whether one of these options is given: alone, among other letters, or shortened."""
+    for word in words:
+        text = known_prefix(word).partition(b"=")[0]
+        if text == b"--":
+            return False
+        if text.startswith(b"--"):
+            if len(text) > 2 and any(name.startswith(text) for name in names):
+                return True
+        elif text.startswith(b"-") and any(letter in letters for letter in text[1:]):
+            return True
+    return False

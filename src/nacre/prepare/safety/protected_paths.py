@@ -1,0 +1,113 @@
+"""What a path in a command line reaches: nothing that matters, or what nobody gets back."""
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from nacre.bash.commands import Command, Word
+from nacre.bash.paths import resolve_path
+
+SYSTEM: Final = frozenset(
+    b"/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /media /mnt /opt /proc /root /run "
+    b"/sbin /srv /sys /usr /var /usr/bin /usr/include /usr/lib /usr/lib32 /usr/lib64 /usr/libexec "
+    b"/usr/local /usr/local/bin /usr/local/lib /usr/local/sbin /usr/local/share /usr/sbin "
+    b"/usr/share /usr/src /var/lib /var/lib/dpkg /var/spool "
+    b"/Applications /Library /System /Users /Volumes /private /private/etc /private/var".split()
+)
+# Whose owner and mode the system cannot live without. Homes and /usr/local change hands every day.
+CRITICAL: Final = frozenset(
+    b"/ /bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /run /sbin /sys /usr /usr/bin "
+    b"/usr/lib /usr/lib64 /usr/libexec /usr/sbin /usr/share /var /var/lib /System /Library "
+    b"/private".split()
+)
+_PATTERN: Final = re.compile(rb"[*?\[]|[@!+]\(")
+_HOMES: Final = (b"/home", b"/Users")
+_DRIVE: Final = re.compile(rb"/mnt/[a-z]")
+# A last component that leaves nothing out: * ** .* ?* .[!.]* and so on.
+EVERYTHING: Final = re.compile(
+    rb"\.?(?:\*+|\?+\*|\[[!^][^\]]*\]\*|\[a-z\]\*|\[a-zA-Z\]\*|\.\*|[!+*]\(.*\))"
+)
+_DEVICE: Final = re.compile(
+    rb"/dev/(?:(?:s|h|v|xv)d(?:[a-z?*\[]|$)|nvme(?:[\d?*\[]|$)|mmcblk|mtdblock|r?disk[\d*?]"
+    rb"|(?:loop|md|sr|zram|nbd|pmem|ram|fd|bcache|rbd|drbd|dasd|sg)[\d*?a-z]*\d|md/|dm-"
+    rb"|mapper/(?!control$)|disk/by-|zvol/|block/|root$|[\w.-]*(?:vg|VG|volgroup)[\w.-]*/|k?mem$|port$)"
+)
+# Where homes of tests and of throw-away users are.
+_TEMPORARY: Final = (b"/tmp", b"/var/tmp", b"/private/tmp", b"/dev/shm")
+_ALTERNATIVES: Final = re.compile(rb"[@?+*]\(([^()]*)\)")
+
+
+def possible_paths(word: Word, command: Command) -> Iterator[bytes]:
+    """The absolute paths that a word may be, globs and all."""
+    for text in word.texts:
+        if not text:
+            continue
+        if text.startswith(b"/") or command.cwd is not None:
+            yield resolve_path(command.cwd or b"/", text)
+
+
+def is_protected(path: bytes, word: Word, home: bytes | None, system: frozenset[bytes]) -> bool:
+    """Whether to do something to all of this path is to do it to the system, or to a home."""
+    homes = home if system is SYSTEM else None
+    if not word.glob or not _PATTERN.search(path):
+        return _is(path, homes, system)
+    parent, last = os.path.split(path)
+    if EVERYTHING.fullmatch(last) and _matches(parent, homes, system):
+        return True
+    return _matches(path, homes, system) or (
+        system is SYSTEM and parent in _HOMES and bool(EVERYTHING.fullmatch(last))
+    )
+
+
+def _is(path: bytes, home: bytes | None, system: frozenset[bytes]) -> bool:
+    if path in system:
+        return True
+    if system is not SYSTEM:
+        return False
+    if home is not None and len(home) > 1:
+        home = resolve_path(b"/", home)
+        if path == home or (home.startswith(path + b"/") and path not in _TEMPORARY):
+            return True
+    return os.path.dirname(path) in _HOMES or bool(_DRIVE.fullmatch(path))
+
+
+def _matches(pattern: bytes, home: bytes | None, system: frozenset[bytes]) -> bool:
+    if not _PATTERN.search(pattern):
+        return _is(pattern, home, system)
+    if home is not None and os.path.dirname(pattern) in _HOMES:
+        return True
+    throw_away = home is not None and home.startswith(tuple(each + b"/" for each in _TEMPORARY))
+    known = system if home is None or throw_away else {*system, resolve_path(b"/", home)}
+    return any(_glob(each, path) for each in _spelled_out(pattern) for path in known)
+
+
+def _spelled_out(pattern: bytes) -> list[bytes]:
+    """`/@(etc|usr)` is one of several."""
+    found = _ALTERNATIVES.search(pattern)
+    if not found:
+        return [pattern]
+    before, after = pattern[: found.start()], pattern[found.end() :]
+    return [before + each + after for each in found[1].split(b"|")[:16]]
+
+
+def _glob(pattern: bytes, path: bytes) -> bool:
+    """Component by component, as the shell does it: a star does not match a slash."""
+    theirs, ours = pattern.split(b"/"), path.split(b"/")
+    return len(theirs) == len(ours) and all(
+        fnmatch.fnmatchcase(one.decode("latin-1"), other.decode("latin-1"))
+        for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def named_devices(word: Word, command: Command, prefix: bytes = b"") -> Iterator[bytes]:
+    """The disks that a word may name, behind `prefix` (as in of=/dev/sda)."""
+    for text in word.texts or ((word.prefix,) if word.prefix else ()):
+        target = text.removeprefix(prefix)
+        if not text.startswith(prefix) or not target:
+            continue
+        if target.startswith(b"/") or command.cwd is not None:
+            path = resolve_path(command.cwd or b"/", target)
+            if _DEVICE.match(path):
+                yield path

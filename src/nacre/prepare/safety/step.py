@@ -1,0 +1,93 @@
+"""The step `safety`: refuse a command that a chosen rule matches."""
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from nacre.bash.commands import Analysis
+from nacre.model.caller import Caller
+from nacre.model.plan import Plan
+from nacre.model.refusals import Dangerous
+from nacre.prepare.safety import disk_rules, git_rules, workspace_rules
+from nacre.prepare.safety.rule import Rule, RuleContext, RuleMatch
+from nacre.prepare.script import analyze_plan, command_home
+from nacre.text.clean import decode
+
+RULES: Final[dict[str, Rule]] = {
+    rule.id: rule for rule in (*disk_rules.RULES, *git_rules.RULES, *workspace_rules.RULES)
+}
+PACKS: Final = tuple(dict.fromkeys(rule.pack for rule in RULES.values()))
+
+
+def select_rules(names: Sequence[str]) -> tuple[Rule, ...]:
+    """The rules of these packs and ids; `-id` takes one away. Raises ValueError."""
+    rules: dict[str, Rule] = {}
+    if names and names[0].startswith("-"):
+        raise ValueError(
+            f"{names[0]} takes a rule away from nothing; name the pack first, as in disk,{names[0]}"
+        )
+    for name in names:
+        wanted = name.removeprefix("-")
+        found = {key: rule for key, rule in RULES.items() if wanted in (key, rule.pack)}
+        if not found:
+            near = get_close_matches(wanted, [*RULES, *PACKS], 1)
+            hint = (
+                f"did you mean {near[0]!r}?" if near else f"there is {', '.join((*PACKS, *RULES))}"
+            )
+            raise ValueError(f"there is no safety rule or pack {wanted!r}; {hint}")
+        if name.startswith("-"):
+            rules = {key: rule for key, rule in rules.items() if key not in found}
+        else:
+            rules |= found
+    return tuple(rules.values())
+
+
+def safety_step(rules: Sequence[Rule]) -> Callable[[Plan, Caller], Plan | Dangerous]:
+    judge = SafetyChecker(rules)
+
+    def step(plan: Plan, caller: Caller) -> Plan | Dangerous:
+        """Refuse what a rule matches."""
+        return judge(analyze_plan(plan, caller), command_home(plan, caller)) or plan
+
+    return step
+
+
+class SafetyChecker:
+    """A choice of rules, sorted by the programs that they are about."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._of_all = [
+            each for each in rules if each.check_command is not None and not each.programs
+        ]
+        self._of_reading = [each for each in rules if each.check_analysis is not None]
+        self._of_program: dict[bytes, list[Rule]] = {}
+        for rule in rules:
+            for program in rule.programs:
+                self._of_program.setdefault(program, []).append(rule)
+
+    def __call__(self, reading: Analysis, home: bytes | None) -> Dangerous | None:
+        """What the first rule that matches says."""
+        around = RuleContext(home=home, analysis=reading)
+        for command in reading.commands:
+            for rule in (*self._of_program.get(command.name or b"", ()), *self._of_all):
+                assert rule.check_command is not None
+                for hit in rule.check_command(command, around):
+                    return _refusal(rule, hit)
+        for rule in self._of_reading:
+            assert rule.check_analysis is not None
+            for hit in rule.check_analysis(around):
+                return _refusal(rule, hit)
+        return None
+
+
+def _refusal(rule: Rule, hit: RuleMatch) -> Dangerous:
+    spans = [(word.start, word.end) for word in hit.words]
+    if hit.redirect is not None:
+        spans.append((hit.redirect.start, hit.redirect.end))
+    return Dangerous(
+        rule=rule.id,
+        matched=tuple(decode(each) for each in hit.shown),
+        why=hit.why,
+        instead=hit.instead,
+        spans=tuple(dict.fromkeys(spans)),
+    )

@@ -1,0 +1,1 @@
+"""Reading /proc: processes, ports, blocked readers."""

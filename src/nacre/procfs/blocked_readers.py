@@ -1,0 +1,159 @@
+"""Who waits to read a certain pipe: known from the kernel, which says in which call a thread is.
+
+`/proc/PID/task/TID/syscall` has the number of the call and its arguments: a descriptor to read, or
+where the descriptors to poll stand in the memory of the process; those of an epoll are in its
+`fdinfo`. What the kernel does not show (another user's process, io_uring, a call that we do not
+know) is not waiting. A thread that also waits for connections is a server, not a question.
+"""
+
+import os
+import struct
+from typing import Final, NamedTuple
+
+from nacre.procfs import ports, processes
+
+_READABLE: Final = 0x1  # POLLIN and EPOLLIN
+_POLLFD: Final = struct.Struct("ihh")
+_MAX_FDS: Final = 1024  # descriptors of one call that we look at
+_MAX_DEPTH: Final = 4  # of an epoll in an epoll
+_EPOLL: Final = "anon_inode:[eventpoll]"
+
+
+class _Calls(NamedTuple):
+    """Numbers of system calls."""
+
+    first: frozenset[int]  # those that read the descriptor in their first argument
+    second: frozenset[int]  # and in their second
+    poll: frozenset[int]
+    select: frozenset[int]
+    epoll: frozenset[int]
+
+
+_CALLS: Final = {
+    # read, readv, preadv2, splice, tee, accept, accept4 · sendfile
+    "x86_64": _Calls(
+        frozenset({0, 19, 327, 275, 276, 43, 288}),
+        frozenset({40}),
+        frozenset({7, 271}),
+        frozenset({23, 270}),
+        frozenset({232, 281, 441}),
+    ),
+    "aarch64": _Calls(
+        frozenset({63, 65, 286, 76, 77, 202, 242}),
+        frozenset({71}),
+        frozenset({73}),
+        frozenset({72}),
+        frozenset({22, 441}),
+    ),
+}
+
+
+class Pipe(NamedTuple):
+    """A pipe, by what both of its ends have in common."""
+
+    device: int
+    inode: int
+
+
+def identify_pipe(fd: int) -> Pipe:
+    """The one that a descriptor of ours belongs to. Raises OSError."""
+    status = os.fstat(fd)
+    return Pipe(status.st_dev, status.st_ino)
+
+
+def waits_to_read(pid: int, pipe: Pipe) -> bool:
+    """Whether a thread of this process waits to read from this pipe, and for no connection."""
+    calls = _CALLS.get(os.uname().machine)
+    if calls is None:
+        return False
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return False
+    return any(_thread_waits_to_read(pid, thread, pipe, calls) for thread in threads)
+
+
+def _thread_waits_to_read(pid: int, thread: str, pipe: Pipe, calls: _Calls) -> bool:
+    fds = _awaited_fds(pid, thread, calls)
+    if not any(_is_pipe(pid, fd, pipe) for fd in fds):
+        return False
+    sockets = {inode for fd in fds if (inode := ports.socket_inode(pid, fd)) is not None}
+    return not (sockets and sockets & ports.accepting_sockets(pid))
+
+
+def _awaited_fds(pid: int, thread: str, calls: _Calls) -> list[int]:
+    """The descriptors of which this thread waits to read one."""
+    words = processes.read_file(f"/proc/{pid}/task/{thread}/syscall").split()
+    if len(words) < 7:  # `running`, or in no call at all
+        return []
+    number, *given = int(words[0]), *(int(word, 16) for word in words[1:7])
+    if number in calls.first:
+        return [_signed(given[0])]
+    if number in calls.second:
+        return [_signed(given[1])]
+    if number in calls.poll:
+        return _poll_fds(pid, given[0], min(given[1], _MAX_FDS))
+    if number in calls.select:
+        return _select_fds(pid, given[1], min(given[0], _MAX_FDS)) if given[1] else []
+    if number in calls.epoll:
+        return _epoll_fds(pid, _signed(given[0]), _MAX_DEPTH)
+    return []
+
+
+def _signed(word: int) -> int:
+    """A descriptor is an int, whatever stands in the rest of the register."""
+    word &= 0xFFFFFFFF
+    return word - (1 << 32) if word >> 31 else word
+
+
+def _poll_fds(pid: int, address: int, count: int) -> list[int]:
+    data = _read_memory(pid, address, _POLLFD.size * count)
+    whole = len(data) // _POLLFD.size * _POLLFD.size
+    return [fd for fd, wanted, _ in _POLLFD.iter_unpack(data[:whole]) if wanted & _READABLE]
+
+
+def _select_fds(pid: int, address: int, count: int) -> list[int]:
+    bits = _read_memory(pid, address, (count + 7) // 8)
+    return [fd for fd in range(min(count, len(bits) * 8)) if bits[fd // 8] >> fd % 8 & 1]
+
+
+def _epoll_fds(pid: int, epoll: int, depth: int) -> list[int]:
+    found: list[int] = []
+    for line in processes.read_file(f"/proc/{pid}/fdinfo/{epoll}").splitlines():
+        words = line.split()
+        if len(words) < 4 or words[0] != b"tfd:" or not int(words[3], 16) & _READABLE:
+            continue
+        fd = int(words[1])
+        if depth and _read_link(pid, fd) == _EPOLL:
+            found += _epoll_fds(pid, fd, depth - 1)
+        else:
+            found.append(fd)
+    return found
+
+
+def _is_pipe(pid: int, fd: int, pipe: Pipe) -> bool:
+    try:
+        status = os.stat(f"/proc/{pid}/fd/{fd}")
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == pipe
+
+
+def _read_link(pid: int, fd: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{fd}")
+    except OSError:
+        return ""
+
+
+def _read_memory(pid: int, address: int, count: int) -> bytes:
+    try:
+        fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.pread(fd, count, address)
+    except (OSError, OverflowError):  # nothing is there, or it is no address
+        return b""
+    finally:
+        os.close(fd)

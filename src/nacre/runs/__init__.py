@@ -1,0 +1,1 @@
+"""Operations on a run, whichever process owns it."""

@@ -1,0 +1,284 @@
+"""Here or there: in this process, or in the warden.
+
+Patience decides. Whoever waits to the end runs it here; whoever may want it handed back while it
+runs has it started in the warden, since nothing can be handed over safely later. A host may choose
+that everything runs there (`warden`), or nothing does (`here`).
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from nacre.engine import leftover_pipes
+from nacre.engine.context import LoopContext
+from nacre.engine.engine import Engine, Ticket
+from nacre.engine.leftover_pipes import LeftoverPipes
+from nacre.engine.run import Run
+from nacre.engine.supervisor import Operation
+from nacre.eventloop import now
+from nacre.model import requests
+from nacre.model.cancel import CancelToken
+from nacre.model.events import Listening
+from nacre.model.outcome import NotStarted, Outcome
+from nacre.model.plan import Keep, OpenStdin, Plan
+from nacre.model.refusals import NoBackground, Refused, TooMany
+from nacre.model.requests import ListenOptions, Listing, Rejected, Response
+from nacre.process import rlimits
+from nacre.store import idempotency, stored_run
+from nacre.store.store import Store, claim_run
+from nacre.store.stored_run import NoSuchRun
+from nacre.text.clean import decode
+
+if TYPE_CHECKING:
+    from nacre.warden.client_request import WardenRequest
+
+Placement = Literal["auto", "here", "warden"]
+
+
+class Dispatcher:
+    _request_type: "type[WardenRequest] | None" = None
+
+    def __init__(self, engine: Engine, store: Store, where: Placement) -> None:
+        self._engine = engine
+        self._store = store
+        self.placement = where
+        self._lock = threading.Lock()
+        self._live_commands: dict[int, str] = {}  # that are counted, and their commands
+        if where != "here":
+            engine.on_leftover = _hand_over_pipes
+
+    def start(
+        self, request: requests.StartRun, listening: Listening | None, cancel: CancelToken | None
+    ) -> Ticket[Outcome] | Ticket[Response]:
+        """Start it, here or there. Raises Refused when nothing can be started at all."""
+        open_stdin = isinstance(request.plan.stdin, OpenStdin)
+        if self.placement == "here":
+            if request.wait_limit == 0 or request.until or open_stdin:
+                raise Refused(NoBackground())
+            if request.idempotency_key is not None or request.max_live is not None:
+                return self._start_limited(request, listening, cancel)
+        waits_to_the_end = request.wait_limit is None and not (
+            request.until or request.idempotency_key or open_stdin
+        )
+        if self.placement == "here" or (self.placement == "auto" and waits_to_the_end):
+            record = self._store.new_record(request.plan, request.workspace)
+            return self._engine.start(request.plan, listen=listening, cancel=cancel, record=record)
+        return self._start_in_warden(request, listening, cancel)
+
+    def _start_limited(
+        self, request: requests.StartRun, listening: Listening | None, cancel: CancelToken | None
+    ) -> Ticket[Outcome] | Ticket[Response]:
+        """Here, one of so many at most, and perhaps under a name by which it runs only once."""
+        number = self._store.next_number()
+        with self._lock:
+            if request.max_live is not None and len(self._live_commands) >= request.max_live:
+                live = tuple((f"r{each}", command) for each, command in self._live_commands.items())
+                raise Refused(TooMany(limit=request.max_live, runs=live, kind="commands"))
+            self._live_commands[number] = decode(request.plan.command.original)
+        try:
+            if request.idempotency_key is not None:
+                run = claim_run(request.idempotency_key, request.workspace, number, "host")
+                if run != number:
+                    self._live_commands.pop(number)
+                    return self._follow_earlier(request, run, cancel)
+            record = self._store.new_record(request.plan, request.workspace, number)
+            record.write_early = request.idempotency_key is not None
+
+            def make(context: LoopContext, answer: Callable[[Outcome], None]) -> Operation:
+                def ended(outcome: Outcome) -> None:
+                    self._live_commands.pop(number, None)
+                    if isinstance(outcome.ending, NotStarted):
+                        _release_key(request, number)
+                    answer(outcome)
+
+                return Run(
+                    "", request.plan, context, listening=listening, record=record, on_outcome=ended
+                )
+
+            return self._engine.start_operation(make, cancel)
+        except Refused:  # nothing ran; one who is interrupted cannot know that
+            _release_key(request, number)
+            self._live_commands.pop(number, None)
+            raise
+        except BaseException:
+            self._live_commands.pop(number, None)
+            raise
+
+    def _follow_earlier(
+        self, request: requests.StartRun, run: int, cancel: CancelToken | None
+    ) -> Ticket[Response]:
+        """What an earlier call has begun, here or elsewhere."""
+        from nacre.runs.access import Immediate
+        from nacre.runs.watched_start import WatchedStart
+
+        earlier = requests.AlreadyStarted(run=f"r{run}")
+
+        def follow(context: LoopContext, answer: Callable[[Response], None]) -> Operation:
+            return WatchedStart(
+                request,
+                self._engine,
+                context,
+                answer,
+                lambda on_response: Immediate(earlier, on_response),
+            )
+
+        return self._engine.start_operation(follow, cancel)
+
+    def _start_in_warden(
+        self, request: requests.StartRun, listening: Listening | None, cancel: CancelToken | None
+    ) -> Ticket[Response]:
+        if self._request_type is None:  # who never goes there need not load it
+            from nacre.warden.client_request import WardenRequest
+
+            self._request_type = WardenRequest
+        number, request_type = self._store.next_number(), self._request_type
+        request = msgspec.structs.replace(
+            request,
+            plan=_with_caller_env(request.plan),
+            number=number,
+            listen=_listen_options(listening),
+        )
+        name, keep, workspace = f"r{number}", request.plan.keep, request.workspace
+        began = now()
+
+        def make(context: LoopContext, answer: Callable[[Response], None]) -> "WardenRequest":
+            return request_type(
+                _without_conditions(request),
+                context,
+                answer,
+                name=name,
+                find_lost=lambda: _find_lost_run(request, number, began),
+                fill_output=lambda outcome: _with_stored_output(outcome, workspace, keep),
+                listening=listening,
+            )
+
+        if not (request.until or request.idempotency_key):
+            return self._engine.start_operation(make, cancel)
+        from nacre.runs.watched_start import (
+            WatchedStart,  # who waits for no more than the end need not load it
+        )
+
+        def pursue(context: LoopContext, answer: Callable[[Response], None]) -> Operation:
+            return WatchedStart(
+                request,
+                self._engine,
+                context,
+                answer,
+                lambda on_response: make(context, on_response),
+            )
+
+        return self._engine.start_operation(pursue, cancel)
+
+    def run_job_request(
+        self, request: requests.JobRequest, workspace: bytes, cancel: CancelToken | None
+    ) -> Ticket[Listing | Rejected]:
+        from nacre.runs.interact import build_job_operation
+
+        return self._engine.start_operation(
+            lambda context, answer: build_job_operation(
+                request, workspace, self._engine, context, answer
+            ),
+            cancel,
+        )
+
+    def poll_jobs(
+        self, request: requests.PollJobs, workspace: bytes, cancel: CancelToken | None
+    ) -> Ticket[Listing]:
+        from nacre.runs.poll_jobs import PollJobsOperation  # who has no jobs need not load it
+
+        return self._engine.start_operation(
+            lambda context, answer: PollJobsOperation(
+                request, workspace, self._engine, context, answer
+            ),
+            cancel,
+        )
+
+
+def _hand_over_pipes(leftover: LeftoverPipes) -> None:
+    """What a command of ours has left running goes to the warden, with its pipes."""
+    from nacre.warden.pipe_handover import hand_over_pipes
+    from nacre.warden.protocol import Adopt
+
+    pipes = leftover.pipes
+    if pipes and leftover.workspace is not None and leftover.run.startswith("r"):
+        adopt = Adopt(
+            run=leftover.run,
+            workspace=leftover.workspace,
+            streams=tuple(pipes),
+            limit=leftover.limit,
+        )
+        if hand_over_pipes(adopt, list(pipes.values())):
+            leftover.close()
+    if not leftover.closed:
+        leftover_pipes.park(leftover)
+
+
+def _listen_options(listening: Listening | None) -> ListenOptions | None:
+    if listening is None:
+        return None
+    return ListenOptions(buffer=listening.buffer, full=listening.full)
+
+
+def _with_caller_env(plan: Plan) -> Plan:
+    """With everything that a command here would have from us."""
+    command = plan.command
+    env = _copy_environment() if command.env is None else command.env
+    return msgspec.structs.replace(
+        plan,
+        command=msgspec.structs.replace(
+            command, env=env, caller_limits=rlimits.read_caller_limits()
+        ),
+        findings=(),
+    )
+
+
+def _copy_environment() -> dict[bytes, bytes]:
+    """All that this process has; copied in C where that can be had."""
+    known = getattr(os.environb, "_data", None)
+    return dict(known if isinstance(known, dict) else os.environb)
+
+
+def _without_conditions(request: requests.StartRun) -> requests.StartRun:
+    """What we wait for is no business of who runs it, but that we look."""
+    if not request.until:
+        return request
+    return msgspec.structs.replace(request, until=(), watched=True)
+
+
+def _release_key(request: requests.StartRun, number: int) -> None:
+    """Nothing was run: the same may be asked again."""
+    if request.idempotency_key is not None:
+        idempotency.release_key(request.idempotency_key, request.workspace, number)
+
+
+def _find_lost_run(
+    request: requests.StartRun, number: int, began: float
+) -> Outcome | requests.Wait | None:
+    """What is known of a run whose warden has hung up. None: it was not begun."""
+    try:
+        run = stored_run.find_run(number, request.workspace)
+    except (NoSuchRun, OSError):
+        return None
+    # The warden lives: only the line was lost. What was waited for already counts.
+    patience = (
+        None if request.wait_limit is None else max(0.0, request.wait_limit - (now() - began))
+    )
+    wait = requests.Wait(
+        run=run.name,
+        workspace=request.workspace,
+        wait_limit=patience,
+        input=isinstance(request.plan.stdin, OpenStdin) and request.wait_limit is not None,
+    )
+    return stored_run.build_outcome(run, request.plan.keep) or wait
+
+
+def _with_stored_output(outcome: Outcome, workspace: bytes, keep: Keep) -> Outcome:
+    """With the output that its warden has on disk only."""
+    try:
+        run = stored_run.find_run(stored_run.parse_run_id(outcome.run), workspace)
+        return stored_run.build_outcome(run, keep) or outcome
+    except (NoSuchRun, OSError):
+        return outcome

@@ -1,0 +1,162 @@
+"""A command in a session: what becomes of the session when its shell has ended."""
+
+import os
+import time
+from contextlib import suppress
+from typing import Final, Protocol
+
+import msgspec
+
+from nacre.eventloop import now
+from nacre.model.outcome import Survivor
+from nacre.model.plan import Plan
+from nacre.model.signals import signal_name
+from nacre.process.spawn_request import RESTORED_SIGNALS
+from nacre.procfs import processes
+from nacre.procfs.processes import Process
+from nacre.store.session_files import Ledger, PendingDraft, SessionFile
+from nacre.text.clean import decode
+
+_SAVE_START: Final = 0.05  # seconds in which a copy of a shell has begun to write
+_SAVE_START_BUSY: Final = 1.0  # on a machine that is too busy for that
+_POLL_INTERVAL: Final = 0.001  # until we look again
+_LOADER_MARK: Final = "_nacre_in="  # by which a shell is known that has waited
+
+
+class SessionCallbacks(Protocol):
+    """Who has the sessions, and is told."""
+
+    def release(self, file: SessionFile) -> None: ...
+    def discard(self, file: SessionFile, mark: str, savers: list[int]) -> None: ...
+    def prepare(
+        self, plan: Plan, file: SessionFile, savers: list[int], unwanted: str | None
+    ) -> None: ...
+
+
+class SessionLease:
+    _released = False
+    saved: bool | None = None  # whether the session will know of it
+
+    def __init__(
+        self,
+        sessions: SessionCallbacks,
+        file: SessionFile,
+        ledger: Ledger,
+        draft_id: str,
+        plan: Plan,
+        *,
+        unchanging: bool,
+        lost: bool,
+    ) -> None:
+        """`plain`: it cannot change its shell; `lost`: nobody could read what the one before it
+        had left."""
+        self._unchanging = unchanging
+        self._released = plan.session is not None and plan.session.detached
+        self.lost = lost
+        self._sessions = sessions
+        self._file = file
+        self._ledger = ledger
+        self._draft_id = draft_id
+        self._draft = file.draft_path(draft_id)
+        self._plan = plan
+
+    def is_saver(self, pid: int) -> bool:
+        """Whether this one is not of the command, but writes down what it did to its shell."""
+        return not self._unchanging and processes.writes_file(pid, self._draft)
+
+    def may_be_saving(self, seconds: float) -> bool:
+        """Whether anybody does, or may be about to, so long after the end of the shell."""
+        if self._unchanging or self._released or _is_complete(self._draft, self._draft_id):
+            return False
+        return seconds < _SAVE_START or bool(processes.find_file_writers(self._draft))
+
+    def release(self) -> None:
+        """The command goes on, but the session does not wait for it: what it does to its shell is
+        its own from now on."""
+        if not self._released:
+            self._released = True
+            self._sessions.release(self._file)
+
+    def end(self, left: list[Process], status: int | None) -> list[Process]:
+        """The shell has ended, with this status, and left these. Those of them that it really did:
+        whoever writes down what the session shall know is no part of the command."""
+        savers = self._find_savers(left)
+        self.saved = self._settle(savers, status)
+        others = [each for each in left if each not in savers]
+        return [each for each in others if _is_alive(each)]  # it may have been one, and be done
+
+    def rename_prewarmed(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
+        """A copy of a shell that has waited is called by what it runs, not by how it waited."""
+        command_line = f"{decode(self._plan.shell)} -c {decode(self._plan.command.original)}"
+        return tuple(
+            msgspec.structs.replace(each, command=command_line)
+            if _LOADER_MARK in each.command
+            else each
+            for each in left
+        )
+
+    def _find_savers(self, left: list[Process]) -> list[Process]:
+        """A copy of the shell may be about to be one: if its pipe was closed before, whoever reads
+        that has not waited for it; and a busy machine may not have let it begin."""
+        begin = now()
+        while not (savers := [each for each in left if self.is_saver(each.pid)]):
+            copies = [each for each in left if _LOADER_MARK in processes.command_line(each.pid)]
+            waited = now() - begin
+            if not copies or not self.may_be_saving(0.0) or waited > _SAVE_START_BUSY:
+                break
+            # One that sleeps is somebody's background job.
+            if waited > _SAVE_START and not any(map(_is_busy, copies)):
+                break
+            time.sleep(_POLL_INTERVAL)
+        return savers
+
+    def _settle(self, savers: list[Process], status: int | None) -> bool:
+        """Whether the session will know of it."""
+        if self._released:
+            self._sessions.discard(self._file, self._draft_id, [each.pid for each in savers])
+            return False
+        self._released = True
+        saved = self._unchanging or bool(savers) or _is_complete(self._draft, self._draft_id)
+        if self._unchanging:
+            new = msgspec.structs.replace(self._ledger, status=status or 0)
+            if self.lost or new != self._ledger or not new.state:
+                with suppress(OSError):
+                    self._file.write_ledger(new)
+        elif saved:
+            base = {} if self._ledger.state else self._plan.command.env or {}
+            spared = {name: base.get(name) for name in self._plan.command.call_env}
+            killed = status if status is not None and status > 128 else None
+            ignored = tuple(
+                map(signal_name, sorted(processes.ignored_signals().difference(RESTORED_SIGNALS)))
+            )
+            pending = PendingDraft(
+                draft_id=self._draft_id, call_variables=spared, status=killed, ignored=ignored
+            )
+            ledger = msgspec.structs.replace(self._ledger, pending=pending)
+            with suppress(OSError):
+                self._file.write_ledger(ledger)
+        self._sessions.release(self._file)
+        unwanted = self._draft_id if self._unchanging or not saved else None
+        pids = [each.pid for each in savers]
+        self._sessions.prepare(self._plan, self._file, pids, unwanted)
+        return saved
+
+
+def _is_busy(process: Process) -> bool:
+    seen = processes.read_process(process.pid)
+    return seen is not None and seen.state in ("R", "D")
+
+
+def _is_alive(process: Process) -> bool:
+    seen = processes.read_process(process.pid)
+    return seen is not None and seen.alive and seen.started == process.started
+
+
+def _is_complete(draft: str, mark: str) -> bool:
+    try:
+        with open(draft, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 64))
+            return file.read().endswith(b"#%b end\n" % mark.encode())
+    except OSError:
+        return False

@@ -1,0 +1,413 @@
+"""Shells that remember, and shells that are already there.
+
+A session is a file (`store.sessions`). When a command of it has ended, a copy of its shell writes
+down what the next one shall know; that is waited for, read, and told to shells that then wait for
+their script, all in a thread of its own that nobody waits for. A command that comes in time finds
+such a shell, one that comes too early has one made.
+
+Of one engine, for all of its threads. Who must wait for a session does so by way of his loop.
+"""
+
+import atexit
+import os
+import re
+import select
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+from weakref import WeakSet
+
+import msgspec
+
+from nacre.eventloop import Callback, EventLoop
+from nacre.model.cancel import CancelToken
+from nacre.model.plan import Plan, Session
+from nacre.model.refusals import BadDirectory, DirectoryProblem, Refused
+from nacre.process import spawn_posix
+from nacre.process.run_tag import Tag
+from nacre.process.spawner import Child, Spawner
+from nacre.sessions.lease import SessionLease
+from nacre.sessions.pool import (
+    PER_SESSION,
+    ShellPool,
+    ShellSpec,
+    end_prewarmed,
+    plan_environment,
+    start_prewarmed,
+)
+from nacre.sessions.prewarmed import PrewarmedShell
+from nacre.sessions.setup_cache import BEING_READ, SetupCache
+from nacre.sessions.worker import Worker
+from nacre.shell_state import bash_code
+from nacre.shell_state.state import State
+from nacre.shell_state.unchanging import is_unchanging
+from nacre.store.session_files import Ledger, SessionFile
+
+_FIRST_RETRY: Final = 0.001  # seconds until we look again, and how many that becomes
+_SLOWEST_RETRY: Final = 0.02
+_MAX_OPEN_FILES: Final = 16  # sessions whose files are kept open
+_SAVE_TIMEOUT: Final = 5.0  # seconds that a shell may take to be written down
+_POLL_INTERVAL: Final = 0.0003
+# What may set a trap without saying so.
+_MAY_TRAP: Final = re.compile(rb"trap|source|eval|(?:^|[\s;&|({])\.\s")
+
+
+_all: "WeakSet[SessionManager]" = WeakSet()
+
+
+@atexit.register
+def close_all() -> None:
+    """While threads of ours still run: later they would not let go of what they hold."""
+    for each in [*_all]:
+        each.close()
+
+
+class SessionUnavailable(Exception):
+    """Nothing can be remembered; why."""
+
+
+class SessionManager:
+    _closed = False
+    _spawner: Spawner | None = None
+
+    def __init__(
+        self, run: Callable[[Plan, CancelToken], None], spawn_lock: threading.Lock, *, prewarm: bool
+    ) -> None:
+        """`run` runs something of our own to its end; `keeps`: shells are started before somebody
+        wants them, each while nobody else has `births`."""
+        self._prewarm = prewarm
+        self._spawn_lock = spawn_lock
+        self._lock = threading.RLock()
+        self._files: dict[tuple[str, str], SessionFile] = {}
+        self._lease_counts: dict[SessionFile, int] = {}  # commands that run
+        self._retry_intervals: dict[SessionFile, float] = {}
+        self._pool = ShellPool()
+        self._discarded: set[tuple[SessionFile, str]] = set()  # drafts of nothing
+        self._cancel_setup = CancelToken()
+        self._worker = Worker()
+        self._setup_cache = SetupCache(lambda plan: run(plan, self._cancel_setup), self._worker)
+        _all.add(self)
+
+    def read_cwd(self, place: str, key: str, seconds: float = 0.1) -> tuple[bytes | None, bool]:
+        """Where the shell of a session stands, for who must know before he can ask for anything,
+        and whether that is sure. None: there is no such session yet."""
+        try:
+            end = time.monotonic() + seconds
+            while True:
+                with self._lock:
+                    file = self._open_file(place, key)
+                    ledger, busy = self._read_ledger(file)
+                if ledger is not None:
+                    return ledger.directory or None, not busy
+                if time.monotonic() > end:
+                    return file.read_ledger().directory or None, False
+                time.sleep(
+                    _POLL_INTERVAL
+                )  # the shell that has just ended is still being written down
+        except OSError:
+            return None, True
+
+    def _read_ledger(self, file: SessionFile) -> tuple[Ledger | None, bool]:
+        """What is known of it now (None: that is just being written), and whether a command runs in
+        it, here or elsewhere, and may change that. Raises OSError."""
+        if self._lease_counts.get(file) or not file.lock():
+            return file.read_ledger(), True
+        try:
+            return file.apply_pending_draft(file.read_ledger()), False
+        finally:
+            file.unlock()
+
+    def acquire(
+        self, plan: Plan, spawner: Spawner, mark: Tag | None, loop: EventLoop, again: Callback
+    ) -> tuple[Child, SessionLease] | None:
+        """The shell of the session that runs this, from this moment on; None: not yet, `again` is
+        called when it is worth another try. Raises Refused, CannotKeep."""
+        session = plan.session
+        assert session is not None
+        try:
+            with self._lock:
+                file = self._open_file(session.workspace_key, session.key)
+                alone = not self._lease_counts.get(file)
+                locked = alone and file.lock()
+                ledger = None
+                if locked or not alone:
+                    ledger = file.apply_pending_draft(file.read_ledger())
+                elif session.detached:
+                    ledger = file.read_ledger()  # whoever has it is not waited for
+                state = None if ledger is None else self._initial_state(plan, session, file, ledger)
+                begins = ledger is not None and state is not BEING_READ
+                if locked and not (begins and not session.detached):
+                    file.unlock()
+                if ledger is None or not begins:
+                    self._retry_later(file, loop, again)
+                    return None
+                self._retry_intervals.pop(file, None)
+                if session.detached:
+                    return self._run_in_shell(plan, session, file, ledger, state, spawner, mark)
+                self._lease_counts[file] = self._lease_counts.get(file, 0) + 1
+                try:
+                    return self._run_in_shell(plan, session, file, ledger, state, spawner, mark)
+                except BaseException:
+                    self.release(file)
+                    raise
+        except OSError as error:
+            raise SessionUnavailable(
+                f"the session cannot be kept ({error.strerror or error})"
+            ) from error
+
+    def _initial_state(
+        self, plan: Plan, session: Session, file: SessionFile, ledger: Ledger
+    ) -> State | None:
+        """What its next shell shall be; UNKNOWN: that is being read. Raises OSError."""
+        return file.read_state(ledger) if ledger.state else self._setup_cache.state(plan, session)
+
+    def is_reading_setup(self, plan: Plan) -> bool:
+        """Whether what its session begins with is just being read."""
+        return plan.session is not None and self._setup_cache.is_reading(plan.session)
+
+    def release(self, file: SessionFile) -> None:
+        """A command of it has ended, or does not count any more."""
+        with self._lock:
+            users = self._lease_counts.pop(file, 0) - 1
+            if users > 0:
+                self._lease_counts[file] = users
+                return
+            file.unlock()
+            for key, other in [*self._files.items()][:-_MAX_OPEN_FILES]:
+                if other not in self._lease_counts:  # it is opened again when it is wanted
+                    del self._files[key]
+                    self._retry_intervals.pop(other, None)
+                    other.close()
+
+    def _retry_later(self, file: SessionFile, loop: EventLoop, again: Callback) -> None:
+        pause = self._retry_intervals.get(file, _FIRST_RETRY)
+        self._retry_intervals[file] = min(2 * pause, _SLOWEST_RETRY)
+        loop.call_later(pause, again)
+
+    def _open_file(self, place: str, key: str) -> SessionFile:
+        """Raises OSError."""
+        file = self._files.get((place, key))
+        if file is not None and file.is_removed and not self._lease_counts.get(file):
+            file.close()
+            file = None
+        if file is None:
+            file = self._files[place, key] = SessionFile(place, key)
+        return file
+
+    def _run_in_shell(
+        self,
+        plan: Plan,
+        session: Session,
+        file: SessionFile,
+        ledger: Ledger,
+        state: State | None,
+        spawner: Spawner,
+        mark: Tag | None,
+    ) -> tuple[Child, SessionLease]:
+        if not ledger.created:
+            ledger = msgspec.structs.replace(
+                ledger, name=session.name, contract=session.contract, created=time.time()
+            )
+            if session.name and not session.detached:
+                file.write_ledger(ledger)  # it can be found from now on
+        spec = _shell_spec(_in_session_cwd(plan, session, ledger), session, ledger, state)
+        stands = ledger.directory or session.cwd_when_decided
+        # A session has the environment and the directory of its first command.
+        plain = session.detached or (bool(ledger.state) and _keeps_state(plan, session, state))
+        begins = _start_directory(plan, session, stands)
+        while True:
+            shell = self._pool.take(spec) if plan.stdin is None else None
+            ready = shell is not None
+            shell = shell or start_prewarmed(spec, spawner, file)
+            call = bash_code.build_call(
+                draft=None if plain else os.fsencode(file.draft_path(shell.draft_id)),
+                mark=shell.draft_id.encode(),
+                status=ledger.status,
+                seen=state is not None and b"CHLD" in state.traps,
+                directory=begins,
+                home=stands if plan.command.cwd_given else None,
+                env=plan.command.call_env,
+                traps=not plain and _may_trap(plan.command.script, state),
+            )
+            try:
+                child = shell.run(call, plan.command.script, mark)
+            except OSError:  # it has gone, and run nothing
+                end_prewarmed(shell)
+                if not ready:
+                    raise
+            else:
+                lost = ledger.lost
+                ledger = msgspec.structs.replace(ledger, lost=False)
+                return child, SessionLease(
+                    self, file, ledger, shell.draft_id, plan, unchanging=plain, lost=lost
+                )
+
+    # In a thread of its own.
+
+    def prepare(
+        self, plan: Plan, file: SessionFile, savers: list[int], unwanted: str | None
+    ) -> None:
+        """A command has ended, and another one may come. `unwanted`: a draft of nothing."""
+        if unwanted is not None:
+            self._discarded.add((file, unwanted))
+        if self._prewarm and not self._closed:
+            self._worker.submit(lambda: self._prepare(plan, file, savers))
+
+    def discard(self, file: SessionFile, mark: str, savers: list[int]) -> None:
+        """A draft that nobody wants, when it has been written."""
+        self._discarded.add((file, mark))
+        if self._prewarm and not self._closed:
+            self._worker.submit(lambda: self._wait_and_remove(savers))
+
+    def _wait_and_remove(self, savers: list[int]) -> None:
+        for pid in savers:
+            _wait_for_exit(pid)
+        self._remove_discarded()
+
+    def _remove_discarded(self) -> None:
+        while self._discarded:
+            file, mark = self._discarded.pop()
+            file.remove_draft(mark)
+
+    def _prepare(self, plan: Plan, file: SessionFile, savers: list[int]) -> None:
+        self._wait_and_remove(savers)
+        session = plan.session
+        assert session is not None
+        plan = msgspec.structs.replace(plan, stdin=None)
+        for _ in range(PER_SESSION):
+            try:
+                with self._lock:
+                    ledger = None if self._closed or file.is_removed else self._read_ledger(file)[0]
+                    if ledger is None or self._lease_counts.get(file):
+                        return
+                    state = self._initial_state(plan, session, file, ledger)
+                    stood = _in_session_cwd(plan, session, ledger)
+                    spec = _shell_spec(stood, session, ledger, state)
+                    if state is BEING_READ or self._pool.has_enough(spec):
+                        return
+                    spawner = self._spawner = self._spawner or Spawner(own_process=False)
+                with self._spawn_lock:
+                    self._add_to_pool(
+                        start_prewarmed(spec, spawner, file, quietly=spawn_posix.is_available())
+                    )
+            except (Refused, OSError):
+                return  # there is no room for it; it will be made when it is wanted
+
+    def _add_to_pool(self, shell: PrewarmedShell) -> None:
+        with self._lock:
+            self._pool.add(shell)
+            if self._closed:
+                self._pool.close()
+
+    def count_prewarmed(self, key: str) -> int:
+        """How many shells wait for this session."""
+        with self._lock:
+            return self._pool.count(key)
+
+    @property
+    def pids(self) -> set[int]:
+        """Of shells that wait."""
+        with self._lock:
+            return self._pool.pids
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._cancel_setup.cancel()
+        self._worker.close()
+        self._remove_discarded()
+        with self._lock:
+            self._pool.close()
+            while self._files:
+                self._files.popitem()[1].close()
+            if self._spawner is not None:
+                self._spawner.close()
+
+    def after_fork(self) -> None:
+        """We are a fork of our host: all of it is the parent's."""
+        self._lock = threading.RLock()
+        self._worker.after_fork()
+        self._pool.after_fork()
+        while self._files:
+            self._files.popitem()[1].close()
+        self._lease_counts.clear()
+
+
+def _shell_spec(plan: Plan, session: Session, ledger: Ledger, state: State | None) -> ShellSpec:
+    # What one begins with also says where it stands.
+    name = (
+        ""
+        if state is None
+        else ledger.state or f"+{session.setup_signature} {session.cwd_when_decided!r}"
+    )
+    return ShellSpec(plan, session.key, name, state)
+
+
+def _keeps_state(plan: Plan, session: Session, state: State | None) -> bool:
+    stays = plan.command.cwd_given or plan.command.cwd == session.cwd_when_decided
+    return stays and is_unchanging(plan.command.script, state)
+
+
+def _may_trap(script: bytes, state: State | None) -> bool:
+    """Whether it could change what is done at INT or QUIT; taking the long way is never wrong."""
+    if _MAY_TRAP.search(script):
+        return True
+    if state is None:
+        return False
+    if b"trap" in state.aliases:
+        return True
+    return b"trap" in state.functions and any(name in script for name in state.names)
+
+
+def _start_directory(plan: Plan, session: Session, stands: bytes) -> bytes | None:
+    """Where the command begins, if that is not where its shell stands anyway. Raises Refused where
+    that cannot be, which its caller could not know: in another directory it might do harm."""
+    command = plan.command
+    if command.cwd_given or command.cwd != session.cwd_when_decided:
+        return command.cwd
+    if not _is_enterable(stands):
+        there = os.path.isdir(stands)
+        problem = DirectoryProblem.FORBIDDEN if there else DirectoryProblem.MISSING
+        raise Refused(BadDirectory(path=stands, problem=problem))
+    return None
+
+
+def _is_enterable(path: bytes) -> bool:
+    return os.access(path + b"/.", os.X_OK)
+
+
+def _in_session_cwd(plan: Plan, session: Session, ledger: Ledger) -> Plan:
+    """What a session is begun with: where it is, not where one of its commands shall be."""
+    for place in (session.cwd_when_decided, ledger.directory):
+        if place and _is_enterable(place):
+            if place == plan.command.cwd:
+                return plan
+            command = msgspec.structs.replace(plan.command, cwd=place)
+            return msgspec.structs.replace(plan, command=command)
+    return plan
+
+
+def without_session(plan: Plan) -> Plan:
+    """The same command in a shell that remembers nothing."""
+    env = {**plan_environment(plan), **plan.command.call_env}
+    command = msgspec.structs.replace(plan.command, env=env)
+    return msgspec.structs.replace(plan, session=None, command=command)
+
+
+def _wait_for_exit(pid: int) -> None:
+    """Until it has ended; then, if it has come to us as an orphan, let it go."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:  # it has
+        return
+    try:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        if poll.poll(_SAVE_TIMEOUT * 1000):
+            with suppress(OSError):
+                os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    finally:
+        os.close(pidfd)

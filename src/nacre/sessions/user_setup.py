@@ -1,0 +1,288 @@
+"""Reading a user's own set-up: an interactive login shell, in a process that is watched.
+
+It has two seconds and nothing to read; whatever it prints is not looked at, and whatever it leaves
+running ends with it. What it makes of itself is written down as any shell's of a session, and then
+only that is kept which another shell needs: functions, aliases, options, PATH, what was exported,
+and the variables that functions and aliases speak of; nothing that looks like a secret.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from nacre.eventloop import now
+from nacre.model.plan import Command, Keep, LeftoverPolicy, Limits, Plan
+from nacre.shell_state import state as states
+from nacre.shell_state.bash_code import SAVE_SCRIPT, quote
+from nacre.shell_state.state import State
+from nacre.store.session_files import new_draft_id
+from nacre.store.setup_snapshots import user_shell_name
+from nacre.store.state_dir import make_private_directory, open_private, private_state_dir
+from nacre.text.secrets import has_secret, is_secret
+
+SECONDS: Final = 2.0
+_MAX_BYTES: Final = 1024 * 1024  # bytes of a file that is looked at
+_TIMEOUT: Final = b"/usr/bin/timeout"
+_PASSED_VARIABLES: Final = re.compile(
+    rb"HOME|USER|LOGNAME|SHELL|PATH|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|XDG_\w+|ZDOTDIR|DISPLAY"
+)
+# What only means something while that shell lives, or to a person who types.
+_DROPPED_VARIABLES: Final = re.compile(
+    rb"PS[0-4]|PROMPT\w*|HIST\w*|COLUMNS|LINES|MAIL\w*|OLDPWD|TERM|SHLVL|IFS|SSH_AGENT_PID"
+    rb"|SSH_AUTH_SOCK|BASH_COMPLETION\w*|COMP_\w*|__\w+_SESSION|BASH_REMATCH|OPT\w+|HOSTNAME"
+    rb"|\w+TYPE|GPG_TTY|PIPESTATUS|FUNCNEST|TMOUT|EXECIGNORE|GLOBIGNORE|BASH_ENV|ENV|LD_\w+"
+)
+_INTERACTIVE_OPTIONS: Final = frozenset(
+    b"cdspell checkhash checkjobs checkwinsize cmdhist complete_fullquote direxpand dirspell "
+    b"expand_aliases force_fignore histappend histreedit histverify hostcomplete huponexit lithist "
+    b"login_shell mailwarn no_empty_cmd_completion progcomp progcomp_alias promptvars "
+    b"restricted_shell".split()
+)
+_KEPT_OPTIONS: Final = frozenset(
+    (b"allexport", b"noclobber", b"noglob", b"nounset", b"physical", b"pipefail")
+)
+_ATTRIBUTES: Final = re.compile(rb"^(?:builtin )?declare -f(\w+) (\S+)\n", re.MULTILINE)
+_ESCAPE: Final = re.compile(rb"\\[abefnrtvE]")
+_ASSIGNMENT: Final = re.compile(
+    rb"([A-Za-z_]\w*)\"?'?\]?[+:]?=[\"']?[^\s\"'$;)]|\bprintf -v ([A-Za-z_]\w*)"
+)
+# Nobody misses a variable that he did not get; so more is taken for a secret here than where a
+# program may need what it finds.
+_SECRET_NAME: Final = re.compile(
+    rb"(?i)(?:\w*_)?(?:TOKENS?|SECRETS?|KEYS?|\w*PASS|PASSWDS?|AUTH|BEARER|PAT|CREDS?|APIKEYS?)(?:_\w*)?"
+)
+_SECRET_TEXT: Final = re.compile(
+    rb"""(?ix) \b authorization:\s* \w+ \s+ [^\s"'$`] | \b bearer\s+ [\w.~+/=-]{8,}
+    | (?:password|passwd|passphrase|token|secret|api[-_]?key)
+        ["'\\]*\s* [:=]\s* ["'\\]*[^\s"'$`;)(\\]{3,}
+    | --(?:password|passwd|token|secret|api-?key)
+        ["']?[\s=]\s* (?:\[\d+\]=)?["']?[^\s"'$`;)(-]{3,}
+    | \s(?:-u|--user)\s* ["']?[^\s"'$:]{1,80}:[^\s"'$]
+    | \b mysql\w*\s [^\n|;]{0,200}? -p["']?[^\s"'$`;] """
+)
+# Aliases that ask before they do something, and here would get no answer, and do nothing.
+_CONFIRMING_ALIASES: Final = frozenset((b"cp", b"ln", b"mv", b"rm"))
+_CONFIRM_OPTION: Final = re.compile(rb"\s(?:-\w*[iI]\w*|--interactive\S*)(?=\s|'|$)")
+_REFERENCED_NAME: Final = re.compile(rb"\$\{?[#!]?([A-Za-z_]\w*)")
+_ALIAS: Final = re.compile(
+    rb"^alias (?:-- )?((?:[^=\n]|\n(?!alias ))+?)=((?:'[^']*'|\\')*)\n", re.MULTILINE
+)
+
+# A hook that is run before each prompt would have run before the first one.
+_READ_SCRIPT: Final = b"""\
+%b\\builtin trap - ERR DEBUG EXIT; \\builtin set +e
+for _nacre_line in "${PROMPT_COMMAND[@]}"; do builtin eval "$_nacre_line"; done
+_nacre_status=0 _nacre_shopt=$BASHOPTS _nacre_mark=%b
+\\builtin shopt -u expand_aliases
+while builtin read -r _nacre_line; do
+  builtin declare -f "$_nacre_line"
+  builtin printf '%%s\\0' "$_nacre_line"
+done < <(builtin compgen -A function) >|%b
+exec {_nacre_fd}>|%b
+builtin . %b
+"""
+_EXPORT_SCRIPT: Final = b"env -0 > %b"
+
+
+def read_user_setup(
+    shell: bytes, env: Mapping[bytes, bytes], place: bytes, run: Callable[[Plan], None]
+) -> State | None:
+    """What the set-up makes of a shell; None: nothing that could be used, for whatever reason.
+    `run` runs something to its end."""
+    clean = {name: value for name, value in env.items() if _PASSED_VARIABLES.fullmatch(name)}
+    clean[b"TERM"] = b"dumb"
+    try:
+        directory = make_private_directory(f"{private_state_dir()}/sessions/drafts")
+        mark = new_draft_id()
+        path = f"{directory}/{mark}"
+        os.close(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except OSError:
+        return None
+    try:
+        ask = _SetupShells(clean, place, run)
+        found = _read_bash(shell, ask, mark, path)
+        if user_shell_name(env) in (b"zsh", b"fish"):
+            theirs = _read_exports(env[b"SHELL"], ask, path)
+            found = theirs if found is None else _merge(found, theirs)
+        return found
+    finally:
+        for each in (path, f"{path}.functions", f"{path}.other"):
+            try:
+                os.unlink(each)
+            except OSError:
+                continue
+
+
+class _SetupShells:
+    """Shells that are asked, one after the other, for two seconds in all."""
+
+    def __init__(
+        self, env: Mapping[bytes, bytes], place: bytes, run: Callable[[Plan], None]
+    ) -> None:
+        self.env = env
+        self._cwd = place
+        self._run = run
+        self._until = now() + SECONDS
+
+    def run(self, words: list[bytes]) -> None:
+        """What counts is what it writes; whatever it leaves running goes with it. Also when we are
+        killed meanwhile it is ended, by timeout(1)."""
+        seconds = max(0.0, self._until - now())
+        if os.access(_TIMEOUT, os.X_OK):
+            words = [_TIMEOUT, b"-s", b"KILL", b"%.1f" % (seconds + 0.5), *words]
+        script = b"exec " + b" ".join(map(quote, words)) + b" </dev/null >/dev/null 2>&1"
+        self._run(
+            Plan(
+                command=Command(original=b"", script=script, cwd=self._cwd, env=dict(self.env)),
+                limits=Limits(timeout=seconds, grace=0.1, drain=0.0, kill_wait=0.5),
+                keep=Keep(whole=0, head=0, tail=0),
+                leftovers=LeftoverPolicy.END,
+            )
+        )
+
+
+def _read_bash(shell: bytes, asking: _SetupShells, mark: str, path: str) -> State | None:
+    more = b"" if _login_reads_rc(asking.env) else b"[[ -r ~/.bashrc ]] && builtin . ~/.bashrc\n"
+    draft, functions = os.fsencode(path), os.fsencode(f"{path}.functions")
+    script = _READ_SCRIPT % (
+        more,
+        mark.encode(),
+        quote(functions),
+        quote(draft),
+        quote(SAVE_SCRIPT),
+    )
+    asking.run([shell, b"--login", b"-i", b"-c", script])
+    with open(path, "rb") as file:
+        read = states.parse_draft(file.read(), None, mark.encode(), before=None, given={})
+    if read is None:
+        return None
+    with open(functions, "rb") as file:
+        return _select_state(read, _parse_functions(file.read()), asking.env)
+
+
+def _login_reads_rc(env: Mapping[bytes, bytes]) -> bool:
+    """Whether what a login shell reads seems to read what others do: most people's does."""
+    home = env.get(b"HOME", b"")
+    for name in (b".bash_profile", b".bash_login", b".profile"):
+        try:
+            with open(home + b"/" + name, "rb") as file:
+                return b"bashrc" in file.read(_MAX_BYTES)
+        except OSError:
+            continue
+    return False
+
+
+def _read_exports(shell: bytes, asking: _SetupShells, path: str) -> State | None:
+    """Of another kind of shell only what it exports can be had."""
+    other = os.fsencode(f"{path}.other")
+    asking.run([shell, b"-l", b"-i", b"-c", _EXPORT_SCRIPT % quote(other)])
+    try:
+        with open(other, "rb") as file:
+            pairs = [each.partition(b"=") for each in file.read().split(b"\0") if b"=" in each]
+    except OSError:
+        return None
+    found = {
+        name: value
+        for name, _, value in pairs
+        if re.fullmatch(rb"[A-Za-z_]\w*", name)
+        and asking.env.get(name) != value
+        and not _DROPPED_VARIABLES.fullmatch(name)
+        and not _is_secret_name(name)
+        and not _has_secret(value)
+    }
+    return _with_variables(states.export_declarations(found))
+
+
+def _parse_functions(text: bytes) -> dict[bytes, bytes]:
+    """Each by itself: what it is, and behind that its name."""
+    found = {}
+    for each in text.split(b"\0")[:-1]:
+        body, _, name = each.rpartition(b"\n")
+        found[name] = body + b"\n"
+    return found
+
+
+def _select_state(
+    state: State, functions: dict[bytes, bytes], given: Mapping[bytes, bytes]
+) -> State:
+    bodies = {name: text for name, text in functions.items() if not _has_secret(text)}
+    attributes = [
+        b"declare -f%b %b\n" % (flags, name)
+        for flags, name in _ATTRIBUTES.findall(state.functions)
+        if name in bodies
+    ]
+    aliases = [
+        b"alias %b%b=%b\n" % (b"-- " if name.startswith(b"-") else b"", name, words)
+        for name, words in _ALIAS.findall(state.aliases)
+        if not _has_secret(words)
+        and not (name in _CONFIRMING_ALIASES and _CONFIRM_OPTION.search(words))
+    ]
+    spoken = b"".join((*bodies.values(), *aliases))
+    needed = frozenset(_REFERENCED_NAME.findall(spoken))
+    variables = {
+        name: entry
+        for name, entry in state.variables.items()
+        if _is_kept(name, entry, needed, given)
+    }
+    return msgspec.structs.replace(
+        _with_variables(variables),
+        functions=states.build_functions(
+            b"".join(text for name, text in bodies.items() if name != b"declare"),
+            bodies.get(b"declare", b""),
+            b"".join(attributes),
+        ),
+        names=tuple(bodies),
+        aliases=b"".join(aliases),
+        umask=state.umask,
+        set=tuple(sorted(states.SET | _KEPT_OPTIONS.intersection(state.set))),
+        shopt=tuple(
+            sorted(
+                {*state.shopt} - _INTERACTIVE_OPTIONS
+                | _INTERACTIVE_OPTIONS.intersection(states.SHOPT)
+            )
+        ),
+    )
+
+
+def _has_secret(text: bytes) -> bool:
+    """Whether there is a secret in it: a value of such a shape, or what is given to such a name."""
+    if any(has_secret(each) for each in (text, _ESCAPE.sub(b" ", text))):
+        return True
+    if _SECRET_TEXT.search(text):
+        return True
+    return any(_is_secret_name(one or other) for one, other in _ASSIGNMENT.findall(text))
+
+
+def _is_secret_name(name: bytes) -> bool:
+    return is_secret(name, b"") or _SECRET_NAME.fullmatch(name) is not None
+
+
+def _is_kept(
+    name: bytes, entry: bytes, needed: frozenset[bytes], given: Mapping[bytes, bytes]
+) -> bool:
+    flags, _, rest = entry[len(b"declare -") :].partition(b" ")
+    value = rest.partition(b"=")[2].rstrip(b"\n")
+    if (
+        _DROPPED_VARIABLES.fullmatch(name)
+        or _is_secret_name(name)
+        or _has_secret(value)
+        or b"r" in flags
+    ):
+        return False
+    if name in given and entry == states.export_declarations(given).get(name):
+        return False
+    return b"x" in flags or name in needed
+
+
+def _with_variables(variables: dict[bytes, bytes]) -> State:
+    return msgspec.structs.replace(states.EMPTY, variables=variables)
+
+
+def _merge(one: State, other: State | None) -> State:
+    """The user's own shell is right about what is exported."""
+    if other is None:
+        return one
+    return msgspec.structs.replace(one, variables={**one.variables, **other.variables})

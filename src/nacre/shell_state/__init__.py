@@ -1,0 +1,1 @@
+"""What a session's shell saves and restores, as bash text."""

@@ -1,0 +1,112 @@
+"""Removing what is too old or too much: run directories and blocks of the journal.
+
+What is being written stays: it is locked by whoever writes it, and the kernel lets go of a lock
+when its holder dies. Several may sweep at once; what one has removed the other does not find.
+"""
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from nacre.model.plan import GIB
+from nacre.store.state_dir import state_dir
+
+_HOUR: Final = 3600.0
+_DAY: Final = 24 * _HOUR
+
+
+class StoreLimits(Struct, frozen=True, kw_only=True):
+    """How much is remembered. The newest of too many stay."""
+
+    days: float = 14.0
+    size: int = 10 * GIB
+
+
+DEFAULT_LIMITS: Final = StoreLimits()
+
+
+class _Entry(NamedTuple):
+    modified: float
+    path: str
+    size: int
+
+
+def clean_up(bounds: StoreLimits, *, seconds: float = 60.0, now: float | None = None) -> int:
+    """Returns how many were removed. Whatever cannot be removed stays; what there is no time for
+    (looking does not count) is left for the next one who sweeps."""
+    moment = time.time() if now is None else now
+    found = sorted(_list_entries(state_dir()))
+    end = time.monotonic() + seconds
+    oldest, total, removed = moment - bounds.days * _DAY, sum(each.size for each in found), 0
+    for each in found:
+        enough = each.modified >= oldest and total <= bounds.size
+        if enough or time.monotonic() > end:
+            break
+        if moment - each.modified < _HOUR:
+            continue  # somebody may be about to read it, whatever the size
+        if _remove(each.path):
+            total -= each.size
+            removed += 1
+    return removed
+
+
+def _list_entries(home: str) -> Iterator[_Entry]:
+    places = [*_entries(f"{home}/runs")]
+    for workspace in _entries(f"{home}/journal"):
+        places += _entries(workspace.path) or [workspace]
+    for entry in places:
+        with suppress(OSError):  # another one sweeps, too
+            status = entry.stat(follow_symlinks=False)
+            # What is in a run's directory is nearly all its output.
+            output = _stat(f"{entry.path}/output") if entry.is_dir() else None
+            changed = output.st_mtime if output else status.st_mtime
+            blocks = status.st_blocks + (output.st_blocks if output else 0)
+            yield _Entry(changed, entry.path, blocks * 512)
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def _entries(path: str) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(path) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _remove(path: str) -> bool:
+    if os.path.isdir(path):
+        if any(_is_in_use(entry.path) for entry in _entries(path)):
+            return False
+        shutil.rmtree(path, ignore_errors=True)
+    elif _is_in_use(path):
+        return False
+    else:
+        with suppress(OSError):
+            os.unlink(path)
+    return not os.path.lexists(path)
+
+
+def _is_in_use(path: str) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False

@@ -1,0 +1,127 @@
+"""Request ids: a name by which the same command is never run twice.
+
+    requests/<workspace>/<name>
+
+A name is claimed, before anything runs, by making its file: of several who try only one can. It
+says which run was made, of what, and by whom. A claim counts for as long as its run is remembered;
+one whose maker died before the run was begun is taken over by the next who asks.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import msgspec
+from msgspec import Struct
+
+from nacre.model.ids import digest
+from nacre.model.requests import IdempotencyKey
+from nacre.store import journal, owner
+from nacre.store.run_record import runs_directory
+from nacre.store.state_dir import make_private_directory, open_private, private_state_dir, state_dir
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    id: str  # for people who look
+    run: int
+    digest: str
+    owner: str  # who was about to begin it
+
+
+def claim_key(key: IdempotencyKey, workspace: bytes, run: int, kind: owner.Kind) -> Claim:
+    """The claim that holds: ours, for this run, or one that was made before. Raises OSError."""
+    path = _claim_path(key.id, workspace)
+    mine = Claim(id=key.id, run=run, digest=key.digest, owner=owner.own_id(kind))
+    make_private_directory(os.path.dirname(path))
+    draft = f"{path}.{os.getpid()}.{run}"
+    with os.fdopen(open_private(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+        file.write(msgspec.json.encode(mine))
+    try:
+        with suppress(FileExistsError):
+            os.link(draft, path)
+            return mine
+        with _exclusive_lock(os.path.dirname(path)):
+            there = _read_claim(path)
+            if there is not None and (there.run == run or _is_valid(there, workspace)):
+                return there
+            os.rename(draft, path)  # nobody else takes it over, or makes it, meanwhile
+            return mine
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+
+
+@contextmanager
+def _exclusive_lock(directory: str) -> Iterator[None]:
+    """Nobody else is here at the same time. Raises OSError."""
+    fd = open_private(f"{directory}/.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def release_key(key: IdempotencyKey, workspace: bytes, run: int) -> None:
+    """Nothing was run: whoever asks again may."""
+    with suppress(OSError):
+        path = _claim_path(key.id, workspace)
+        with _exclusive_lock(os.path.dirname(path)):
+            there = _read_claim(path)
+            if there is not None and there.run == run:
+                os.unlink(path)
+
+
+def remove_old_claims(before: float, seconds: float) -> None:
+    """Those that are older, and whose runs were swept. What there is no time for is left for the
+    next one who looks."""
+    end = time.monotonic() + seconds
+    with suppress(OSError), os.scandir(f"{state_dir()}/requests") as places:
+        for place in places:
+            with os.scandir(place.path) as entries:
+                for entry in entries:
+                    if time.monotonic() > end:
+                        return
+                    if entry.stat().st_mtime < before and not _may_have_run(entry.path, place.name):
+                        os.unlink(entry.path)
+
+
+def _may_have_run(path: str, place: str) -> bool:
+    """Whether anything of its run may still be there: looking closer takes too long."""
+    there, at = _read_claim(path), state_dir()
+    if there is None:
+        return False
+    directory = f"{runs_directory(at)}/r{there.run}"
+    return os.path.exists(journal.journal_path(at, place, there.run)) or os.path.exists(directory)
+
+
+def _is_recorded(run: int, place: str) -> bool:
+    at = state_dir()
+    return os.path.exists(f"{runs_directory(at)}/r{run}/plan") or (
+        journal.find_entries(at, place, run)[0] is not None
+    )
+
+
+def _is_valid(there: Claim, workspace: bytes) -> bool:
+    if _is_recorded(there.run, journal.workspace_key(workspace)):
+        return True
+    maker = owner.parse_owner(there.owner)  # who may be just about to
+    return maker is not None and maker.is_alive
+
+
+def _claim_path(name: str, workspace: bytes) -> str:
+    place, file = (
+        journal.workspace_key(workspace),
+        digest(name.encode("utf-8", "surrogatepass"), 16),
+    )
+    return f"{private_state_dir()}/requests/{place}/{file}"
+
+
+def _read_claim(path: str) -> Claim | None:
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=Claim)
+    except (OSError, msgspec.MsgspecError):
+        return None

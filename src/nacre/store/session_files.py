@@ -1,0 +1,382 @@
+"""Session files: what the shells of a session hand on to each other.
+
+    sessions/<workspace>/<key>/ledger    who it is, and what is known of it; locked while in use
+    sessions/<workspace>/<key>/state     what the next shell shall know
+    sessions/drafts/<mark>               what a shell that ends is just writing
+
+A shell that ends leaves a draft, written by a copy of it that nobody waits for; the ledger names
+it. Whoever comes next makes a state of it: a draft counts only when it was written to its end.
+"""
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from nacre.model.ids import session_key
+from nacre.procfs import processes
+from nacre.shell_state import state as states
+from nacre.shell_state.state import State
+from nacre.store.state_dir import (
+    make_private_directory,
+    open_private,
+    private_state_dir,
+    state_dir,
+    write_atomically,
+)
+
+_POLL_INTERVAL: Final = 0.0005
+_LOCK_TIMEOUT: Final = 1.0  # seconds for somebody else's command
+_LOOK_TIMEOUT: Final = 0.2  # and for who only looks
+_HOUR: Final = 3600.0
+_DAY: Final = 24 * _HOUR
+
+
+def new_draft_id() -> str:
+    """A word that nobody can know before it is given."""
+    return os.urandom(12).hex()
+
+
+class PendingDraft(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"draft_id": "mark", "call_variables": "spared"},
+):
+    """A draft that is being written, or was."""
+
+    draft_id: str
+    # Variables that the call alone had, and what they are where no state says so.
+    call_variables: dict[bytes, bytes | None] = {}
+    status: int | None = None  # of a shell that was killed, which could not know it
+    ignored: tuple[str, ...] = ()  # signals that whoever started the shell ignored
+
+
+class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"created": "made"}):
+    name: str = ""  # as people call it; without one it belongs to one caller alone
+    contract: str = ""
+    created: float = 0.0
+    state: str = ""  # the mark of the draft that became the state; none yet
+    directory: bytes = b""  # where its shell stands
+    status: int = 0  # of its last command
+    lost: bool = False  # what that had left could not be read
+    pending: PendingDraft | None = None
+
+
+_EMPTY_LEDGER: Final = Ledger()
+_decode = msgspec.json.Decoder(Ledger).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class SessionFile:
+    """One session, as a process has it open."""
+
+    _fd = -1
+    _state: State | None = None
+    _state_id = ""  # the mark of that state
+
+    def __init__(self, place: str, key: str) -> None:
+        """Raises OSError."""
+        self.workspace_key, self.key = place, key
+        at = private_state_dir()
+        self.directory = make_private_directory(f"{at}/sessions/{place}/{key}")
+        self._drafts = os.path.realpath(f"{at}/sessions/drafts")  # as /proc has it
+        self._fd = open_private(f"{self.directory}/ledger", os.O_RDWR | os.O_CREAT)
+
+    def lock(self) -> bool:
+        """Whether nobody else has it now; then we do."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    @contextmanager
+    def hold_lock(self, seconds: float) -> Iterator[bool]:
+        """Whether we have it, at the latest after so long."""
+        end = time.monotonic() + seconds
+        while not (got := self.lock()) and time.monotonic() < end:
+            time.sleep(_POLL_INTERVAL)
+        try:
+            yield got
+        finally:
+            if got:
+                self.unlock()
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether somebody has removed it, and another of that name may have taken its place."""
+        return os.fstat(self._fd).st_nlink == 0
+
+    def read_ledger(self) -> Ledger:
+        text = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
+        try:
+            return _decode(text) if text else _EMPTY_LEDGER
+        except msgspec.MsgspecError:
+            return _EMPTY_LEDGER  # cut off, by a full disk or a fall of the machine
+
+    def write_ledger(self, ledger: Ledger) -> None:
+        """Raises OSError."""
+        text = _encode(ledger)
+        os.pwrite(self._fd, text, 0)
+        os.ftruncate(self._fd, len(text))
+
+    def read_state(self, ledger: Ledger) -> State | None:
+        """What its next shell shall know; None: it is a new one."""
+        if not ledger.state:
+            return None
+        if ledger.state != self._state_id:
+            try:
+                with open(f"{self.directory}/state", "rb") as file:
+                    self._state = msgspec.msgpack.decode(file.read(), type=State)
+            except (OSError, msgspec.MsgspecError):
+                return None
+            self._state_id = ledger.state
+        return self._state
+
+    def create_draft(self, mark: str) -> str:
+        """Two private files, for what a shell will say as it ends. Raises OSError."""
+        make_private_directory(self._drafts)
+        path = f"{self._drafts}/{mark}"
+        for each in (path, f"{path}.traps"):
+            os.close(open_private(each, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        return path
+
+    def draft_path(self, mark: str) -> str:
+        return f"{self._drafts}/{mark}"
+
+    def remove_draft(self, mark: str) -> None:
+        for each in (self.draft_path(mark), f"{self.draft_path(mark)}.traps"):
+            with suppress(OSError):
+                os.unlink(each)
+
+    def remove_pending_draft(self) -> None:
+        pending = self.read_ledger().pending
+        if pending is not None:
+            self.remove_draft(pending.draft_id)
+
+    def apply_pending_draft(self, ledger: Ledger) -> Ledger | None:
+        """Make a state of the last draft. None: it is still being written. Raises OSError."""
+        pending = ledger.pending
+        if pending is None:
+            return ledger
+        draft = _read_file(self.draft_path(pending.draft_id))
+        mark = pending.draft_id.encode()
+        if not draft.endswith(b"#%b end\n" % mark):
+            if processes.find_file_writers(self.draft_path(pending.draft_id)):
+                return None
+            draft = _read_file(self.draft_path(pending.draft_id))  # it may have ended meanwhile
+        before = self.read_state(ledger)
+        state = states.parse_draft(
+            draft,
+            _read_file(f"{self.draft_path(pending.draft_id)}.traps") or None,
+            mark,
+            before=before,
+            given={
+                name: value for name, value in pending.call_variables.items() if value is not None
+            },
+            spared=pending.call_variables,
+            ignored=pending.ignored,
+        )
+        ledger = msgspec.structs.replace(ledger, pending=None, lost=state is None)
+        if state is not None:
+            status = state.status if pending.status is None else pending.status
+            ledger = msgspec.structs.replace(ledger, status=status)
+            state = msgspec.structs.replace(state, status=0)
+        if state is not None and state != before:
+            ledger = msgspec.structs.replace(
+                ledger, state=pending.draft_id, directory=state.directory
+            )
+            write_atomically(f"{self.directory}/state", msgspec.msgpack.encode(state))
+            self._state, self._state_id = state, pending.draft_id
+        self.write_ledger(ledger)
+        self.remove_draft(pending.draft_id)
+        return ledger
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def _read_file(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+class SessionProblem(Exception):
+    """What was asked of a session cannot be done; why, as a sentence."""
+
+
+class SessionInfo(Struct, frozen=True, kw_only=True):
+    """A session as others see it."""
+
+    workspace_key: str
+    key: str
+    name: str
+    contract: str
+    created: float
+    used: float  # when, the last time
+    directory: bytes
+    state: State | None
+
+
+def delete_session(place: str, key: str) -> None:
+    """It is over, and so is what is still being written about it."""
+    at = f"{state_dir()}/sessions/{place}/{key}"
+    with suppress(OSError):
+        if os.path.isdir(at):
+            file = SessionFile(place, key)
+            file.remove_pending_draft()
+            file.close()
+        shutil.rmtree(at, ignore_errors=True)
+
+
+def list_sessions(place: str) -> list[SessionInfo]:
+    """The sessions of a workspace that have a name, those that were used last first."""
+    found = []
+    with suppress(OSError), os.scandir(f"{state_dir()}/sessions/{place}") as entries:
+        for entry in entries:
+            with suppress(OSError):
+                known = _read_info(place, entry.name)
+                if known.name:
+                    found.append(known)
+    return sorted(found, key=lambda each: -each.used)
+
+
+def _read_info(place: str, key: str) -> SessionInfo:
+    """Raises OSError."""
+    used = os.stat(f"{state_dir()}/sessions/{place}/{key}/ledger").st_mtime
+    file = SessionFile(place, key)
+    try:
+        with file.hold_lock(_LOOK_TIMEOUT) as got:
+            settled = _wait_for_ledger(file) if got else file.read_ledger()
+        os.utime(f"{file.directory}/ledger", (used, used))  # to look at it is not to use it
+        return SessionInfo(
+            workspace_key=place,
+            key=key,
+            name=settled.name,
+            contract=settled.contract,
+            created=settled.created,
+            used=used,
+            directory=settled.directory,
+            state=file.read_state(settled),
+        )
+    finally:
+        file.close()
+
+
+def _wait_for_ledger(file: SessionFile) -> Ledger:
+    """When whoever writes it down has done so; but not for long."""
+    end = time.monotonic() + _LOCK_TIMEOUT
+    while (ledger := file.apply_pending_draft(file.read_ledger())) is None:
+        if time.monotonic() > end:
+            return file.read_ledger()
+        time.sleep(_POLL_INTERVAL)
+    return ledger
+
+
+@contextmanager
+def _exclusive_session(known: SessionInfo) -> Iterator[tuple[SessionFile, Ledger]]:
+    """Nobody else has it meanwhile. Raises SessionProblem, OSError."""
+    file = SessionFile(known.workspace_key, known.key)
+    try:
+        with file.hold_lock(_LOCK_TIMEOUT) as got:
+            if not got:
+                raise SessionProblem(
+                    f"session {known.name} runs a command; wait until that has ended, or end it"
+                )
+            yield file, _wait_for_ledger(file)
+    finally:
+        file.close()
+
+
+def reset_session(known: SessionInfo) -> None:
+    """Have it begin anew; its name stays. Raises SessionProblem, OSError."""
+    with _exclusive_session(known) as (file, ledger):
+        file.remove_pending_draft()
+        file.write_ledger(Ledger(name=ledger.name, contract=ledger.contract, created=time.time()))
+        with suppress(FileNotFoundError):
+            os.unlink(f"{file.directory}/state")
+
+
+def remove_session(known: SessionInfo) -> None:
+    """Raises SessionProblem, OSError."""
+    with _exclusive_session(known) as (file, _):
+        file.remove_pending_draft()
+        shutil.rmtree(file.directory)
+
+
+def fork_session(known: SessionInfo, name: str) -> SessionInfo:
+    """Another session that begins where this one is now. Raises SessionProblem, OSError."""
+    kind = known.key.partition("-")[2]
+    key = session_key(known.contract, name, kind)
+    with _exclusive_session(known) as (file, ledger):
+        new = SessionFile(known.workspace_key, key)
+        try:
+            with new.hold_lock(0.0) as got:
+                if not got or new.read_ledger().created:
+                    raise SessionProblem(
+                        f"there is a session {name} already; remove it first, or take another name"
+                    )
+                with suppress(FileNotFoundError):
+                    shutil.copy2(f"{file.directory}/state", f"{new.directory}/state")
+                    os.chmod(f"{new.directory}/state", 0o600)
+                new.write_ledger(
+                    msgspec.structs.replace(ledger, name=name, created=time.time(), pending=None)
+                )
+        finally:
+            new.close()
+    return _read_info(known.workspace_key, key)
+
+
+def remove_old_sessions(before: float, seconds: float) -> None:
+    """Sessions that nobody has used since; those without a name, drafts and what else is only good
+    for a while go sooner. What there is no time for is left for the next one who looks."""
+    end, at, now = time.monotonic() + seconds, state_dir(), time.time()
+    for path in _entries(f"{at}/sessions"):
+        if path.endswith("/drafts"):
+            _unlink_old(path, now - _HOUR, end)
+            continue
+        for session in _entries(path):
+            if time.monotonic() > end:
+                return
+            _remove_if_old(os.path.basename(path), os.path.basename(session), before, now)
+    _unlink_old(f"{at}/snapshots", before, end)
+
+
+def _remove_if_old(place: str, key: str, before: float, now: float) -> None:
+    with suppress(OSError):
+        used = os.stat(f"{state_dir()}/sessions/{place}/{key}/ledger").st_mtime
+        if used >= now - _DAY:
+            return
+        known = _read_info(place, key)
+        if used < before or not known.name:
+            remove_session(known)
+
+
+def _unlink_old(directory: str, before: float, end: float) -> None:
+    for path in _entries(directory):
+        with suppress(OSError):
+            if time.monotonic() < end and os.stat(path).st_mtime < before:
+                os.unlink(path)
+
+
+def _entries(directory: str) -> list[str]:
+    try:
+        return [f"{directory}/{name}" for name in os.listdir(directory)]
+    except OSError:
+        return []

@@ -1,0 +1,86 @@
+"""Where nacre keeps its state: `$NACRE_HOME`, else `$XDG_STATE_HOME/nacre`, else
+`~/.local/state/nacre`. Directories are 0700, files 0600."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+
+
+def state_dir() -> str:
+    """Raises OSError when nobody can tell."""
+    if chosen := os.environ.get("NACRE_HOME"):
+        return os.path.abspath(chosen)
+    if state := os.environ.get("XDG_STATE_HOME"):
+        return os.path.abspath(f"{state}/nacre")
+    place = os.path.expanduser("~/.local/state/nacre")
+    if place.startswith("~"):
+        raise OSError("this user has no home directory; set NACRE_HOME")
+    return place
+
+
+def private_state_dir() -> str:
+    """The same, made if it is missing, and nobody else's. Raises OSError."""
+    place = make_private_directory(state_dir())
+    check_private(place)
+    return place
+
+
+def check_private(path: str) -> None:
+    """Raises OSError when somebody else could put something into this directory, or has made it:
+    what he finds there, or has us find, would be his."""
+    link, found = os.lstat(path), os.stat(path)
+    if link.st_uid not in (os.getuid(), 0) or found.st_uid != os.getuid():
+        raise PermissionError(
+            errno.EPERM,
+            "it belongs to somebody else; set NACRE_HOME to a directory of your own",
+            path,
+        )
+    if stat.S_IMODE(found.st_mode) & 0o022:
+        raise PermissionError(
+            errno.EPERM, "others may write to it; chmod 700 it, or set NACRE_HOME to another", path
+        )
+
+
+def make_private_directory(path: str) -> str:
+    """Make the directory and what is missing above it, all for their owner only, whatever the
+    umask; one that is there already is left as it is. Raises OSError."""
+    missing = []
+    at = path
+    while not os.path.isdir(at):
+        missing.append(at)
+        at = os.path.dirname(at.rstrip("/")) or "/"
+    for each in reversed(missing):
+        with suppress(FileExistsError):  # somebody makes it at the same time
+            os.mkdir(each, 0o700)
+            os.chmod(each, 0o700)
+        if not os.path.isdir(each):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), each)
+    return path
+
+
+def open_private(path: str | bytes, flags: int) -> int:
+    """A file for its owner only, whatever the umask. Raises OSError."""
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY, 0o600)
+    if flags & os.O_CREAT and stat.S_IMODE(os.fstat(fd).st_mode) != 0o600:
+        with suppress(OSError):  # somebody else's, in a directory of ours
+            os.fchmod(fd, 0o600)
+    return fd
+
+
+def write_atomically(
+    path: str, data: bytes, before_rename: Callable[[], None] | None = None
+) -> None:
+    """Write a private file, whole or not at all: others read it meanwhile. `between` is called when
+    it stands in its draft, and before it counts. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(open_private(draft_path(path), flags), "wb") as file:
+        file.write(data)
+    if before_rename is not None:
+        before_rename()
+    os.rename(draft_path(path), path)
+
+
+def draft_path(path: str) -> str:
+    return f"{path}.draft"

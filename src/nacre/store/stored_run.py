@@ -1,0 +1,359 @@
+"""Reading the output of a run, by lines and by what is in them, without having it in memory.
+
+What is read may be terabytes, or one line of a gigabyte: it goes by in blocks.
+"""
+
+import io
+import os
+import time
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+import msgspec
+from msgspec import Struct
+
+from nacre.model.events import Stream
+from nacre.model.outcome import Capture, Ending, Lost, Outcome, Saved
+from nacre.model.plan import Keep, Streams
+from nacre.procfs import processes
+from nacre.store import journal, owner
+from nacre.store.journal import EndEntry, StartEntry, StoredStream
+from nacre.store.owner import Owner
+from nacre.store.run_record import runs_directory
+from nacre.store.state_dir import draft_path, state_dir
+from nacre.text.clean import decode
+from nacre.text.hidden_ranges import HiddenRangesFile
+from nacre.text.line_index import EMPTY_INDEX, LineIndex
+
+_BLOCK: Final = 1024 * 1024
+
+
+class NoSuchRun(LookupError):
+    """There is no such run in this workspace, or it was swept; the message is a sentence."""
+
+
+class StoredRun(Struct, frozen=True, kw_only=True):
+    """What the store knows of a run."""
+
+    number: int
+    start_entry: StartEntry
+    end_entry: EndEntry | None
+    directory: str
+
+    def stored_stream(self, stream: Stream) -> StoredStream | None:
+        if self.end_entry is None:
+            return None
+        return self.end_entry.output if stream is Stream.OUTPUT else self.end_entry.errors
+
+    def path(self, stream: Stream) -> str:
+        """Where the stream is, or would be, as a file."""
+        return f"{self.directory}/{stream.value}"
+
+    def journal_data(self, stream: Stream) -> bytes | None:
+        """The stream itself, when it rides in the journal."""
+        stored = self.stored_stream(stream)
+        return None if stored is None else stored.data
+
+    def check_stored(self, stream: Stream) -> None:
+        """Raises NoSuchRun when the stream is nowhere."""
+        if self.journal_data(stream) is None and not os.path.isfile(self.path(stream)):
+            raise NoSuchRun(self._explain_missing(stream))
+
+    def open(self, stream: Stream = Stream.OUTPUT) -> BinaryIO:
+        """The stream, as far as it is there. Raises NoSuchRun when it is nowhere, OSError when it
+        cannot be read."""
+        self.check_stored(stream)
+        try:
+            fd = os.open(self.path(stream), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return io.BytesIO(self.journal_data(stream) or b"")
+        file = os.fdopen(fd, "rb", buffering=0)
+        stored = self.stored_stream(stream)
+        return (
+            HiddenRangesFile(file, stored.hidden) if stored is not None and stored.hidden else file
+        )
+
+    def size(self, stream: Stream = Stream.OUTPUT) -> int | None:
+        """How many bytes there are; None: nowhere."""
+        try:
+            with self.open(stream) as source:
+                return source.seek(0, os.SEEK_END)
+        except (NoSuchRun, OSError):
+            return None
+
+    @property
+    def name(self) -> str:
+        return f"r{self.number}"
+
+    @property
+    def owner(self) -> Owner | None:
+        return owner.parse_owner(self.start_entry.owner)
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended; None: it runs. Who was to say so may be dead: then it is lost."""
+        if self.end_entry is not None:
+            return self.end_entry.ending
+        return None if self.is_alive else Lost(last_seen=self._last_seen - self.start_entry.time)
+
+    @property
+    def is_alive(self) -> bool:
+        """Of one that has no end yet: whether whoever runs it lives, or at least its shell."""
+        if self.owner is None:
+            return False
+        if self.owner.is_alive:
+            return True
+        shell = self.start_entry.shell
+        if shell is None or self.owner.boot != owner.boot_id():
+            return False
+        process = processes.read_process(shell.pid)
+        return process is not None and process.alive and process.started == shell.started
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran, or has run."""
+        if self.end_entry is not None:
+            return self.end_entry.seconds
+        return (time.time() if self.is_alive else self._last_seen) - self.start_entry.time
+
+    @property
+    def _last_seen(self) -> float:
+        """When there was last anything of it, as far as can be told."""
+        try:
+            return max(self.start_entry.time, os.stat(self.path(Stream.OUTPUT)).st_mtime)
+        except OSError:
+            return self.start_entry.time
+
+    def capture(self, keep: Keep, stream: Stream = Stream.OUTPUT) -> Capture:
+        """What there is of a stream, as one who had heard it would have kept it."""
+        stored = self.stored_stream(stream)
+        problem = None if stored is None else stored.problem
+        saved = Saved(path=os.fsencode(self.path(stream)), size=0, complete=not problem)
+        if self.journal_data(stream) is not None and not os.path.exists(self.path(stream)):
+            saved = msgspec.structs.replace(saved, path=None)
+        try:
+            with self.open(stream) as source:
+                capture = _read_capture(source, keep, stored, self.line_index(stream))
+        except (NoSuchRun, OSError):
+            size, lines = (0, 0) if stored is None else (stored.size, stored.lines)
+            return Capture(size=size, newlines=lines)
+        saved = msgspec.structs.replace(saved, size=capture.size, problem=problem)
+        return msgspec.structs.replace(capture, saved=saved)
+
+    def line_index(self, stream: Stream = Stream.OUTPUT) -> LineIndex:
+        """Where its lines are."""
+        return LineIndex(os.fsencode(self.path(stream)))
+
+    def _explain_missing(self, stream: Stream) -> str:
+        stored = self.stored_stream(stream)
+        name = self.name
+        if stream is Stream.ERRORS and self.start_entry.streams is Streams.MERGED:
+            return f"{name} has its errors in its output; read that"
+        if self.end_entry is None:
+            if self.owner is not None and self.owner.kind == "host" and self.owner.is_alive:
+                return (
+                    f"{name} runs in another program (process {self.owner.pid}), which has its "
+                    "output until it ends"
+                )
+            if self.ending is None:
+                return f"{name} runs, and none of its output is stored yet; read it later"
+            return f"{name} was lost with the process that ran it, before any output was stored"
+        problem = None if stored is None else stored.problem
+        return f"the output of {name} was not kept: {problem or 'it was swept, or removed'}"
+
+
+def parse_run_id(text: str) -> int:
+    """`17`, `r17` or `artifact://17`. Raises NoSuchRun for anything else."""
+    digits = text.removeprefix("artifact://").rstrip("/").removeprefix("r")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
+        raise NoSuchRun(f"{text!r} is no run; write its number, as in 17, r17 or artifact://17")
+    return int(digits)
+
+
+def find_run(run: int, workspace: bytes) -> StoredRun:
+    """Raises NoSuchRun, also for a run of another workspace, and OSError without a home."""
+    place = state_dir()
+    directory = f"{runs_directory(place)}/r{run}"
+    begun, ended = read_run_directory(directory)
+    if begun is None or ended is None:
+        found = journal.find_entries(place, journal.workspace_key(workspace), run)
+        begun, ended = begun or found[0], found[1]
+    if begun is None or begun.workspace_key != journal.workspace_key(workspace):
+        where = decode(workspace)
+        raise NoSuchRun(f"there is no run r{run} in this workspace ({where}), or it was swept")
+    return StoredRun(number=run, start_entry=begun, end_entry=ended, directory=directory)
+
+
+def build_outcome(run: StoredRun, keep: Keep) -> Outcome | None:
+    """Of a run that has ended; None of one that goes on."""
+    state = run.ending
+    if state is None:
+        return None
+    ended = run.end_entry
+    return Outcome(
+        run=run.name,
+        ending=state,
+        output=run.capture(keep),
+        errors=run.capture(keep, Stream.ERRORS) if ended and ended.errors else None,
+        seconds=run.seconds,
+        left_running=ended.left_running if ended else (),
+        terminated=ended.terminated if ended else (),
+        out_of_memory=ended is not None and ended.out_of_memory,
+        stored=ended is not None and ended.output.complete,
+    )
+
+
+def _read_capture(
+    source: BinaryIO, keep: Keep, stored: StoredStream | None, index: LineIndex
+) -> Capture:
+    size = source.seek(0, os.SEEK_END)
+    whole = size <= keep.whole
+    source.seek(0)
+    head = read_exactly(source, size if whole else keep.head)
+    tail, last = b"", b""
+    if not whole:
+        source.seek(max(len(head), size - keep.tail))
+        tail = read_exactly(source, keep.tail)
+    if size:
+        source.seek(size - 1)
+        last = read_exactly(source, 1)
+    unterminated = last not in (b"", b"\n")
+    if stored is not None and stored.size == size:
+        newlines = stored.lines - unterminated
+    else:
+        newlines = count_newlines(source, size, index)
+    return Capture(head=head, tail=tail, size=size, newlines=newlines, unterminated=unterminated)
+
+
+def count_newlines(source: BinaryIO, position: int, index: LineIndex) -> int:
+    """How many there are in so many first bytes."""
+    mark = index.before_byte(position)
+    count, left = mark.newlines, position - mark.size
+    source.seek(mark.size)
+    while left > 0 and (block := source.read(min(_BLOCK, left))):
+        count, left = count + block.count(b"\n"), left - len(block)
+    return count
+
+
+def read_exactly(source: BinaryIO, count: int) -> bytes:
+    """So many bytes; a raw file may give fewer at a time."""
+    pieces = []
+    while count > 0 and (piece := source.read(count)):
+        pieces.append(piece)
+        count -= len(piece)
+    return b"".join(pieces)
+
+
+def read_run_directory(path: str) -> tuple[StartEntry | None, EndEntry | None]:
+    """What the directory of a run says about it."""
+    begun, outcome = _read_entry(f"{path}/plan"), f"{path}/outcome"
+    ended = _read_entry(outcome) or _read_entry(draft_path(outcome))
+    if not isinstance(begun, StartEntry):
+        return None, None
+    return begun, ended if isinstance(ended, EndEntry) else None
+
+
+def _read_entry(path: str) -> StartEntry | EndEntry | None:
+    try:
+        with open(path, "rb") as file:
+            return journal.decode_entry(file.read())
+    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
+        return None
+
+
+def read_lines(
+    source: BinaryIO, first: int = 1, last: int | None = None, index: LineIndex | None = None
+) -> Iterator[bytes]:
+    """The bytes of these lines, counted from 1, the last one included."""
+    source.seek(find_line_start(source, first, index))
+    left = None if last is None else last - first + 1
+    while (left is None or left > 0) and (block := source.read(_BLOCK)):
+        end = len(block)
+        if left is not None:
+            end, passed = _skip_newlines(block, 0, left)
+            left -= passed
+        if end:
+            yield block[:end]
+
+
+def find_line_start(source: BinaryIO, number: int, index: LineIndex | None = None) -> int:
+    """Where this line begins; where the output ends, if there is none."""
+    mark = (index or EMPTY_INDEX).before_line(number)
+    before, at = number - 1 - mark.newlines, mark.size
+    source.seek(at)
+    while before > 0 and (block := source.read(_BLOCK)):
+        end, passed = _skip_newlines(block, 0, before)
+        before, at = before - passed, at + end
+    return at
+
+
+def _skip_newlines(block: bytes, start: int, count: int) -> tuple[int, int]:
+    """Where the block goes on after so many newlines, and how many there were."""
+    there = block.count(b"\n", start)
+    if there < count:
+        return len(block), there
+    end = start
+    for _ in range(count):
+        end = block.index(b"\n", end) + 1
+    return end, count
+
+
+def read_last_lines(source: BinaryIO, count: int) -> Iterator[bytes]:
+    """The bytes of the last so many lines."""
+    size = source.seek(0, os.SEEK_END)
+    at, wanted = size, count
+    while at > 0 and wanted > 0:
+        start = max(0, at - _BLOCK)
+        source.seek(start)
+        block = source.read(at - start)
+        # The newline that ends the last line ends no line before it.
+        end = len(block) - (at == size and block.endswith(b"\n"))
+        while wanted and (found := block.rfind(b"\n", 0, end)) >= 0:
+            end = found
+            wanted -= 1
+        at = start + found + 1 if not wanted else start
+    source.seek(at if count else size)
+    while block := source.read(_BLOCK):
+        yield block
+
+
+def follow_output(
+    run: StoredRun, workspace: bytes, stream: Stream = Stream.OUTPUT, lines: int | None = None
+) -> Iterator[bytes]:
+    """What there is of it (or its last lines), and what is yet to come, until it has ended; b""
+    when there is nothing now: the caller chooses how long to wait. Raises NoSuchRun, OSError."""
+    at = 0 if lines is None else _find_tail_start(run, stream, lines)
+    while True:
+        data = _read_block(run, stream, at)
+        # Our own last words are no output. Where they will stand is written down before they do.
+        run = find_run(run.number, workspace)
+        over = run.ending is not None
+        if over:
+            data = _read_block(run, stream, at)
+        at += len(data)
+        yield data
+        if over and not data:
+            return
+
+
+def _find_tail_start(run: StoredRun, stream: Stream, lines: int) -> int:
+    """Where the last so many lines begin."""
+    try:
+        with run.open(stream) as source:
+            return source.seek(0, os.SEEK_END) - sum(map(len, read_last_lines(source, lines)))
+    except NoSuchRun:
+        if run.ending is not None:
+            raise
+        return 0
+
+
+def _read_block(run: StoredRun, stream: Stream, at: int) -> bytes:
+    """A block of the stream from there on; nothing of one that has no file yet."""
+    try:
+        with run.open(stream) as source:
+            source.seek(at)
+            return read_exactly(source, _BLOCK)
+    except NoSuchRun:
+        if run.ending is not None:
+            raise
+        return b""

@@ -1,0 +1,55 @@
+"""What `artifact://` and `local://` stand for: files of the store."""
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from nacre.model.caller import Resolved, Resolver
+from nacre.model.events import Stream
+from nacre.model.plan import MakeDirectory, MakeFile
+from nacre.store import stored_run
+from nacre.store.journal import workspace_key
+from nacre.store.state_dir import state_dir
+
+_MAX_DEPTH: Final = 64
+
+
+def build_resolvers(workspace: bytes) -> Mapping[str, Resolver]:
+    """The schemes that work out of the box, for callers of this workspace."""
+    return {
+        "artifact": partial(_resolve_artifact, workspace),
+        "local": partial(_resolve_local, workspace),
+    }
+
+
+def _resolve_artifact(workspace: bytes, rest: str) -> Resolved:
+    """The whole output of run N. One that is in the journal becomes a file first."""
+    try:
+        run = stored_run.find_run(stored_run.parse_run_id(rest), workspace)
+        run.check_stored(Stream.OUTPUT)
+    except OSError as error:
+        raise LookupError(str(error)) from None
+    path, small = os.fsencode(run.path(Stream.OUTPUT)), run.journal_data(Stream.OUTPUT)
+    if small is None:
+        return Resolved(path=path)
+    return Resolved(path=path, chores=(MakeFile(path=path, data=small),))
+
+
+def _resolve_local(workspace: bytes, rest: str) -> Resolved:
+    """A file of the workspace's own, kept with the state and not in the workspace."""
+    if rest.count("/") > _MAX_DEPTH:
+        raise LookupError(f"is more than {_MAX_DEPTH} directories deep; choose a shorter path")
+    root = os.fsencode(_home()) + f"/local/{workspace_key(workspace)}".encode()
+    path = os.path.normpath(root + b"/" + os.fsencode(rest))
+    real = os.path.realpath(path)
+    if not (real + b"/").startswith(os.path.realpath(root) + b"/"):
+        raise LookupError("leads out of its place through a symbolic link; remove the link")
+    return Resolved(path=path, chores=(MakeDirectory(path=os.path.dirname(path)),))
+
+
+def _home() -> str:
+    try:
+        return state_dir()
+    except OSError as error:
+        raise LookupError(str(error)) from None

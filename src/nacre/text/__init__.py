@@ -1,0 +1,1 @@
+"""Bytes to text: cleaning, rendering, searching, secrets."""

@@ -1,0 +1,202 @@
+"""Bytes to text, for reading. Pure: values in, values out.
+
+Output arrives as bytes and becomes text once, in a reply. Here is what that takes: cutting at
+whole characters, showing what is not UTF-8, colour codes and progress bars as a person would
+see them at the end, binary data described instead of dumped, sizes for people.
+"""
+
+import re
+from typing import Final
+
+# After the escape: a sequence that moves or colours (CSI), one that carries text for the
+# terminal's title and the like (OSC, DCS, PM, APC), or a short one.
+_CSI: Final = r"\x1b\[[0-?]*[ -/]*[@-~]"
+_STRING: Final = r"\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\|(?=\x1b)|$)"
+_SHORT: Final = r"\x1b[ -/]*[0-Z\\^-~]|\x1b$"
+_ESCAPES: Final = re.compile(f"{_CSI}|{_STRING}|{_SHORT}")
+# What a line is made of when it redraws itself.
+_MOVES: Final = re.compile(f"(?P<csi>{_CSI})|(?P<other>{_STRING}|{_SHORT})|(?P<cr>\r)|(?P<bs>\b)")
+
+_MAGIC: Final = (
+    (b"\x7fELF", "an ELF program"),
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"%PDF-", "a PDF document"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ\0", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"SQLite format 3\0", "an SQLite database"),
+)
+_PLAIN_CONTROLS: Final = frozenset(b"\a\b\t\n\v\f\r\x1b")
+
+
+def decode(data: bytes) -> str:
+    """Text, with what is not UTF-8 shown as the replacement character."""
+    return data.decode("utf-8", "replace")
+
+
+def drop_partial_end(data: bytes) -> bytes:
+    """Drop a last character whose bytes are not all there; what is no UTF-8 anyway stays."""
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:  # a continuation: the lead is further back
+            continue
+        return data[:-back] if _length(byte) > back else data
+    return data
+
+
+def drop_partial_start(data: bytes) -> bytes:
+    """Drop the rest of a character whose first byte is missing (at most three bytes)."""
+    start = 0
+    while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
+        start += 1
+    # Four continuations in a row are no character at all: nothing was cut there.
+    if len(data) > 3 and start == 3 and data[3] & 0xC0 == 0x80:
+        return data
+    return data[start:]
+
+
+def _length(lead: int) -> int:
+    """How many bytes the character that begins with `lead` has."""
+    if 0xC2 <= lead <= 0xDF:
+        return 2
+    if 0xE0 <= lead <= 0xEF:
+        return 3
+    return 4 if 0xF0 <= lead <= 0xF4 else 1
+
+
+def strip_escapes(text: str) -> str:
+    """Without colour codes and other terminal sequences."""
+    return _ESCAPES.sub("", text) if "\x1b" in text else text
+
+
+def as_displayed(text: str) -> str:
+    """What a terminal shows in the end: progress bars as their last state, no colours.
+
+    Lines are treated one by one; moving the cursor to other lines is for a real screen.
+    """
+    text = text.replace("\r\n", "\n")
+    if not ("\r" in text or "\b" in text or "\x1b" in text):
+        return text
+    return "\n".join(_line_as_displayed(line) for line in text.split("\n"))
+
+
+# Back at the beginning of a line that is empty then: whatever stood there is gone.
+_FRESH: Final = re.compile(
+    r"\r(?:\x1b\[m)?\x1b\[[0-2]?K|\x1b\[2K(?:\r|\x1b\[[01]?G)|\x1b\[[01]?G\x1b\[[0-2]?K"
+)
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+def _line_as_displayed(line: str) -> str:
+    if "\x1b" in line:
+        line = _COLOURS.sub("", line)
+        line = line[max((fresh.end() for fresh in _FRESH.finditer(line)), default=0) :]
+    if not ("\b" in line or "\x1b" in line):
+        return _overlay(line) if "\r" in line else line
+    if line.count("\x1b") + line.count("\b") > _MAX_MOVES:  # nobody has drawn that to be read
+        return _overlay(strip_escapes(line).replace("\b", ""))
+    cells: list[str] = []
+    column = 0
+    position = 0
+    for move in _MOVES.finditer(line):
+        column = _write(cells, column, line[position : move.start()])
+        column = _apply_move(cells, column, move)
+        position = move.end()
+    _write(cells, column, line[position:])
+    return "".join(cells)
+
+
+_MAX_MOVES: Final = 20_000
+
+
+def _overlay(line: str) -> str:
+    """Each part is written over those before it; what is longer looks out behind the others."""
+    *before, shown = line.split("\r")
+    for part in reversed(before):
+        if len(part) > len(shown):
+            shown += part[len(shown) :]
+    return shown
+
+
+def _write(cells: list[str], column: int, text: str) -> int:
+    if text and column > len(cells):
+        cells.extend(" " * (column - len(cells)))
+    cells[column : column + len(text)] = text
+    return column + len(text)
+
+
+def _apply_move(cells: list[str], column: int, move: re.Match[str]) -> int:
+    """Do what a control in the line does; returns where the cursor is then."""
+    match move.lastgroup:
+        case "cr":
+            return 0
+        case "bs":
+            return max(0, column - 1)
+        case "csi":
+            return _csi(cells, column, move.group())
+        case _:
+            return column
+
+
+# A hostile number must not become that many blanks.
+_MAX_WIDTH: Final = 4096
+
+
+def _csi(cells: list[str], column: int, sequence: str) -> int:
+    digits = sequence[2:-1]
+    # Of a number longer than any screen the beginning will do.
+    count = int(digits[:9]) if digits.isascii() and digits.isdigit() else 0
+    match sequence[-1]:
+        case "K" if count == 0:
+            del cells[column:]
+        case "K" if count == 1:
+            _write(cells, 0, " " * min(column + 1, len(cells), _MAX_WIDTH))
+        case "K" if count == 2:
+            cells.clear()
+        case "G":
+            return min(max(1, count), _MAX_WIDTH) - 1
+        case "C":
+            return min(column + max(1, count), max(_MAX_WIDTH, column))
+        case "D":
+            return max(0, column - max(1, count))
+    return column
+
+
+def describe_binary(data: bytes, size: int | None = None) -> str | None:
+    """A description of data that is not text (`binary data, 1.2MB, a PNG image`), else None.
+    `size` is that of all of it, of which this may be the beginning. A stray NUL in what is text
+    otherwise does not make it binary."""
+    sample = data[:8192]
+    kind = next((f", {name}" for magic, name in _MAGIC if sample.startswith(magic)), "")
+    if not sample or not (looks_binary(sample) or (kind and b"\0" in sample)):
+        return None
+    return f"binary data, {human_size(len(data) if size is None else size)}{kind}"
+
+
+def looks_binary(sample: bytes) -> bool:
+    nuls = sample.count(0)
+    text = drop_partial_end(sample).decode("utf-8", "replace")
+    odd = sum(1 for c in text if c == "\ufffd" or (c < " " and ord(c) not in _PLAIN_CONTROLS))
+    return nuls * 10 > len(sample) or odd * 10 > len(text) * 3
+
+
+def human_size(size: int) -> str:
+    """`512B`, `128.1KB`, `2.5MB`: at most one decimal, rounded up, so that more than 128 KB never
+    reads as 128 KB."""
+    if size < 1024:
+        return f"{size}B"
+    unit, name = 1024, "KB"
+    for larger in ("MB", "GB", "TB"):
+        if _tenths(size, unit) < 10240:
+            break
+        unit, name = unit * 1024, larger
+    whole, tenth = divmod(_tenths(size, unit), 10)
+    return f"{whole}.{tenth}{name}" if tenth else f"{whole}{name}"
+
+
+def _tenths(size: int, unit: int) -> int:
+    return -(-size * 10 // unit)

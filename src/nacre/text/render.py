@@ -1,0 +1,368 @@
+"""Output for reading: what a model gets to see of what a command printed. Pure.
+
+Each line as a terminal shows it in the end: colours gone, progress in its last state, binary data
+described. Identical neighbours become `line (×43)`, very long lines lose their middle. What is then
+still more than fits loses *its* middle: a head and a tail are shown, of exactly as many bytes as
+may be, so that more output never makes for a shorter reply; what is left out is known by lines.
+
+Of megabytes, only what may be shown is looked at.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from nacre.model.outcome import Capture
+from nacre.text.clean import as_displayed, decode, describe_binary, looks_binary
+
+MAX_LINE: Final = 2000  # characters of a line
+_HEAD: Final = 4  # one part in so many is for the beginning
+_CONTROLS: Final = b"\x1b\r\b"
+_REPEATS: Final = 256  # identical lines that are passed over at once
+_WORTHWHILE: Final = 8  # bytes of a line
+_MARK: Final = "..."  # where a line is cut to fill the room there is
+
+
+class Omitted(Struct, frozen=True, kw_only=True):
+    """What is not shown: lines, from 1 and inclusive, of which the first and the last may be
+    shown in part; and how many bytes, from which on."""
+
+    first: int
+    last: int
+    byte: int
+    size: int
+
+
+class Rendered(Struct, frozen=True, kw_only=True):
+    head: str  # all of it, when nothing was left out
+    tail: str = ""
+    omitted: Omitted | None = None
+    shown: tuple[tuple[int, int], ...] = ()  # lines
+    shortened: bool = False  # one of them has lost its middle
+    spare: int = 0  # bytes of the room that were too few for a part of a line
+
+    @property
+    def cut(self) -> bool:
+        return self.omitted is not None or self.shortened
+
+
+class _Entry(NamedTuple):
+    """One line to show, which may stand for several."""
+
+    first: int
+    last: int
+    start: int  # where the first of them begins, and the last one ends, its newline included
+    end: int
+    text: str
+    close: str  # a newline; or nothing, at the end of output that has none
+    short: bool  # it was too long
+
+    @property
+    def room(self) -> int:
+        """In bytes, with its newline."""
+        size = len(self.text) if self.text.isascii() else len(self.text.encode())
+        return size + len(self.close)
+
+
+class _Lines(NamedTuple):
+    """Some bytes of an output, and where they stand in it."""
+
+    data: bytes
+    first: int  # line
+    start: int  # byte
+    longest: int  # characters of a line
+
+
+def render(
+    capture: Capture, max_bytes: int, *, first: int = 1, start: int = 0, longest: int = MAX_LINE
+) -> Rendered:
+    """At most so many bytes of it, and characters of a line. The capture begins with this line, at
+    this byte."""
+    whole = ((first, first + capture.lines - 1),) if capture.lines else ()
+    what = describe_binary(capture.head or capture.tail, capture.size)
+    if what is not None:
+        return Rendered(head=f"[{what}]\n", shown=whole)
+    data = capture.head if capture.omitted else capture.head + capture.tail
+    lines = _Lines(data, first, start, longest)
+    if capture.omitted:
+        return _render_window(capture, max_bytes, lines)
+    if len(lines.data) <= max_bytes and _is_plain(lines):  # most output is like that
+        text = decode(lines.data)
+        if not _has_repeats(text):
+            return Rendered(head=text, shown=whole)
+    found, over = _take_fitting(_entries(lines), max_bytes)
+    if over is None:
+        shortened = any(entry.short for entry in found)
+        return Rendered(head=_join_entries(found), shown=_range(found), shortened=shortened)
+    before, after = _take_fitting(found, max_bytes // _HEAD)
+    behind = (before[-1].end if before else start) - start
+    rest = lines._replace(data=lines.data[behind:], start=start + behind)
+    return _cut_middle(before, after, rest, capture, max_bytes, first)
+
+
+def render_page(capture: Capture, first: int) -> Rendered:
+    """All of some bytes, nothing folded or shortened: whoever goes through an output page by page
+    shall see each once."""
+    shown = ((first, first + capture.lines - 1),) if capture.lines else ()
+    data = capture.head + capture.tail
+    what = describe_binary(data)
+    return Rendered(head=as_displayed(decode(data)) if what is None else f"[{what}]\n", shown=shown)
+
+
+def _is_plain(lines: _Lines) -> bool:
+    """Whether it is its own rendering, but for neighbours that are the same."""
+    data = lines.data
+    if any(control in data for control in _CONTROLS) or b"\0" in data:
+        return False
+    return max(map(len, data.split(b"\n"))) <= lines.longest
+
+
+def _has_repeats(text: str) -> bool:
+    return any(one == two for one, two in pairwise(text.split("\n")))
+
+
+def _take_fitting(entries: Iterable[_Entry], room: int) -> tuple[list[_Entry], _Entry | None]:
+    """The first ones, as many as there is room for; and the one that there is none for."""
+    found: list[_Entry] = []
+    for entry in entries:
+        room -= entry.room
+        if room < 0:
+            return found, entry
+        found.append(entry)
+    return found, None
+
+
+# Lines.
+
+
+def _entries(lines: _Lines) -> Iterator[_Entry]:
+    """Made as they are asked for."""
+    data, number, offset = lines.data, lines.first, lines.start
+    at, end = 0, len(data)
+    repeats: list[_Entry] = []  # identical ones
+    while at < end:
+        newline = data.find(b"\n", at)
+        stop = end if newline < 0 else newline
+        raw, after = data[at:stop], stop + 1 if newline >= 0 else end
+        count = 1 + _count_repeats(data, raw + b"\n", after) if newline >= 0 else 1
+        after += (count - 1) * (len(raw) + 1)
+        text, short = _show_line(raw, offset + at, lines.longest)
+        close = "" if newline < 0 else "\n"
+        last = number + count - 1
+        if repeats and repeats[-1].text != text:
+            yield from _fold_repeats(repeats)
+            repeats = []
+        repeats.append(_Entry(number, last, offset + at, offset + after, text, close, short))
+        number, at = last + 1, after
+    if repeats:
+        yield from _fold_repeats(repeats)
+
+
+def _count_repeats(data: bytes, line: bytes, at: int) -> int:
+    """How often the very same line comes again."""
+    count, many = 0, b""
+    while data.startswith(line, at):
+        count, at = count + 1, at + len(line)
+        if count >= _REPEATS and len(line) < 4096:
+            many = many or line * _REPEATS
+            while data.startswith(many, at):
+                count, at = count + _REPEATS, at + len(many)
+    return count
+
+
+def _fold_repeats(repeats: list[_Entry]) -> Iterator[_Entry]:
+    text, first, last = repeats[0].text, repeats[0], repeats[-1]
+    count = last.last - first.first + 1
+    short = f"{text} (×{count})"
+    if count > 1 and len(short) < count * (len(text) + 1) - 1:
+        yield first._replace(last=last.last, end=last.end, text=short, close=last.close)
+        return
+    for entry in repeats:
+        size = (entry.end - entry.start) // (entry.last - entry.first + 1)
+        for each in range(entry.last - entry.first + 1):
+            at, number = entry.start + each * size, entry.first + each
+            yield entry._replace(first=number, last=number, start=at, end=at + size)
+
+
+def _show_line(raw: bytes, offset: int, longest: int) -> tuple[str, bool]:
+    """As it is shown, and whether it was too long for that."""
+    text = decode(raw)
+    if ("\0" in text or "\ufffd" in text) and looks_binary(raw[:8192]):
+        return f"[{len(raw):,} bytes of binary data]", False
+    if any(control in raw for control in _CONTROLS):
+        text = as_displayed(text)
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    if len(text) <= longest:
+        return text, False
+    return _without_middle(text, raw, offset, longest), True
+
+
+def _without_middle(text: str, raw: bytes, offset: int, longest: int) -> str:
+    """Its two ends, and between them how much is missing, and from which byte on."""
+    is_raw = len(text.encode()) == len(raw)
+    mark = _missing(len(text), offset + len(raw))  # as long as it can be
+    room = longest - len(mark)
+    back = room // _HEAD
+    front = text[: room - back]
+    at = offset + (len(front.encode()) if is_raw else 0)
+    mark = _missing(len(text) - room, at).ljust(len(mark))
+    return front + mark + text[len(text) - back :]
+
+
+def _missing(count: int, byte: int) -> str:
+    return f"...[{count:,} characters left out: since {byte}]..."
+
+
+def _join_entries(entries: Sequence[_Entry]) -> str:
+    return "".join(entry.text + entry.close for entry in entries)
+
+
+def _range(entries: Sequence[_Entry]) -> tuple[tuple[int, int], ...]:
+    return ((entries[0].first, entries[-1].last),) if entries else ()
+
+
+# Cutting.
+
+
+def _render_window(capture: Capture, max_bytes: int, lines: _Lines) -> Rendered:
+    """Something in the middle is not even here."""
+    whole = lines._replace(data=capture.head[: capture.head.rfind(b"\n") + 1])
+    before, after = _take_fitting(_entries(whole), max_bytes // _HEAD)
+    tail, line_end = capture.tail, capture.tail.find(b"\n")
+    # A line that redraws itself is known by its last state; of another, the rest is no line.
+    redrawn = tail.rfind(b"\r", 0, max(line_end - 1, 0) if line_end >= 0 else len(tail)) + 1
+    skipped = redrawn or line_end + 1
+    behind = lines.start + capture.size - len(tail) + skipped
+    rest = lines._replace(data=tail[skipped:], start=behind)
+    here = capture.head.count(b"\n") + tail.count(b"\n")
+    if here == capture.newlines and not redrawn and after is None:
+        rendered = _around_one_line(before, lines, capture, max_bytes)
+        if rendered is not None:
+            return rendered
+    return _cut_middle(before, after, rest, capture, max_bytes, lines.first)
+
+
+def _around_one_line(
+    before: list[_Entry], lines: _Lines, capture: Capture, max_bytes: int
+) -> Rendered | None:
+    """When all that is not here belongs to one line: that is shown like any other that is too long,
+    if there is room for it and what follows. None: there is not."""
+    front = capture.head[capture.head.rfind(b"\n") + 1 :]
+    back, newline, after = capture.tail.partition(b"\n")
+    number = before[-1].last + 1 if before else lines.first
+    start = lines.start + len(capture.head) - len(front)
+    if any(control in back for control in _CONTROLS):
+        text = as_displayed(decode(back))[-MAX_LINE:]
+    else:
+        size = len(front) + capture.omitted + len(back)
+        text = _join_ends(decode(front[: 4 * MAX_LINE]), decode(back[-4 * MAX_LINE :]), size, start)
+    end = start + len(front) + capture.omitted + len(back) + len(newline)
+    whole = _Entry(number, number, start, end, text, newline.decode(), True)
+    rest = _Lines(after, number + 1, end, lines.longest)
+    found, over = _take_fitting(chain(before, (whole,), _entries(rest)), max_bytes)
+    if over is not None:
+        return None
+    return Rendered(head=_join_entries(found), shown=_range(found), shortened=True)
+
+
+def _join_ends(front: str, back: str, size: int, start: int) -> str:
+    """Of a line of so many bytes, which begins at this one."""
+    mark = _missing(size, start + size)
+    room = MAX_LINE - len(mark)
+    front, back = front[: room - room // _HEAD], back[-(room // _HEAD) :]
+    shown = len(front.encode())
+    missing = _missing(size - shown - len(back.encode()), start + shown)
+    return front + missing.ljust(len(mark)) + back
+
+
+def _cut_middle(
+    before: list[_Entry],
+    next_one: _Entry | None,
+    rest: _Lines,
+    capture: Capture,
+    max_bytes: int,
+    first: int,
+) -> Rendered:
+    """Those before, whole, and as many from the end of the rest as there is room for; what room
+    is left on either side has a part of the next line."""
+    used = sum(entry.room for entry in before)
+    opening = _front(next_one, max_bytes // _HEAD - used) if next_one is not None else _NOTHING
+    room = max_bytes - used - len(opening.text.encode())
+    last = _last_entries(rest, room, first + capture.newlines)
+    after, middle = _take_fitting(reversed(last), room)
+    after.reverse()
+    room -= sum(entry.room for entry in after)
+    closing = _back(middle, room) if middle is not None else _NOTHING
+    spare = 0 if middle is None else room - len(closing.text.encode())
+    left_first = before[-1].last + 1 if before else first
+    left_last = after[0].first - 1 if after else first + capture.lines - 1
+    shown = sum(each.end - each.start for each in (*before, *after)) + opening.raw + closing.raw
+    left = Omitted(
+        first=left_first,
+        last=left_last,
+        byte=(before[-1].end if before else _start_of(capture, rest)) + opening.raw,
+        size=max(0, capture.size - shown),
+    )
+    return Rendered(
+        head=_join_entries(before) + opening.text,
+        tail=closing.text + _join_entries(after),
+        omitted=left
+        if left_last >= left_first
+        else None,  # else but states of one line are missing
+        shown=(*_range(before), *_range(after)),
+        shortened=any(entry.short for entry in (*before, *after)),
+        spare=spare if left_last >= left_first else 0,
+    )
+
+
+def _start_of(capture: Capture, rest: _Lines) -> int:
+    """Where the capture begins: its end is that of the rest."""
+    return rest.start + len(rest.data) - capture.size
+
+
+def _last_entries(rest: _Lines, max_bytes: int, last: int) -> list[_Entry]:
+    """The last lines, as many as have so many bytes, and one more. `last` is the number of the
+    line that the end belongs to."""
+    data, size = rest.data, 2 * max_bytes + MAX_LINE
+    while True:
+        at = data.rfind(b"\n", 0, max(0, len(data) - size)) + 1
+        part = data[at:]
+        first = last - part.count(b"\n")
+        rendered = list(_entries(rest._replace(data=part, first=first, start=rest.start + at)))
+        if not at or sum(entry.room for entry in rendered[1:]) >= max_bytes:
+            return rendered
+        size *= 4
+
+
+class _Fragment(NamedTuple):
+    """A part of a line, with a newline, and how many bytes of the output it is."""
+
+    text: str
+    raw: int
+
+
+_NOTHING: Final = _Fragment("", 0)
+
+
+def _front(entry: _Entry, room: int) -> _Fragment:
+    return _fragment(entry, room, lambda raw, budget: (raw[:budget], "", _MARK))
+
+
+def _back(entry: _Entry, room: int) -> _Fragment:
+    return _fragment(entry, room, lambda raw, budget: (raw[len(raw) - budget :], _MARK, ""))
+
+
+def _fragment(
+    entry: _Entry, room: int, split: Callable[[bytes, int], tuple[bytes, str, str]]
+) -> _Fragment:
+    """So many bytes, but for the last character. Nothing, where that would be next to nothing."""
+    raw, budget = entry.text.encode(), room - 1 - len(_MARK)
+    if budget < _WORTHWHILE:
+        return _NOTHING
+    part, before, behind = split(raw, budget)
+    text = part.decode("utf-8", "ignore")
+    is_raw = len(raw) + len(entry.close) == entry.end - entry.start
+    return _Fragment(f"{before}{text}{behind}\n", len(text.encode()) if is_raw else 0)

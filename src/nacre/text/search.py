@@ -1,0 +1,329 @@
+"""Finding what matches in output of any length: line by line, as a person would see the lines.
+
+A pattern that a model has written may take for ever, on the thread of whoever tries it. So it is
+tried in a process of its own, which can be killed; `python -c` with `main()` is that process. It
+loads next to nothing: it is started for every search. It ends with whoever started it, and has so
+many seconds of a processor.
+
+Patterns are tried on lines without colour codes, and on the last state of those that redraw
+themselves. Lines are counted from 1; of a very long one the beginning is looked at.
+"""
+
+import os
+import re
+import sys
+import time
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final, NamedTuple
+
+from nacre.text.clean import as_displayed, decode
+
+BLOCK_SIZE: Final = 1024 * 1024
+MAX_LINE: Final = 64 * 1024  # so much of a line is looked at
+MAX_SHOWN: Final = 2000  # characters of a line
+_CONTROLS: Final = re.compile(rb"[\x1b\r\b]")
+# What may look at more than one line of a block: then each line is tried for itself.
+_CROSSES: Final = re.compile(r"\\[AZsWDB0-9]|\(\?|\[|\n|\\n|\\[xuU]|\\r")
+# How soon a file that grows is looked at again, at first and in the end.
+_PAUSES: Final = (0.01, 0.05)
+_NEWS: Final = 1.0  # seconds after which it says how far it is
+_POSIX: Final = {
+    "alpha": "a-zA-Z",
+    "digit": "0-9",
+    "alnum": "a-zA-Z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "space": r"\s",
+    "blank": r" \t",
+    "punct": r"!-/:-@\[-`{-~",
+    "xdigit": "0-9A-Fa-f",
+    "word": r"\w",
+}
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """With the classes that grep knows. Raises re.error."""
+    for name, members in _POSIX.items():
+        pattern = pattern.replace(f"[:{name}:]", members)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return re.compile(pattern)
+        except (OverflowError, RecursionError) as error:
+            raise re.error(str(error)) from None
+
+
+class FoundLine(NamedTuple):
+    line: int
+    text: str  # of a long one, what stands around the match
+    matches: bool  # else it stands near one that does
+
+
+class _Block(NamedTuple):
+    first: int  # the number of its first line
+    text: str  # whole lines, each with its newline but perhaps the last
+
+
+def grep(
+    source: BinaryIO,
+    pattern: re.Pattern[str],
+    context: int = 0,
+    first: int = 1,
+    last: int | None = None,
+) -> Iterator[FoundLine | int]:
+    """The lines that match, with so many around each; and after each block how far that is. `first`
+    is the number of the line where the source stands, `last` that of the last line to look at."""
+    before: deque[FoundLine] = deque(maxlen=context)
+    after = 0
+    for block in _blocks(source, first, last):
+        # Without context each is told when it is found: the next line may take for ever.
+        hits = {} if not context else {each.line: each for each in _matching(block, pattern)}
+        if not context:
+            yield from _matching(block, pattern)
+        elif not hits and not after:
+            before.extend(_last_lines(block, context))
+        else:
+            for number, text in _lines(block):
+                if number in hits:
+                    yield from before
+                    before.clear()
+                    yield hits[number]
+                    after = context
+                elif after:
+                    after -= 1
+                    yield FoundLine(number, text[:MAX_SHOWN], False)
+                else:
+                    before.append(FoundLine(number, text[:MAX_SHOWN], False))
+        yield block.first + block.text.count("\n")
+
+
+def _matching(block: _Block, pattern: re.Pattern[str]) -> Iterator[FoundLine]:
+    lines = _lines(block)
+    if not _CROSSES.search(pattern.pattern) and not pattern.flags & re.DOTALL:
+        lines = _candidates(block, pattern)
+    for number, text in lines:
+        if hit := pattern.search(text):
+            yield FoundLine(number, _around(text, hit.start()), True)
+
+
+def _candidates(block: _Block, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """The lines that may match: no match can reach over a line, so the whole block is searched at
+    once, which passes over what does not match as fast as the expression can."""
+    at, number, text = 0, block.first, block.text
+    whole = re.compile(pattern.pattern, pattern.flags | re.MULTILINE)
+    while at < len(text) and (hit := whole.search(text, at)):
+        start = text.rfind("\n", 0, hit.start()) + 1
+        number += text.count("\n", at, start)
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        if start < len(text):
+            yield number, text[start : min(end, start + MAX_LINE)]
+        at, number = end + 1, number + 1
+
+
+def _around(text: str, at: int) -> str:
+    """Not too much of a long line."""
+    if len(text) <= MAX_SHOWN:
+        return text
+    room = MAX_SHOWN - 6
+    start = max(0, min(at - room // 4, len(text) - room))
+    end = start + room
+    return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
+
+
+def _last_lines(block: _Block, count: int) -> Iterator[FoundLine]:
+    text = block.text.removesuffix("\n")
+    last = block.first + text.count("\n")
+    lines = text.rsplit("\n", count)[-count:]
+    for number, line in enumerate(lines, last - len(lines) + 1):
+        yield FoundLine(number, line[:MAX_SHOWN], False)
+
+
+def _lines(block: _Block) -> Iterator[tuple[int, str]]:
+    lines = block.text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    for number, line in enumerate(lines, block.first):
+        yield number, line[:MAX_LINE]
+
+
+def _blocks(source: BinaryIO, first: int, last: int | None = None) -> Iterator[_Block]:
+    """Whole lines, some at a time. Of one that is longer than a block only the beginning; or, when
+    it redraws itself, its last state."""
+    number, rest, long = first, b"", False
+    while (last is None or number <= last) and (data := source.read(BLOCK_SIZE)):
+        end = data.rfind(b"\n") + 1
+        if not end:
+            rest, long = _join_long_line(rest, data), True
+            continue
+        if long:
+            line_end = data.index(b"\n")
+            rest, data = _join_long_line(rest, data[:line_end]) + b"\n", data[line_end + 1 :]
+            end, long = end - line_end - 1, False
+        yield _block(number, rest + data[:end], last)
+        number, rest = number + rest.count(b"\n") + data.count(b"\n", 0, end), data[end:]
+    if rest and (last is None or number <= last):
+        yield _block(number, rest, last)
+
+
+def _join_long_line(rest: bytes, data: bytes) -> bytes:
+    """A line that is longer than a block, as it goes on."""
+    whole = rest + data
+    if len(whole) <= MAX_LINE:
+        return whole
+    return whole[whole.rfind(b"\r") + 1 :][:MAX_LINE]
+
+
+def _block(first: int, data: bytes, last: int | None = None) -> _Block:
+    text = decode(data)
+    text = as_displayed(text) if _CONTROLS.search(data) else text
+    if last is not None and first + text.count("\n") > last:
+        text = "".join(f"{line}\n" for line in text.split("\n")[: last - first + 1])
+    return _Block(first, text)
+
+
+class GrowingSearch:
+    """Output that grows, from a byte on that belongs to this line. An unterminated last line counts
+    as it stands, each time that it has grown."""
+
+    def __init__(
+        self, source: BinaryIO, pattern: re.Pattern[str], line: int = 1, since: int = 0
+    ) -> None:
+        source.seek(since)
+        self._source = source
+        self._pattern = pattern
+        self._line = line
+        self._rest = self._tried = b""
+
+    def search_new(self) -> FoundLine | None:
+        """The first line that matches, of what is new; None: there is none so far."""
+        while data := self._source.read(BLOCK_SIZE):
+            end = data.rfind(b"\n") + 1
+            whole, self._rest = (
+                (self._rest + data[:end], data[end:]) if end else (b"", self._rest + data)
+            )
+            self._rest = self._rest[-MAX_LINE:]
+            for found in _matching(_block(self._line, whole), self._pattern):
+                return found
+            self._line += whole.count(b"\n")
+        if self._rest == self._tried:
+            return None
+        self._tried = self._rest
+        return next(_matching(_block(self._line, self._rest), self._pattern), None)
+
+
+# The process of its own. It reads one line of JSON, and perhaps the output itself behind it; and
+# says one line of JSON for each that it has found, and how far it is.
+
+
+class SearchQuery(NamedTuple):
+    """What is looked for, and where."""
+
+    pattern: str
+    path: str | None  # None: it comes along
+    offset: int = 0  # where to begin, and the line that is there
+    first: int = 1
+    last: int | None = None
+    context: int = 0
+    max_bytes: int = 0  # bytes of what is found
+    seconds: float = 0.0
+    hidden: tuple[tuple[int, int], ...] = ()  # what of the file is no output
+    watch: bool = False  # wait for the first one
+
+
+class SearchResult(NamedTuple):
+    """What the process has said."""
+
+    found: tuple[FoundLine, ...]
+    line: int  # up to here, not inclusive, everything was looked at
+    complete: bool  # that is all of it
+
+
+def encode_query(search: SearchQuery) -> bytes:
+    import json
+
+    return json.dumps([os.getpid(), *search]).encode() + b"\n"
+
+
+def decode_result(output: bytes, first: int) -> SearchResult:
+    """What is no whole line of ours is passed over: the process may have been killed while it
+    spoke."""
+    import json
+
+    found: list[FoundLine] = []
+    line, over = first, False
+    for each in output.split(b"\n")[:-1]:
+        try:
+            match json.loads(each):
+                case [int(number), str(text), bool(hit)]:
+                    found.append(FoundLine(number, text, hit))
+                case {"at": int(number), "over": bool(over)}:
+                    line = number
+        except ValueError:
+            continue
+    return SearchResult(tuple(found), line, over)
+
+
+def main() -> None:
+    import json
+
+    given = sys.stdin.buffer
+    parent, *fields = json.loads(given.readline())
+    search = SearchQuery(*fields)
+    pattern = compile_pattern(search.pattern)
+    if search.watch:
+        _watch_file(search, pattern, parent)
+        return
+    room, due, output = search.max_bytes, time.monotonic() + search.seconds, time.monotonic()
+    source = given if search.path is None else _open_source(search)
+    at = search.first
+    for each in grep(source, pattern, search.context, search.first, search.last):
+        if isinstance(each, FoundLine):
+            room -= len(each.text.encode()) + 8
+            _write_result(list(each))
+            at = each.line + 1
+            if room < 0:
+                _write_result({"at": at, "over": False})
+                return
+            continue
+        at, moment = each, time.monotonic()
+        if os.getppid() != parent:
+            return
+        if moment > due or moment > output + _NEWS:
+            output = moment
+            _write_result({"at": at, "over": False})
+        if moment > due:
+            return
+    _write_result({"at": at, "over": True})
+
+
+def _watch_file(search: SearchQuery, pattern: re.Pattern[str], parent: int) -> None:
+    path, pause = search.path or "", _PAUSES[0]
+    while not os.path.exists(path) and os.getppid() == parent:
+        time.sleep(pause)
+    with open(path, "rb", buffering=0) as source:
+        growing = GrowingSearch(source, pattern, search.first, search.offset)
+        while os.getppid() == parent:
+            if (found := growing.search_new()) is not None:
+                _write_result(list(found))
+                return
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSES[1])
+
+
+def _open_source(search: SearchQuery) -> BinaryIO:
+    from nacre.text.hidden_ranges import HiddenRangesFile
+
+    file = open(search.path or "", "rb", buffering=0)  # noqa: SIM115 - for as long as we live
+    source: BinaryIO = HiddenRangesFile(file, tuple((start, end) for start, end in search.hidden))
+    source.seek(search.offset)
+    return source
+
+
+def _write_result(what: Any) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,166 @@
+"""A call of a tool: what it has so far, what it is answered with, and its line in the log."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from nacre.contracts.contract import Admitted
+from nacre.engine.engine import Ticket
+from nacre.model.caller import Caller
+from nacre.model.findings import VariablesDropped
+from nacre.model.outcome import (
+    Cancelled,
+    Capture,
+    Exited,
+    Killed,
+    Lost,
+    NotStarted,
+    Outcome,
+    TimedOut,
+)
+from nacre.model.plan import Plan
+from nacre.model.refusals import AnyRefusal, BadArguments, CalledOff, Refused
+from nacre.model.requests import AlreadyStarted, Done, Listing, Rejected, Response, Result, Running
+from nacre.store.audit_log import AuditLine, AuditLog
+from nacre.text.clean import decode
+
+# The field `ending` of a line, besides Refused, Listed and Running. Programs read the log: these
+# words stay, whatever the classes are called.
+_ENDINGS: Final[dict[type, str]] = {
+    Exited: "Exited",
+    Killed: "Killed",
+    TimedOut: "TimedOut",
+    Cancelled: "Cancelled",
+    NotStarted: "NotStarted",
+    Lost: "Lost",
+}
+
+
+class Call:
+    caller: Caller | None = None
+    ticket: (
+        Ticket[Outcome] | Ticket[Response] | Ticket[Listing] | Ticket[Listing | Rejected] | None
+    ) = None
+    admitted: Admitted
+    plan: Plan | None = None
+    line: AuditLine | None = None
+
+    def __init__(self, tool: str, arguments: object, *, by_user: bool = False) -> None:
+        self.tool = tool
+        self.by_user = by_user
+        self.arguments = arguments
+
+    def wait(self) -> Result:
+        """Raises Refused."""
+        assert self.ticket is not None
+        return check_response(self.ticket.wait())
+
+    async def await_result(self) -> Result:
+        """Raises Refused."""
+        assert self.ticket is not None
+        return check_response(await self.ticket)
+
+    def abandon(self) -> None:
+        if self.ticket is not None:
+            self.ticket.abandon()
+
+    def cancel(self) -> None:
+        if self.ticket is not None:
+            self.ticket.cancel()
+
+
+class CallLog:
+    """The lines of one tool's calls."""
+
+    def __init__(self, audit: AuditLog, contract: str) -> None:
+        self._audit = audit
+        self._contract = contract
+
+    def begin(self, call: Call, cwd: bytes) -> None:
+        assert call.caller is not None
+        command = call.arguments.get("command") if isinstance(call.arguments, Mapping) else None
+        if call.tool == "job" and isinstance(call.arguments, Mapping):
+            # What is written to a run may be a password.
+            values = (call.arguments.get(name) for name in ("action", "run", "list", "poll"))
+            command = " ".join(["job", *(each[:60] for each in values if isinstance(each, str))])
+        call.line = self._audit.begin(
+            {
+                "contract": self._contract,
+                "tool": call.tool,
+                "workspace": decode(call.caller.workspace),
+                "command": command if isinstance(command, str) else None,
+                "cwd": decode(cwd),
+            }
+        )
+
+    def end(self, call: Call, answer: Result) -> None:
+        rest = _result_fields(answer)
+        for each in call.plan.findings if call.plan is not None else ():
+            if isinstance(each, VariablesDropped):
+                rest["dropped"] = each.names
+        self._end(call, rest)
+
+    def end_if_answered(self, call: Call) -> None:
+        """Nobody will have the answer; but what was run is in the log."""
+        over = None if call.ticket is None else call.ticket.answer
+        if isinstance(over, Outcome | Running | Listing):
+            self.end(call, over)
+
+    def refuse(self, call: Call, refusal: AnyRefusal) -> None:
+        rule = getattr(refusal, "rule", None)
+        rest: dict[str, object] = {"decision": "refuse", **({"rule": rule} if rule else {})}
+        self._end(call, {**rest, "refused": _reason(refusal), "ending": "Refused"})
+
+    def _end(self, call: Call, rest: dict[str, object]) -> None:
+        if call.line is None:
+            assert call.caller is not None
+            self.begin(call, call.caller.cwd if call.plan is None else call.plan.command.cwd)
+        assert call.line is not None
+        call.line.end(rest)
+
+
+def check_response(reached: Response | Listing) -> Result:
+    """Raises Refused for what was not done."""
+    match reached:
+        case Rejected(refusal=CalledOff() as why):
+            return Outcome(run="u0", ending=NotStarted(why), output=Capture())
+        case Rejected(refusal=refusal):
+            raise Refused(refusal)
+        case Done() | AlreadyStarted():
+            raise AssertionError(f"nobody asks for {reached!r}")
+        case _:
+            return reached
+
+
+def _result_fields(answer: Result) -> dict[str, object]:
+    if isinstance(answer, Listing):
+        return {"decision": "run", "ending": "Listed"}
+    if isinstance(answer, Running):
+        return {
+            "run": answer.run,
+            "decision": "run",
+            "ending": "Running",
+            "pid": answer.pid,
+            "seconds": round(answer.seconds, 3),
+            "stdout_bytes": answer.output.size,
+        }
+    ending = answer.ending
+    rest: dict[str, object] = {
+        "run": answer.run,
+        "decision": "run",
+        "ending": _ENDINGS[type(ending)],
+        "exit_code": answer.exit_code,
+        "seconds": round(answer.seconds, 3),
+        "stdout_bytes": answer.output.size,
+        "stderr_bytes": answer.errors.size if answer.errors else None,
+        "left_running": len(answer.left_running),
+    }
+    if isinstance(ending, NotStarted):
+        rest["refused"] = _reason(ending.why)
+    return rest
+
+
+def _reason(refusal: AnyRefusal) -> str:
+    """For the log, which has no values."""
+    if isinstance(refusal, BadArguments):
+        return refusal.problem.replace("{}", "…", 1)
+    return str(refusal)

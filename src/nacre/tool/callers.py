@@ -1,0 +1,123 @@
+"""Who calls a tool: where, in which workspace, with what, and in which session."""
+
+import os
+from collections.abc import Mapping
+from functools import partial
+
+from nacre.engine.engine import Engine
+from nacre.eventloop import now
+from nacre.model.caller import Caller
+from nacre.model.refusals import BadDirectory, DirectoryProblem, Refused
+from nacre.store import journal
+from nacre.store.url_resolvers import build_resolvers
+from nacre.store.workspace import find_workspace
+
+
+class Callers:
+    """Made once for a directory: a tool stays in its workspace, whatever git does."""
+
+    _known: Caller | None = None
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        env: dict[bytes, bytes] | None,
+        inherits_env: bool,
+        tools: tuple[str, ...],
+        session: str,
+        has_sessions: bool,
+    ) -> None:
+        """`inherits`: commands have the host's environment; `session` is the name of one, or
+        nothing; `remembers`: the contract has such."""
+        self._engine = engine
+        self._env = env
+        self._inherits_env = inherits_env
+        self._tools = tools
+        self._name = session
+        self._has_sessions = has_sessions
+        self.new_session()
+
+    def new_session(self) -> None:
+        """From now on in another session, if that has no name."""
+        self._session = self._name or os.urandom(12).hex()
+        self._known = None
+
+    def at(self, cwd: bytes) -> Caller:
+        known = self._known  # another thread may stand elsewhere
+        if known is None or known.cwd != cwd:
+            place = find_workspace(cwd)
+            key = _workspace_key(place) if self._has_sessions else ""
+            self._known = known = Caller(
+                cwd=cwd,
+                workspace=place,
+                env=self._env,
+                inherits_env=self._inherits_env,
+                workspace_key=key,
+                session=self._session,
+                session_name=self._name,
+                session_cwd=partial(_session_cwd, self._engine, key),
+                setup_signature=_SetupSignature(self._env, cwd),
+                tools=self._tools,
+                resolvers=build_resolvers(place),
+                find_run=partial(_find_run, place),
+            )
+        return known
+
+
+def current_directory() -> bytes:
+    """Raises Refused."""
+    try:
+        return os.getcwdb()
+    except OSError:
+        gone = BadDirectory(path=b".", problem=DirectoryProblem.MISSING)
+        raise Refused(gone) from None
+
+
+def cwd_or_dot() -> bytes:
+    try:
+        return current_directory()
+    except Refused:
+        return b"."
+
+
+def _workspace_key(place: bytes) -> str:
+    try:
+        return journal.workspace_key(place)
+    except (OSError, ImportError):  # not even a descriptor to load what it takes
+        return ""
+
+
+# Functions, not methods: a tool that is forgotten shall be gone.
+
+
+def _session_cwd(engine: Engine, place: str, key: str) -> tuple[bytes | None, bool]:
+    return engine.sessions().read_cwd(place, key)
+
+
+def _find_run(place: bytes, pid: int) -> str | None:
+    from nacre.store.listing import find_run_of_pid  # only hints ask
+
+    return find_run_of_pid(pid, place)
+
+
+class _SetupSignature:
+    """Which snapshot there is of a user's own set-up. A change is noticed within a second."""
+
+    _known = ""
+    _until = 0.0
+
+    def __init__(self, env: Mapping[bytes, bytes] | None, cwd: bytes) -> None:
+        self._env = env
+        self._cwd = cwd
+
+    def __call__(self) -> str:
+        if now() >= self._until:
+            from nacre.store import setup_snapshots  # only sessions have one
+
+            env = os.environb if self._env is None else self._env
+            self._known, self._until = (
+                setup_snapshots.compute_signature(env, self._cwd),
+                now() + 1.0,
+            )
+        return self._known

@@ -1,0 +1,401 @@
+"""The connection of one loop to the warden, for as many asks at once as there are.
+
+    nowhere → seeking → greeting → open → (leaving) → nowhere
+
+Made at the first ask, which starts a warden if there is none, and kept for the next. Whatever
+becomes of the warden, every ask is answered: one that is leaving has begun nothing that it has not
+answered, so the next one is asked; of one that died the journal tells what it had begun.
+"""
+
+import enum
+import os
+from contextlib import suppress
+from typing import Final, Protocol
+
+import nacre
+from nacre.engine.context import LoopContext
+from nacre.eventloop import EventLoop, Timer, now
+from nacre.model.events import Chunk, Started
+from nacre.model.refusals import AnyRefusal, Unavailable
+from nacre.model.requests import Request, Response
+from nacre.warden import protocol, rendezvous
+from nacre.warden.framed_socket import FramedSocket
+from nacre.warden.protocol import (
+    Cancel,
+    EventFrame,
+    FromClient,
+    Hello,
+    Leaving,
+    Problem,
+    RequestFrame,
+    ResponseFrame,
+    Retire,
+    Welcome,
+)
+
+_CONNECT_TIMEOUT: Final = 10.0  # for a warden that starts, or that is there and says nothing
+_RETRY_INTERVAL: Final = 0.003
+_START_INTERVAL: Final = 1.0  # that a warden may take to start
+
+
+class RequestCallbacks(Protocol):
+    """One ask."""
+
+    request: Request
+    number: int  # in its connection; 0: not asked yet
+    detached: bool  # it has been answered that it goes on
+
+    def on_sent(self) -> None: ...
+
+    def on_response(self, answer: Response) -> None: ...
+
+    def on_event(self, event: Started | Chunk) -> None: ...
+
+    def on_refused(self, refusal: AnyRefusal) -> None: ...
+
+    def on_lost(self) -> bool:
+        """Its warden died. False: ask again."""
+        ...
+
+    def stop_listening(self) -> None: ...
+
+
+class ConnectionState(enum.Enum):
+    DISCONNECTED = "nowhere"
+    CONNECTING = "seeking"  # nobody listens yet; we come again
+    GREETING = "greeting"  # connected, and not yet welcome
+    OPEN = "open"
+    LEAVING = "leaving"  # it has said that it goes
+
+
+class _StartLimiter:
+    """Of many lines in one process that find nobody, one starts a warden; the others wait for it, a
+    moment, rather than to have dozens of Pythons start at once."""
+
+    def __init__(self) -> None:
+        self._started_at = 0.0
+
+    def try_start(self) -> bool:
+        if now() < self._started_at + _START_INTERVAL:
+            return False
+        self._started_at = now()
+        return True
+
+    def reset(self) -> None:
+        """There is one: whoever finds nobody after that need not wait."""
+        self._started_at = 0.0
+
+
+_start_limiter: Final = _StartLimiter()
+
+
+class WardenConnection:
+    _stream: FramedSocket | None = None
+    _timer: Timer | None = None  # the next try, or the end of our patience
+    _ready_fd = -1  # what says when the warden that we have started can be reached
+    _deadline = 0.0
+    _retired = False  # we have asked an older one to give up its place
+
+    def __init__(self, loop: EventLoop, name: str = rendezvous.SOCKET) -> None:
+        """`name` is that of a certain warden; only the usual one is started."""
+        self._loop = loop
+        self._name = name
+        self._state = ConnectionState.DISCONNECTED
+        self._numbers = 0
+        self._pending: dict[int, RequestCallbacks] = {}
+        self._unsent: list[RequestCallbacks] = []  # until there is a warden
+
+    @property
+    def idle(self) -> bool:
+        return not self._pending and not self._unsent
+
+    def send_request(self, pending: RequestCallbacks) -> None:
+        self._check_socket()
+        self._unsent.append(pending)
+        if self._state is ConnectionState.OPEN:
+            self._send_requests()
+        elif self._stream is None:
+            self._begin_connecting()
+        elif self._state is ConnectionState.GREETING:
+            self._wait_for_welcome()
+
+    def cancel(self, pending: RequestCallbacks, number: int) -> bool:
+        """False when it has not been asked yet, and will not be."""
+        if self._pending.get(pending.number) is pending:
+            self._send(Cancel(pending.number, number))
+            return True
+        if pending in self._unsent:
+            self._unsent.remove(pending)
+        return False
+
+    def send_frame(self, pending: RequestCallbacks, frame: FromClient) -> None:
+        """Something about an ask that is under way."""
+        if self._pending.get(pending.number) is pending:
+            self._send(frame)
+
+    def send_unanswered(self, request: Request) -> None:
+        """Ask something whose answer nobody waits for."""
+        self._numbers += 1
+        self._send(RequestFrame(self._numbers, request))
+
+    def forget(self, pending: RequestCallbacks) -> None:
+        if self._pending.get(pending.number) is pending:
+            del self._pending[pending.number]
+
+    def resume(self) -> None:
+        """Go on with what an interrupt has left undone."""
+        if self._stream is not None:
+            self._stream.resume()
+        if self._state is ConnectionState.OPEN:
+            self._send_requests()
+
+    def stop_listening(self) -> None:
+        """To runs that go on, of which we wanted to hear more."""
+        for number, pending in list(self._pending.items()):
+            if pending.detached:
+                del self._pending[number]
+                pending.stop_listening()
+
+    def after_fork(self) -> None:
+        if self._stream is not None:
+            self._stream.after_fork()
+        if self._ready_fd >= 0:
+            os.close(self._ready_fd)
+        self._stream, self._ready_fd, self._state = None, -1, ConnectionState.DISCONNECTED
+        self._pending.clear()
+        self._unsent.clear()
+
+    def close(self) -> None:
+        """Runs that we have asked for go on."""
+        self.stop_listening()
+        self._disconnect()
+
+    # Finding one.
+
+    def _check_socket(self) -> None:
+        """Before we say something: is the socket still ours? Whether the warden is still there need
+        not be asked: if it has gone, what we say to it comes back, and is said to the next."""
+        stream = self._stream
+        if stream is not None and not stream.intact:
+            stream.disown()
+            self._stream, self._state = None, ConnectionState.DISCONNECTED
+            self._on_connection_lost()
+
+    def _begin_connecting(self) -> None:
+        self._deadline = now() + _CONNECT_TIMEOUT
+        self._connect()
+
+    def _connect(self) -> None:
+        self._cancel_timer()
+        try:
+            connection = rendezvous.connect(self._name)
+        except (OSError, rendezvous.ForeignSocket) as error:
+            self._fail(str(error))
+            return
+        if connection is None:
+            self._start_warden()
+            return
+        self._stream = FramedSocket(
+            connection, self._loop, on_frame=self._on_frame, on_close=self._on_close
+        )
+        self._state = ConnectionState.GREETING
+        self._wait_for_welcome()
+        self._send(Hello(protocol=protocol.PROTOCOL, version=nacre.__version__))
+
+    def _wait_for_welcome(self) -> None:
+        self._cancel_timer()
+        self._timer = self._loop.call_later(_CONNECT_TIMEOUT, self._on_welcome_timeout)
+
+    def _on_welcome_timeout(self) -> None:
+        if self._state is ConnectionState.GREETING:
+            who = rendezvous.read_owner() or "nobody knows which"
+            self._disconnect()
+            self._fail(f"it does not answer ({who}); is it stopped?")
+
+    def _start_warden(self) -> None:
+        """Nobody listens. Start one, once, and come back until it does."""
+        self._state = ConnectionState.CONNECTING
+        if self._name != rendezvous.SOCKET:
+            self._fail("the warden that ran it is gone")
+            return
+        if now() > self._deadline:
+            self._fail(
+                f"it did not start in {_CONNECT_TIMEOUT:g} s; {rendezvous.last_log_line()}".rstrip(
+                    "; "
+                )
+            )
+            return
+        if self._ready_fd < 0 and _start_limiter.try_start():
+            try:
+                self._ready_fd = rendezvous.start_warden()
+            except OSError as error:
+                self._fail(str(error))
+                return
+            self._loop.watch(self._ready_fd, self._on_warden_ready)
+        self._timer = self._loop.call_later(_RETRY_INTERVAL, self._retry)
+
+    def _retry(self) -> None:
+        self._timer = None
+        if self._state is not ConnectionState.CONNECTING:
+            return
+        if self._unsent:
+            self._connect()
+        else:
+            self._state = ConnectionState.DISCONNECTED
+
+    def _on_warden_ready(self) -> None:
+        """It can be reached, or it has ended without that."""
+        byte = b""
+        with suppress(OSError):
+            byte = os.read(self._ready_fd, 1)
+        if byte:
+            self._loop.unwatch(self._ready_fd)  # the next thing would be its end
+            return
+        self._close_ready_fd()
+        if self._state is ConnectionState.CONNECTING and self._unsent:
+            self._fail(
+                f"it could not be started; {rendezvous.last_log_line() or 'it byte nothing'}"
+            )
+
+    def _close_ready_fd(self) -> None:
+        fd, self._ready_fd = self._ready_fd, -1
+        if fd >= 0:
+            self._loop.unwatch(fd)
+            os.close(fd)
+
+    def _fail(self, why: str) -> None:
+        """There is no warden to be had."""
+        self._disconnect()
+        while self._unsent:
+            problem = f"the warden cannot be reached: {why}"
+            self._unsent.pop(0).on_refused(Unavailable(problem=problem))
+
+    def _on_welcome(self, welcome: Welcome) -> None:
+        self._cancel_timer()
+        self._close_ready_fd()
+        _start_limiter.reset()
+        if welcome.oldest > protocol.PROTOCOL:
+            self._fail(
+                f"it (process {welcome.pid}, nacre {welcome.version}) is newer than this nacre "
+                f"({nacre.__version__}); update this one"
+            )
+        elif _is_older_warden(welcome) and self._name == rendezvous.SOCKET and not self._retired:
+            # What it runs stays with it, and can be reached by its own name. It says when it has
+            # left its place; the next one is ours.
+            self._retired = True
+            self._send(Retire())
+        else:
+            self._state = ConnectionState.OPEN
+            self._send_requests()
+
+    # Speaking.
+
+    def _send_requests(self) -> None:
+        while self._unsent:
+            pending = self._unsent[0]
+            if self._pending.get(pending.number) is not pending:
+                self._numbers += 1
+                pending.number = self._numbers
+                self._pending[pending.number] = pending
+            try:
+                self._send(RequestFrame(pending.number, pending.request))
+            except (OverflowError, TypeError) as error:
+                del self._pending[pending.number]
+                problem = f"this is too much for the warden: {error}"
+                pending.on_refused(Unavailable(problem=problem))
+            if pending in self._unsent:
+                self._unsent.remove(pending)
+            pending.on_sent()
+
+    def _send(self, frame: FromClient) -> None:
+        if self._stream is not None:
+            self._stream.send(frame)
+
+    # Hearing.
+
+    def _on_frame(self, data: bytes) -> None:
+        match frame := protocol.decode_warden_frame(data):
+            case ResponseFrame(id=number, response=answer):
+                if (pending := self._pending.get(number)) is not None:
+                    pending.on_response(answer)
+            case EventFrame(id=number, event=event):
+                if (pending := self._pending.get(number)) is not None:
+                    pending.on_event(event)
+            case Welcome():
+                self._on_welcome(frame)
+            case Leaving():
+                greeting, self._state = (
+                    self._state is ConnectionState.GREETING,
+                    ConnectionState.LEAVING,
+                )
+                if greeting:
+                    self._on_close("")
+            case Problem(text=text):
+                self._disconnect()
+                self._on_connection_lost()
+                self._fail(text)
+
+    def _on_close(self, why: str) -> None:
+        """It has hung up: it left, or it died."""
+        left = self._state is ConnectionState.LEAVING
+        self._disconnect()
+        if left:
+            # It has begun nothing that it has not answered.
+            while self._pending:
+                _, pending = self._pending.popitem()
+                if pending.detached:
+                    pending.stop_listening()
+                else:
+                    self._unsent.insert(0, pending)
+        else:
+            self._on_connection_lost()
+        if why:
+            self._fail(why)
+        elif self._unsent:
+            self._begin_connecting()
+
+    def _on_connection_lost(self) -> None:
+        while self._pending:
+            _, pending = self._pending.popitem()
+            pending.number = 0
+            if not pending.on_lost():
+                self._unsent.append(pending)
+
+    def _disconnect(self) -> None:
+        """Have no connection any more."""
+        self._cancel_timer()
+        self._close_ready_fd()
+        stream, self._stream = self._stream, None
+        self._state = ConnectionState.DISCONNECTED
+        if stream is not None and stream.intact:
+            stream.close()
+        elif stream is not None and stream.open:
+            stream.disown()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def connection_for(context: LoopContext) -> WardenConnection:
+    """The one of this loop, made if there is none."""
+    if not isinstance(context.connection, WardenConnection):
+        context.connection = WardenConnection(context.loop)
+    return context.connection
+
+
+def _is_older_warden(welcome: Welcome) -> bool:
+    if welcome.protocol != protocol.PROTOCOL:
+        return welcome.protocol < protocol.PROTOCOL
+    return _parse_release(welcome.version) < _parse_release(nacre.__version__)
+
+
+def _parse_release(version: str) -> tuple[int, ...]:
+    """`0.2.0` and `0.2.0.dev1` are one release."""
+    numbers = []
+    for part in version.split(".")[:3]:
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return (*numbers, 0, 0, 0)[:3]

@@ -1,0 +1,206 @@
+"""One ask of the warden, waited for and cancelled as if it were a run of our own."""
+
+import signal as signals
+from collections.abc import Callable
+from typing import Final
+
+from nacre.engine.context import LoopContext
+from nacre.engine.listener import ListenerThread, start_listener_thread
+from nacre.model import requests
+from nacre.model.events import Chunk, Finished, Listening, Started
+from nacre.model.outcome import Capture, NotStarted, Outcome
+from nacre.model.refusals import AnyRefusal, CalledOff, Unavailable
+from nacre.model.requests import Rejected, Request, Response, Running
+from nacre.warden.client_connection import WardenConnection, connection_for
+from nacre.warden.protocol import Credit, DetachNow
+
+_CANCELLED_LINGER: Final = 1.0  # how long the listener of something cancelled is waited for
+
+# What is known of a run whose warden has hung up: how it ended, that it was never begun (and may be
+# asked for again: None), or that it lives and can be waited for.
+FindLostRun = Callable[[], Outcome | requests.Wait | None]
+
+
+class WardenRequest:
+    number = 0  # in its connection
+    detached = False  # it has been answered that it goes on
+    _retries = 2  # times that we ask another warden
+    _on_disk = False  # the warden has its output on disk only
+    _uncredited = 0  # bytes that our listener has not heard yet
+    _cancelled = False
+    _detach_requested = False
+    _pending_response: Response | None = None  # the answer, until our listener has heard everything
+
+    def __init__(
+        self,
+        request: Request,
+        context: LoopContext,
+        answer: Callable[[Response], None],
+        *,
+        name: str = "",
+        connection: WardenConnection | None = None,
+        find_lost: FindLostRun | None = None,
+        fill_output: Callable[[Outcome], Outcome] | None = None,
+        listening: Listening | None = None,
+    ) -> None:
+        """`line` is one for this ask alone. `fill` puts the output into the outcome of a run that
+        its warden has on disk only."""
+        self.name = name
+        self.request = request
+        self._context = context
+        self._on_answer: Callable[[Response], None] | None = answer
+        self._find_lost = find_lost
+        self._fill_output = fill_output
+        self._connection = connection or connection_for(context)
+        self._owns_connection = connection is not None
+        self._listening = listening
+        self._listener = None if listening is None else self._start_listener(listening)
+
+    # What the supervisor does with it.
+
+    def start(self) -> None:
+        self._connection.send_request(self)
+
+    def cancel(self, number: int = signals.SIGTERM) -> None:
+        self._cancelled = True
+        if self._on_answer is None:
+            return
+        if self._pending_response is not None:
+            self._deliver()  # only its listener is still busy, and shall not be waited for
+        elif not self._connection.cancel(self, number):
+            self.on_refused(CalledOff())  # before it was begun
+
+    def detach_now(self) -> None:
+        """Wait no longer: have it handed back now, or as soon as it has begun."""
+        self._detach_requested = True
+        self._connection.send_frame(self, DetachNow(self.number))
+
+    def on_sent(self) -> None:
+        """It is asked; perhaps not for the first time."""
+        if self._detach_requested:
+            self._connection.send_frame(self, DetachNow(self.number))
+
+    def give_up(self) -> None:
+        """Call it off, and hear no more of it."""
+        self._connection.cancel(self, signals.SIGTERM)
+        self._connection.forget(self)
+        self._on_answer = None
+        if self._owns_connection:
+            self._connection.close()
+
+    def signal(self, number: int) -> None:
+        if isinstance(self.request, requests.StartRun):
+            request = requests.Signal(
+                run=self.name, workspace=self.request.workspace, signal=number
+            )
+            self._connection.send_unanswered(request)
+
+    def resume(self) -> None:
+        self._connection.resume()
+
+    # What the line has heard.
+
+    def on_response(self, answer: Response) -> None:
+        if isinstance(answer, Running):
+            self.detached = self._on_disk = True
+            if self._listener is None:
+                self._connection.forget(self)
+            self._settle(answer)
+            return
+        self._connection.forget(self)
+        if isinstance(answer, Outcome) and self._on_disk and self._fill_output is not None:
+            answer = self._fill_output(answer)
+        if self._listener is None or self._listening is None:
+            self._settle(answer)
+            return
+        self._pending_response = answer
+        self._listener.on_finished(
+            Finished(run=self.name, outcome=_final_outcome(self.name, answer))
+        )
+        linger = self._listening.linger
+        if self._cancelled:
+            linger = _CANCELLED_LINGER if linger is None else min(linger, _CANCELLED_LINGER)
+        if linger is not None and self._on_answer is not None:
+            self._context.loop.call_later(linger, self._deliver)
+
+    def on_event(self, event: Started | Chunk) -> None:
+        if self._listener is None:
+            return
+        if isinstance(event, Started):
+            self.name = event.run
+            self._listener.on_started(event)
+            return
+        if event.skipped:
+            self._listener.add_skipped(event.stream, event.skipped)
+        self._listener.on_chunk(event.stream, event.data, may_skip=self._cancelled)
+        self._uncredited += len(event.data)
+        if not self._listener.full:
+            self._on_room()
+
+    def on_refused(self, refusal: AnyRefusal) -> None:
+        self.on_response(Rejected(refusal=refusal))
+
+    def on_lost(self) -> bool:
+        """The warden has hung up. False when it is to be asked again, or the next one: whatever it
+        begins it writes down first."""
+        if self._find_lost is None:
+            self.on_refused(
+                Unavailable(problem="the warden died before it could answer; ask again")
+            )
+            return True
+        known = self._find_lost()
+        if isinstance(known, requests.Wait):
+            self.request, self._on_disk = known, True
+        if not isinstance(known, Outcome) and self._retries > 0 and not self._cancelled:
+            self._retries -= 1
+            return False
+        if isinstance(known, Outcome):
+            self.on_response(known)
+        else:
+            self.on_refused(
+                Unavailable(problem="the warden died before it could start it; try again")
+            )
+        return True
+
+    def stop_listening(self) -> None:
+        """Nobody listens any more."""
+        if self._listener is not None:
+            self._listener.abandon()
+
+    def _deliver(self) -> None:
+        answer, self._pending_response = self._pending_response, None
+        if answer is not None:
+            self._settle(answer)
+
+    def _settle(self, answer: Response) -> None:
+        """Answer, once."""
+        tell, self._on_answer = self._on_answer, None
+        if self._owns_connection:
+            self._connection.close()
+        if tell is not None:
+            tell(answer)
+
+    # Telling a listener of ours.
+
+    def _start_listener(self, listening: Listening) -> ListenerThread:
+        return start_listener_thread(
+            listening, self._context.loop, on_room=self._on_room, on_delivered=self._on_delivered
+        )
+
+    def _on_room(self) -> None:
+        owed, self._uncredited = self._uncredited, 0
+        if owed:
+            self._connection.send_frame(self, Credit(self.number, owed))
+
+    def _on_delivered(self) -> None:
+        if self._listener is not None:
+            self._listener.join()
+        self._deliver()
+
+
+def _final_outcome(name: str, answer: Response) -> Outcome:
+    """What a listener is told at the end."""
+    if isinstance(answer, Outcome):
+        return answer
+    why = answer.refusal if isinstance(answer, Rejected) else CalledOff()
+    return Outcome(run=name, ending=NotStarted(why), output=Capture())

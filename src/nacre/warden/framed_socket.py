@@ -1,0 +1,172 @@
+"""One end of a socket: frames in, frames out, never waiting.
+
+Used by both sides. What is sent is queued first and then written as far as it goes; what is
+received is kept before anything is made of it. So an interrupt (Ctrl-C in a host) loses nothing:
+whoever is interrupted calls `resume`.
+"""
+
+import os
+import socket
+import stat
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from nacre.eventloop import EventLoop
+from nacre.warden.protocol import FrameBuffer, FrameTooLong, FromClient, FromWarden, encode_frame
+
+_READ_SIZE: Final = 64 * 1024  # more would be mapped and unmapped by malloc, each time
+_ONE_READ: Final = (_READ_SIZE,)
+_WRITE_SIZE: Final = 256 * 1024
+_FD_SPACE: Final = socket.CMSG_SPACE(16 * 4)
+_CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
+
+
+class FramedSocket:
+    open = True
+    _peer_closed = False  # the other end does not hear us any more
+    _handling = False
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        loop: EventLoop,
+        *,
+        on_frame: Callable[[bytes], None],
+        on_close: Callable[[str], None],
+        takes_descriptors: bool = False,
+    ) -> None:
+        """`heard` gets each frame, `gone` is told once why there will be no more: "" when the other
+        end has closed."""
+        self._socket = connection
+        self._fd = connection.fileno()
+        self._inode = os.fstat(self._fd).st_ino
+        self._loop = loop
+        self._on_frame = on_frame
+        self._on_close = on_close
+        self._takes_descriptors = takes_descriptors
+        self._incoming = FrameBuffer()
+        self._outgoing = bytearray()
+        self._sent_sizes: list[int] = []  # of what is outgoing
+        self.descriptors: list[int] = []  # that came along
+        connection.setblocking(False)
+        loop.watch(self._fd, self.read)
+
+    @property
+    def intact(self) -> bool:
+        """Whether our socket is still ours: a host may have closed whatever was open."""
+        try:
+            status = os.fstat(self._fd)
+        except OSError:
+            return False
+        return stat.S_ISSOCK(status.st_mode) and status.st_ino == self._inode
+
+    @property
+    def unsent(self) -> int:
+        return len(self._outgoing) - sum(self._sent_sizes)
+
+    def send(self, frame: FromClient | FromWarden) -> None:
+        """Raises OverflowError for a frame that is too long."""
+        data = encode_frame(frame)
+        if not self.open or self._peer_closed:
+            return
+        if not self._outgoing:
+            self._sent_sizes.clear()
+        waits = bool(self._outgoing)
+        self._outgoing += data
+        if not waits:
+            self._flush()
+
+    def read(self) -> None:
+        """Take what is there, and hand on the frames that are complete."""
+        if not self.open:
+            return
+        try:
+            self._receive()
+        except BlockingIOError:
+            return
+        except OSError:
+            self._close_with_reason("")
+            return
+        self.resume()
+
+    def resume(self) -> None:
+        """Go on with what an interrupt has left undone."""
+        if not self.open or self._handling:
+            return
+        self._handling = True
+        try:
+            for frame in self._incoming.frames():
+                self._on_frame(frame)
+                if not self.open:
+                    return
+        except (FrameTooLong, msgspec.MsgspecError) as error:
+            self._close_with_reason(f"that is no frame: {error}")
+            return
+        finally:
+            self._handling = False
+        if self._incoming.ended:
+            self._close_with_reason("")
+        elif self._outgoing:
+            self._flush()
+
+    def close(self) -> None:
+        if self.open:
+            self._flush_once()
+            self.open = False
+            self._loop.unwatch(self._fd)
+            self._socket.close()
+        while self.descriptors:
+            os.close(self.descriptors.pop())
+
+    def disown(self) -> None:
+        """The number is somebody else's: never touch it again."""
+        self.open = False
+        self._socket.detach()
+
+    def after_fork(self) -> None:
+        """In a fork: the connection is the parent's, and so is the epoll that watches it."""
+        if self.open and self.intact:
+            self._socket.close()
+        elif self.open:
+            self._socket.detach()
+        self.open = False
+
+    def _receive(self) -> None:
+        if not self._takes_descriptors:
+            # In C, from the socket to the deque: no interrupt can lose what was received.
+            self._incoming.pieces.extend(map(self._socket.recv, _ONE_READ))
+            return
+        data, ancillary, _, _ = self._socket.recvmsg(_READ_SIZE, _FD_SPACE, _CLOEXEC)
+        for _, _, passed in ancillary:
+            self.descriptors += memoryview(passed).cast("i").tolist()
+        self._incoming.pieces.append(data)
+
+    def _flush(self) -> None:
+        outgoing, sent = self._outgoing, self._sent_sizes
+        try:
+            while (at := sum(sent)) < len(outgoing):
+                # In C, from the socket to the list: no interrupt has us send anything twice.
+                sent.extend(map(self._socket.send, (bytes(outgoing[at : at + _WRITE_SIZE]),)))
+        except BlockingIOError:
+            self._loop.watch_writable(self._fd, self._flush)
+            return
+        except OSError:
+            self._peer_closed = True  # it may have said more before it went
+        outgoing.clear()
+        sent.clear()
+        self._loop.unwatch_writable(self._fd)
+
+    def _flush_once(self) -> None:
+        """As much as goes without waiting."""
+        if self._outgoing and not self._peer_closed:
+            try:
+                self._socket.send(bytes(self._outgoing[sum(self._sent_sizes) :]))
+            except OSError:
+                return
+
+    def _close_with_reason(self, why: str) -> None:
+        if self.open:
+            self._on_close(why)
+            self.close()

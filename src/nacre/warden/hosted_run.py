@@ -1,0 +1,216 @@
+"""One run of the warden's, and who wants to know of it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from nacre.engine.context import LoopContext
+from nacre.engine.input_wait import InputWaitDetector
+from nacre.engine.run import Run
+from nacre.eventloop import Timer
+from nacre.model import requests
+from nacre.model.events import Chunk, Started
+from nacre.model.outcome import Outcome
+from nacre.model.plan import OpenStdin
+from nacre.model.requests import Response, Running
+from nacre.store.run_record import RunRecord
+from nacre.text.clean import decode
+from nacre.warden.event_stream import EventStream
+
+# One that somebody waits for has its output on disk after so long: others may want to read it.
+_DISK_DELAY = 0.25
+_SETUP_POLL = 0.1  # seconds until we look again whether a set-up has been read
+
+OnHostedEnd = Callable[["HostedRun", Outcome], None]
+
+
+class RunClient(Protocol):
+    """Who asks; one ask at a time of perhaps many."""
+
+    def respond(self, answer: Response, *, last: bool = True) -> None:
+        """`last`: nothing more will be said about what it has asked."""
+        ...
+
+    def send_event(self, event: Started | Chunk) -> None: ...
+
+
+class HostedRun:
+    detached = False
+    _wait_timer: Timer | None = None
+    _disk_timer: Timer | None = None
+
+    def __init__(
+        self,
+        request: requests.StartRun,
+        client: RunClient,
+        record: RunRecord,
+        context: LoopContext,
+        on_end: OnHostedEnd,
+    ) -> None:
+        self.request = request
+        self._record = record
+        self.workspace = request.workspace
+        self.command = decode(request.plan.command.original)
+        self._client: RunClient | None = client  # who has asked for it, until it is answered
+        self.job = request.job
+        self._waiters: dict[RunClient, Timer | None] = {}
+        self._input_waiters: set[RunClient] = (
+            set()
+        )  # who of those wants to hear that it waits for input
+        self._context = context
+        self._on_end = on_end
+        self.event_stream: EventStream | None = None
+        if request.listen is not None:
+            self.event_stream = EventStream(
+                request.listen,
+                client.send_event,
+                on_room=self._on_room,
+                on_delivered=self._on_delivered,
+            )
+        self.run = Run(
+            "",
+            request.plan,
+            context,
+            event_sink=self.event_stream,
+            record=record,
+            on_outcome=self._on_outcome,
+            on_started=self._on_started,
+        )
+        self.name = self.run.name = record.assign_name()
+        self._input_wait = InputWaitDetector(context.loop, self.run.question, self._on_input_wait)
+
+    def start(self) -> None:
+        self.run.start()
+        if self.run.queued and self.request.wait_limit is not None:
+            self._wait_timer = self._context.loop.call_later(
+                self.request.wait_limit, self._on_queue_timeout
+            )
+
+    def _on_queue_timeout(self) -> None:
+        """Its caller has waited, and nothing was begun. While the user's set-up is read, which is
+        done once, that does not count."""
+        if self.run.reads_setup:
+            self._wait_timer = self._context.loop.call_later(_SETUP_POLL, self._on_queue_timeout)
+        else:
+            self._on_wait_over()
+
+    def wait(self, client: RunClient, wait_limit: float | None, *, for_input: bool = False) -> None:
+        """Somebody else wants to know how it ends, or that it waits for input."""
+        timer = None
+        if wait_limit is not None:
+            timer = self._context.loop.call_later(
+                max(0.0, wait_limit), lambda: self._respond_running(client)
+            )
+        self._waiters[client] = timer
+        if for_input and isinstance(self.request.plan.stdin, OpenStdin):
+            self._input_waiters.add(client)
+            self._input_wait.begin()
+
+    def detach_now(self, client: RunClient) -> None:
+        """That one waits no longer."""
+        if client is self._client:
+            self._on_wait_over()
+        else:
+            self._respond_running(client)
+
+    def disconnect(self, client: RunClient) -> None:
+        """That one is gone, or has called its waiting off: the run goes on."""
+        self._remove_waiter(client)
+        if client is self._client:
+            self._client = None
+            self._detach()
+            if self.event_stream is not None:
+                self.event_stream.disconnect()
+
+    def _remove_waiter(self, client: RunClient) -> None:
+        timer = self._waiters.pop(client, None)
+        if timer is not None:
+            timer.cancel()
+        self._input_waiters.discard(client)
+
+    def _on_started(self) -> None:
+        loop, patience = self._context.loop, self.request.wait_limit
+        if self._client is None:
+            self._detach()  # it went while this stood in line
+        elif patience is not None and patience <= 0:
+            self._on_wait_over()
+        else:
+            self._disk_timer = loop.call_later(
+                0.0 if self.request.watched else _DISK_DELAY, self._copy_to_disk
+            )
+            if patience is not None:
+                if self._wait_timer is not None:
+                    self._wait_timer.cancel()  # it has stood in line
+                self._wait_timer = loop.call_later(patience, self._on_wait_over)
+                if isinstance(self.request.plan.stdin, OpenStdin):
+                    self._input_wait.begin()
+
+    def _on_input_wait(self) -> None:
+        """It waits for input: whoever wants to know that has waited long enough."""
+        if self._client is not None and self.request.wait_limit is not None:
+            self._on_wait_over(waits_for_input=True)
+        for client in list(self._input_waiters):
+            self._respond_running(client, waits_for_input=True)
+
+    def _on_wait_over(self, *, waits_for_input: bool = False) -> None:
+        """Its caller waits no longer."""
+        if not self.run.started and not self.run.queued:
+            return  # it is just ending, and that is the better answer
+        running, client = self._detach(), self._client
+        if self.run.queued:
+            self._record.write_start()  # it will be run, and can be found already now
+            running = self.run.snapshot()
+        if running is not None and waits_for_input:
+            running = msgspec.structs.replace(running, waits_for_input=True)
+        if self.event_stream is None:
+            self._client = None  # else it hears how it ends
+        if client is not None and running is not None:
+            client.respond(running, last=self.event_stream is None)
+
+    def _copy_to_disk(self) -> None:
+        if self.run.started:
+            self.run.copy_to_disk()
+
+    def _detach(self) -> Running | None:
+        if self.detached or not self.run.started:
+            return None
+        self.detached = True
+        return self.run.detach(job=self.job)
+
+    def _respond_running(self, client: RunClient, *, waits_for_input: bool = False) -> None:
+        """As it is now, to one whose patience is over."""
+        if client in self._waiters:
+            waits_for_input = waits_for_input or (
+                client in self._input_waiters and self.run.question() is not None
+            )
+            self._remove_waiter(client)
+            running = self.run.snapshot()
+            client.respond(
+                msgspec.structs.replace(running, waits_for_input=waits_for_input)
+                if waits_for_input
+                else running
+            )
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        self._input_wait.stop()
+        for timer in (self._wait_timer, self._disk_timer):
+            if timer is not None:
+                timer.cancel()
+        waiting, self._waiters = self._waiters, {}
+        client, self._client = self._client, None
+        try:
+            if client is not None:
+                client.respond(outcome)
+            for each, timer in waiting.items():
+                if timer is not None:
+                    timer.cancel()
+                each.respond(outcome)
+        finally:
+            self._on_end(self, outcome)
+
+    def _on_room(self) -> None:
+        self._context.loop.post(self.run.on_listener_room)
+
+    def _on_delivered(self) -> None:
+        self._context.loop.post(self.run.on_listener_done)

@@ -1,0 +1,650 @@
+"""`nacre mcp` with a client that we did not write, on stdio and HTTP, in both eras of MCP."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import anyio
+import httpx2
+import jsonschema
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp import types as wire
+from mcp.client.streamable_http import streamable_http_client
+
+import nacre
+from nacre.contracts import reply_schemas
+from nacre.frontends.mcp.server import McpServer
+from tests.support import case_table, wardens
+from tests.support.contract_rows import ROWS
+from tests.support.helpers import alive, eventually, named
+
+pytestmark = pytest.mark.slow
+
+NACRE = Path(sys.executable).parent / "nacre"
+ERAS = pytest.mark.parametrize("era", ["legacy", "auto"])
+Talk = Callable[[Client], Coroutine[Any, Any, None]]
+
+
+def over_stdio(talk: Talk, *words: str, era: str = "auto", cwd: Path | None = None) -> None:
+    """Talk to a server of its own."""
+
+    async def run() -> None:
+        server = StdioServerParameters(
+            command=str(NACRE), args=["mcp", *words], cwd=cwd, env=dict(os.environ)
+        )
+        with anyio.fail_after(60):
+            async with Client(server, mode=era) as client:
+                await talk(client)
+
+    anyio.run(run)
+
+
+def in_process(
+    talk: Talk,
+    cwd: Path,
+    *,
+    era: str = "legacy",
+    contract: str = "nacre",
+    often: float = 1.0,
+    max_wait: float = 45,
+    **options: object,
+) -> None:
+    """Talk to one that is here: starting a server takes a second."""
+
+    async def run() -> None:
+        with (
+            nacre.Tool(contract, cwd=cwd, max_wait=max_wait, options=options) as tool,
+            anyio.fail_after(60),
+        ):
+            async with Client(McpServer(tool, often=often), mode=era) as client:
+                await talk(client)
+
+    anyio.run(run)
+
+
+def text(result: wire.CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, wire.TextContent)
+    return block.text
+
+
+def details(result: wire.CallToolResult) -> dict[str, Any]:
+    found: dict[str, Any] = result.structured_content
+    return found
+
+
+@ERAS
+def test_tools_with_output_schemas_and_structured_content(era: str, tmp_path: Path) -> None:
+    async def talk(client: Client) -> None:
+        bash, job = (await client.list_tools()).tools
+        assert (bash.name, job.name) == ("bash", "job")
+        assert bash.output_schema == reply_schemas.NACRE_REPLY
+        result = await client.call_tool("bash", {"command": "echo hi; exit 3"})
+        assert text(result) == "hi\n[exit code 3]"
+        assert not result.is_error  # a command that failed is a result
+        assert (details(result)["state"], details(result)["exit_code"]) == ("exited", 3)
+        result = await client.call_tool("bash", {"command": "rm -rf /"})
+        assert result.is_error
+        assert details(result)["refusal"]["rule"] == "disk.remove"
+        result = await client.call_tool("sing", {})
+        assert result.is_error
+        assert "there is no tool 'sing'" in text(result)
+        assert client.session.protocol_version == (
+            "2025-11-25" if era == "legacy" else "2026-07-28"
+        )
+
+    over_stdio(talk, era=era, cwd=tmp_path)
+
+
+def test_progress_tells_the_last_line_and_never_goes_back(tmp_path: Path) -> None:
+    """In the other era it is seen over HTTP: its client in process has no token for progress."""
+    heard: list[tuple[float, str | None]] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        assert total is None
+        heard.append((progress, message))
+
+    async def talk(client: Client) -> None:
+        script = r"echo first; sleep 0.7; printf 'a\r\033[31mred 50%%\033[0m'; sleep 0.7"
+        await client.call_tool("bash", {"command": script}, progress_callback=hear)
+
+    in_process(talk, tmp_path, often=0.2)
+    assert [progress for progress, _ in heard] == sorted(progress for progress, _ in heard)
+    said = [re.sub(r"^\d+ s: ", "", message or "") for _, message in heard]
+    assert said[0] == "first"
+    assert said[-1] == "red 50%"
+
+
+def test_a_silent_command_is_told_of_too(tmp_path: Path) -> None:
+    heard: list[str | None] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        del progress, total
+        heard.append(message)
+
+    async def run() -> None:
+        with nacre.Tool("harness", cwd=tmp_path) as tool:
+            shell = McpServer(tool, often=0.1, seldom=0.3)
+            async with Client(shell, mode="legacy") as client:
+                await client.call_tool("bash", {"command": "sleep 1"}, progress_callback=hear)
+
+    anyio.run(run)
+    assert len(heard) >= 2
+    assert re.fullmatch(r"running for \d s", heard[0] or "")
+
+
+@ERAS
+def test_cancelling_ends_the_tree_and_leaves_what_was_to_stay(era: str, tmp_path: Path) -> None:
+    async def talk(client: Client) -> None:
+        kept = await client.call_tool("bash", {"command": "sleep 73.1", "wait": 0})
+        script = "touch begun; (setsid sleep 73.2 &); sleep 73.2"
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as beside:
+                beside.start_soon(client.call_tool, "bash", {"command": script})
+                while not (tmp_path / "begun").exists():
+                    await anyio.sleep(0.02)
+                scope.cancel()
+        while named("sleep 73.2"):
+            await anyio.sleep(0.02)
+        assert named("sleep 73.1")
+        run = details(kept)["run"]
+        ended = await client.call_tool("job", {"action": "signal", "run": run})
+        assert details(ended)["state"] == "killed"
+
+    over_stdio(talk, era=era, cwd=tmp_path)
+
+
+def test_a_client_that_goes_takes_its_commands_with_it_and_no_others(tmp_path: Path) -> None:
+    kept: list[str] = []
+
+    async def talk(client: Client) -> None:
+        result = await client.call_tool("bash", {"command": "sleep 73.3", "wait": 0})
+        kept.append(details(result)["run"])
+        async with anyio.create_task_group() as beside:
+            beside.start_soon(client.call_tool, "bash", {"command": "touch begun; sleep 73.4"})
+            while not (tmp_path / "begun").exists():
+                await anyio.sleep(0.02)
+            raise ZeroDivisionError  # and so the client ends
+
+    with pytest.raises(BaseExceptionGroup):
+        over_stdio(talk, cwd=tmp_path)
+    eventually(lambda: not named("sleep 73.4"))
+    with nacre.Tool(cwd=tmp_path) as tool:
+        assert tool.run(kept[0]).state == "running"
+        tool.run(kept[0]).end()
+
+
+def test_no_call_blocks_longer_than_the_client_can_wait(tmp_path: Path) -> None:
+    async def talk(client: Client) -> None:
+        began = time.monotonic()
+        result = await client.call_tool("bash", {"command": "sleep 73.5", "wait": 60})
+        assert time.monotonic() - began < 10
+        assert "is running]\n[this front waits at most 0.5 s]" in text(result)
+        run = details(result)["run"]
+        result = await client.call_tool("job", {"action": "wait", "run": run, "wait": 60})
+        assert details(result)["state"] == "running"
+        await client.call_tool("job", {"action": "signal", "run": run})
+
+    over_stdio(talk, "--max-wait", "0.5", cwd=tmp_path)
+
+
+def test_pi_hands_back_a_job_too_but_not_what_ends_before_that(tmp_path: Path) -> None:
+    async def talk(client: Client) -> None:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["bash", "job"]
+        result = await client.call_tool("bash", {"command": "echo on; sleep 73.6"})
+        assert text(result).startswith("on\nBackground job r1 started: echo on; sleep 73.6\n")
+        await client.call_tool("job", {"cancel": ["r1"]})
+        result = await client.call_tool("bash", {"command": "sleep 73.7", "timeout": 1})
+        assert text(result).endswith("Command timed out after 1 second")
+
+    in_process(talk, tmp_path, contract="pi", max_wait=1.5, grace=0.4)
+
+
+def test_a_contract_that_cannot_hand_back_keeps_the_client_waiting(tmp_path: Path) -> None:
+    heard: list[str | None] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        del progress, total
+        heard.append(message)
+
+    async def talk(client: Client) -> None:
+        given = {"command": "echo slow; sleep 1"}
+        result = await client.call_tool("bash", given, progress_callback=hear)
+        assert json.loads(text(result)) == details(result)
+        assert details(result) == {"stdout": "slow\n", "stderr": "", "exitCode": 0}
+
+    in_process(talk, tmp_path, contract="harness", often=0.3, max_wait=0.1)
+    assert re.fullmatch(r"\d s: slow", heard[0] or "")
+
+
+@ERAS
+def test_logs_are_resources_with_ranges_and_ids_to_choose_from(era: str, tmp_path: Path) -> None:
+    async def content(client: Client, uri: str) -> Any:
+        (found,) = (await client.read_resource(uri)).contents
+        return found
+
+    async def talk(client: Client) -> None:
+        await client.call_tool("bash", {"command": "seq 5"})
+        await client.call_tool("bash", {"command": r"printf '\0\377'"})
+        await client.call_tool("bash", {"command": "head -c 1500000 /dev/zero | tr '\\0' x"})
+        listed = (await client.list_resources()).resources
+        assert [str(each.uri) for each in listed] == [
+            "artifact://3",
+            "artifact://2",
+            "artifact://1",
+        ]
+        assert (listed[2].name, listed[2].title) == ("r1", "seq 5")
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [each.uri_template for each in templates] == [
+            "artifact://{run}",
+            "artifact://{run}{?from,to,lines,since}",
+        ]
+        assert (await content(client, "artifact://1")).text == "1\n2\n3\n4\n5\n"
+        assert (await content(client, "artifact://r1?from=2&to=3")).text == "2\n3\n"
+        assert (await content(client, "artifact://1?lines=1")).text == "5\n"
+        part = await content(client, "artifact://1?since=8")
+        assert (part.text, part.meta["nacre/cursor"], part.meta["nacre/over"]) == ("5\n", 10, True)
+        assert (await content(client, "artifact://2")).blob == "AP8="
+        part = await content(client, "artifact://3?since=0")
+        assert (len(part.text), part.meta["nacre/over"]) == (1024 * 1024, False)
+        for uri, problem in (
+            ("artifact://3", "these lines of r3 have more than 1MB"),
+            ("artifact://99", "there is no run r99"),
+            ("artifact://x", "there is artifact://RUN"),
+            ("artifact://[::1", "there is artifact://RUN"),
+            ("artifact://1#x", "there is artifact://RUN"),
+            ("artifact://1?lines=" + "9" * 5000, "is no part"),
+            ("artifact://1?lines=1&lines=2", "is no part"),
+            ("artifact://1?from=5&to=3", "to is before from"),
+            ("artifact://1?page=2", "page=2 is no part"),
+            ("artifact://1?from=0", "from is 0"),
+            ("artifact://1?lines=1&since=2", "do not go together"),
+            ("file:///etc/passwd", "there is artifact://RUN"),
+        ):
+            with pytest.raises(MCPError, match=re.escape(problem)) as raised:
+                await content(client, uri)
+            assert raised.value.code == wire.INVALID_PARAMS
+        ref = wire.ResourceTemplateReference(type="ref/resource", uri="artifact://{run}")
+        done = await client.complete(ref, {"name": "run", "value": ""})
+        assert done.completion.values == ["3", "2", "1"]
+        done = await client.complete(ref, {"name": "run", "value": "r2"})
+        assert done.completion.values == ["2"]
+        done = await client.complete(ref, {"name": "lines", "value": ""})
+        assert done.completion.values == []
+
+    in_process(talk, tmp_path, era=era)
+
+
+def test_a_hundred_calls_at_once_are_neither_lost_nor_mixed(tmp_path: Path) -> None:
+    async def talk(client: Client) -> None:
+        found: dict[int, str] = {}
+
+        async def one(number: int) -> None:
+            script = f"sleep 0.1; echo {number}"
+            found[number] = text(await client.call_tool("bash", {"command": script}))
+
+        async with anyio.create_task_group() as beside:
+            for number in range(100):
+                beside.start_soon(one, number)
+        assert found == {number: f"{number}\n" for number in range(100)}
+
+    over_stdio(talk, cwd=tmp_path)
+
+
+def test_a_command_cannot_get_at_the_wire(tmp_path: Path) -> None:
+    async def talk(client: Client) -> None:
+        script = "readlink /proc/self/fd/0; ls /proc/self/fd | wc -l; cat; echo '{'"
+        result = await client.call_tool("bash", {"command": script})
+        assert details(result)["stdout"].splitlines() == ["/dev/null", "4", "{"]
+        script = "cd /proc/$PPID/fd || exit; readlink 0; echo '{' > 1"
+        result = await client.call_tool("bash", {"command": script})
+        if os.getuid():  # root may open everything; others cannot even look
+            assert "Permission denied" in details(result)["stderr"]
+        else:  # where the wire was, there is nothing, and our stderr
+            assert details(result)["stdout"] == "/dev/null\n"
+        assert text(await client.call_tool("bash", {"command": "true"}))
+
+    over_stdio(talk, "--contract", "harness", cwd=tmp_path)
+
+
+SHAPES = {
+    ("harness", "bash"): reply_schemas.HARNESS_REPLY,
+    ("phoenix", "bash"): reply_schemas.PHOENIX_REPLY,
+    ("pi", "bash"): reply_schemas.PI_REPLY,
+    ("pi", "job"): reply_schemas.PI_JOB_REPLY,
+    ("nacre", "bash"): reply_schemas.NACRE_REPLY,
+    ("nacre", "job"): reply_schemas.NACRE_JOB_REPLY,
+}
+
+
+def test_every_detail_of_every_row_is_in_its_schema(tmp_path: Path) -> None:
+    """Closed for this test: what is not listed is not promised. MCP's client has looked at each
+    reply that is no error, in the rows; this is what the pages show."""
+    seen = 0
+    for contract, case in ROWS:
+        shown = case.get("details", case.get("reply"))
+        if shown is not None:
+            seen += 1
+            shape = _closed(SHAPES[contract, case.get("tool", "bash")])
+            lacking = {"seconds": 0.0, "run": "r1"} if contract == "nacre" else {}
+            jsonschema.validate({**lacking, **_filled(shown)}, shape)
+    assert seen > 60
+    with nacre.Tool(cwd=tmp_path) as tool:
+        given = {"command": "read x; sleep 73.8", "interactive": True, "until": {"idle": 9}}
+        reply = tool.call(given)
+        assert "prompt" in reply.details
+        jsonschema.validate(reply.details, _closed(reply_schemas.NACRE_REPLY))
+        for job in ({"action": "list"}, {"action": "signal", "run": reply.details["run"]}):
+            reply = tool.call(job, tool="job")
+            jsonschema.validate(reply.details, _closed(reply_schemas.NACRE_JOB_REPLY))
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each) for each in value]
+    return {"NULL": None, "PID": 17}.get(value, value) if isinstance(value, str) else value
+
+
+def _closed(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        made = {key: _closed(each) for key, each in schema.items()}
+        return {**made, "additionalProperties": False} if "properties" in schema else made
+    return [_closed(each) for each in schema] if isinstance(schema, list) else schema
+
+
+# HTTP
+
+
+class Http:
+    """A server on a port of its own."""
+
+    def __init__(self, *words: str, cwd: Path, **env: str) -> None:
+        self.cwd = cwd
+        self.process = subprocess.Popen(
+            [str(NACRE), "mcp", "--http", "0", *words],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            env={**os.environ, **env},
+        )
+        assert self.process.stderr is not None
+        self.said = self.process.stderr.readline()
+        found = re.search(r"http://\S+/mcp", self.said)
+        assert found is not None, self.said
+        self.url = found[0]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        file = re.search(r"the token is in (\S+)", self.said)
+        return {"Authorization": f"Bearer {Path(file[1]).read_text().strip()}"} if file else {}
+
+    @asynccontextmanager
+    async def client(self, era: str) -> AsyncIterator[Client]:
+        async with (
+            httpx2.AsyncClient(headers=self.headers, timeout=60) as http,
+            Client(streamable_http_client(self.url, http_client=http), mode=era) as client,
+        ):
+            yield client
+
+    def post(self, **headers: str) -> int:
+        return httpx2.post(self.url, json={}, headers=headers).status_code
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(20)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
+    place = tmp_path_factory.mktemp("http")
+    found = Http(cwd=place, NACRE_HOME=str(place / "state"))
+    yield found
+    assert found.end() == 143
+    wardens.end(place)
+
+
+@ERAS
+@pytest.mark.xdist_group("http")
+def test_http_does_all_of_it_too(era: str, server: Http) -> None:
+    heard: list[str | None] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        del progress, total
+        heard.append(message)
+
+    async def talk() -> None:
+        async with server.client(era) as client, server.client(era) as other:
+            given = {"command": "echo hi; sleep 1.8"}
+            result = await client.call_tool("bash", given, progress_callback=hear)
+            assert text(result) == "hi\n"
+            found: dict[int, str] = {}
+
+            async def one(number: int) -> None:
+                caller = client if number % 2 else other
+                result = await caller.call_tool("bash", {"command": f"echo {number}"})
+                found[number] = text(result)
+
+            async with anyio.create_task_group() as beside:
+                for number in range(100):
+                    beside.start_soon(one, number)
+            assert found == {number: f"{number}\n" for number in range(100)}
+            assert len((await client.list_resources()).resources) == 50
+
+    anyio.run(talk)
+    assert heard[0] == "1 s: hi"
+
+
+@ERAS
+@pytest.mark.xdist_group("http")
+def test_http_ends_what_a_client_waited_for_who_has_hung_up(era: str, server: Http) -> None:
+    begun = server.cwd / f"begun-{era}"
+    code = (
+        "import anyio, httpx2\n"
+        "from mcp import Client\n"
+        "from mcp.client.streamable_http import streamable_http_client\n"
+        "async def main():\n"
+        f"    async with httpx2.AsyncClient(headers={server.headers!r}, timeout=60) as http:\n"
+        f"        made = streamable_http_client({server.url!r}, http_client=http)\n"
+        f"        async with Client(made, mode={era!r}) as client:\n"
+        f"            command = 'touch {begun}; sleep 73.9'\n"
+        "            await client.call_tool('bash', {'command': command})\n"
+        "anyio.run(main)"
+    )
+    client = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
+    eventually(begun.exists, 30)
+    client.kill()
+    client.wait()
+    eventually(lambda: not named("sleep 73.9"))
+
+
+def test_http_lets_nobody_in_who_should_not(tmp_path: Path, home: Path) -> None:
+    server = Http(cwd=tmp_path)
+    token = home / "mcp.token"
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.read_text().strip() not in server.said
+    assert server.url.startswith("http://127.0.0.1:")
+    good = server.headers
+    assert server.post() == 401
+    assert server.post(Authorization="Bearer x") == 401
+    assert server.post(Authorization=token.read_text().strip()) == 401
+    assert server.post(**good, Host="example.com") == 421
+    assert server.post(**good, Host="127.0.0.1.example.com") == 421
+    assert server.post(**good, Origin="http://example.com") == 403
+    assert server.post(**good, Origin="null") == 403
+    for odd in ("127.0.0.1:80@example.com", "localhost:x.example.com", "localhost:", "[::1"):
+        assert server.post(**good, Host=odd) in (400, 421), odd
+        assert server.post(**good, Origin=f"http://{odd}") == 403, odd
+    assert server.post(**good, Host="LOCALHOST:1") not in (421, 403)
+    assert server.post(**good, Host="localhost", Origin="http://localhost:3000") not in (421, 403)
+    second = Http(cwd=tmp_path)  # the token is the same as before
+    assert second.headers == good
+    assert (server.end(), second.end()) == (143, 143)
+
+
+def test_http_as_told_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret" * 4 + "\n")
+    (tmp_path / "token").chmod(0o600)
+    words = ["--token-file", str(tmp_path / "token"), "--allow-host", "box.example"]
+    server = Http(*words, "--allow-origin", "https://page.example", cwd=tmp_path)
+    asked = {"Host": "box.example", "Origin": "https://page.example"}
+    assert server.post(Authorization=f"Bearer {'s3cret' * 4}", **asked) not in (401, 403, 421)
+    assert server.end() == 143
+    server = Http("--no-token", cwd=tmp_path)
+    assert "it asks for no token" in server.said
+    assert server.post() not in (401, 403, 421)
+    assert server.end() == 143
+
+
+def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
+    (tmp_path / "open").write_text("x")
+    (tmp_path / "open").chmod(0o644)
+    (tmp_path / "empty").touch(0o600)
+    for words, problem in (
+        (["--contract", "x"], "there is no contract 'x'"),
+        (["--set", "x=1"], "no option"),
+        (["--http", "x"], "--http x has no port"),
+        (["--http", "99999"], "a port is at most 65535"),
+        (["--http", "0", "--allow-origin", "x"], "--allow-origin x is no origin"),
+        (["--http", "0", "--allow-host", "http://x"], "--allow-host http://x is no host"),
+        (["--http", "0", "--no-token", "--token-file", "x"], "do not go together"),
+        (["--cwd", "/nowhere"], "--cwd /nowhere is no directory"),
+        (["--http", "0.0.0.0:0", "--no-token"], "--no-token is for this machine only"),
+        (["--no-token"], "--no-token goes with --http"),
+        (["--http", "0", "--token-file", str(tmp_path / "none")], "there is no "),
+        (["--http", "0", "--token-file", str(tmp_path / "open")], "can be read by others"),
+        (["--http", "0", "--token-file", str(tmp_path / "empty")], "has no token"),
+    ):
+        said = subprocess.run(
+            [str(NACRE), "mcp", *words],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            stdin=subprocess.DEVNULL,
+        )
+        assert (said.returncode, said.stdout) == (2, ""), words
+        assert problem in said.stderr
+        assert said.stderr.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    server = Http(cwd=tmp_path)
+    port = server.url.rpartition(":")[2].removesuffix("/mcp")
+    words = [str(NACRE), "mcp", "--http", port]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    assert said.returncode == 1
+    assert said.stderr == (
+        f"nacre: 127.0.0.1:{port} cannot be had: it is in use, or not an address of this machine; "
+        "choose another, or --http 0\n"
+    )
+    assert server.end() == 143
+
+
+def test_a_signal_ends_the_server_and_what_is_waited_for(tmp_path: Path) -> None:
+    given = {"command": "trap '' TERM; touch begun; while :; do sleep 0.1; done #74.1"}
+    process, stdin, stdout = _begun(tmp_path, given, contract="nacre")
+    eventually((tmp_path / "begun").exists)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert alive(process.pid)  # the grace is five seconds
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(4) == 143
+    assert named("#74.1") == []
+    stdin.close()
+    stdout.close()
+
+
+def test_the_last_reply_is_whole_for_a_client_who_reads_slowly(tmp_path: Path) -> None:
+    process, stdin, stdout = _begun(tmp_path, {"command": "seq 100000; touch begun; sleep 60"})
+    eventually((tmp_path / "begun").exists)
+    process.terminate()
+    time.sleep(1)
+    first, second = (json.loads(line) for line in stdout.read().splitlines())
+    assert (first["id"], second["id"]) == (1, 2)
+    assert second["result"]["structuredContent"]["error"] == "command cancelled"
+    assert process.wait(10) == 143
+    stdin.close()
+    stdout.close()
+
+
+def test_a_client_who_goes_without_reading_does_not_keep_the_server(tmp_path: Path) -> None:
+    given = ({"command": f"seq 9000; touch {i}"} for i in "abcde")
+    process, stdin, stdout = _begun(tmp_path, *given)
+    eventually(lambda: len(list(tmp_path.glob("?"))) == 5)
+    time.sleep(1)  # the replies are more than the pipe holds
+    stdin.close()
+    assert process.wait(15) == 0  # and nobody has read a byte
+    stdout.close()
+
+
+def _begun(
+    place: Path, *given: dict[str, Any], contract: str = "harness"
+) -> tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]:
+    """A server that has been sent these calls, and its stdin and stdout."""
+    words = [str(NACRE), "mcp", "--contract", contract]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, cwd=place)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"".join(_lines(*given)))
+    process.stdin.flush()
+    return process, process.stdin, process.stdout
+
+
+def _lines(*given: dict[str, Any]) -> Iterator[bytes]:
+    """A session of some calls, as it is on the wire."""
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    client["clientInfo"] = {"name": "t", "version": "1"}
+    messages: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+    ]
+    for number, each in enumerate(given, 2):
+        call = {"name": "bash", "arguments": each}
+        messages.append({"id": number, "method": "tools/call", "params": call})
+    for message in messages:
+        yield json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+def test_what_makes_one_call_fail_does_not_look_like_a_mistake_of_tasks(tmp_path: Path) -> None:
+    async def run() -> None:
+        with nacre.Tool("harness", cwd=tmp_path) as tool:
+            shell = McpServer(tool)
+            tool.close()
+            async with Client(shell, mode="legacy") as client:
+                result = await client.call_tool("bash", {"command": "true"})
+                assert "closed" in text(result)
+
+    anyio.run(run)
+
+
+def test_without_the_package_it_says_what_to_install() -> None:
+    code = (
+        "import importlib.util as u; u.find_spec = lambda name: None\n"
+        "from nacre.frontends.cli.main import main; raise SystemExit(main(['mcp']))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert said.returncode == 2
+    assert said.stderr == (
+        "nacre: this needs the package mcp; install it with: pip install 'mcp>=2.3,<3'\n"
+    )
+
+
+def test_what_every_front_must_do_is_in_the_table_of_each_contract() -> None:
+    for contract in case_table.contracts():
+        shown = {case["shows"] for case in case_table.cases(contract) if "shows" in case}
+        missing = {"echo", "a failure", "a timeout", "a background command", "a cancellation"}
+        assert missing - shown <= ({"a background command"} if contract == "harness" else set())

@@ -1,0 +1,252 @@
+"""Hints: each appears when it is true, and not otherwise."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nacre
+from nacre.hints import hints
+from nacre.hints.hints import RunFacts
+from nacre.model.outcome import Exited, Killed
+from tests.support.helpers import PYTHON, eventually
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Iterator[nacre.Tool]:
+    place = tmp_path / "place"
+    place.mkdir()
+    with nacre.Tool(cwd=place, place="here") as made:
+        yield made
+
+
+def hinted(tool: nacre.Tool, command: str, **more: object) -> list[str]:
+    found: list[str] = tool.call({"command": command, **more}).details["hints"]
+    return found
+
+
+# Programs that cannot be run.
+
+
+def test_a_command_that_is_not_there_names_those_near_it(tool: nacre.Tool) -> None:
+    (said,) = hinted(tool, "gti status")
+    assert said.startswith("there is no command gti; near it: git")
+    assert hinted(tool, "qqqzzzqqqzzz") == []
+    assert hinted(tool, "exit 127") == []
+    assert hinted(tool, "echo '/bin/bash: line 1: gti: command not found'") == []
+    assert hinted(tool, "set -u; echo $nope") == []
+
+
+def test_a_command_that_is_only_here_is_named_with_its_place(
+    tool: nacre.Tool, tmp_path: Path
+) -> None:
+    made = tmp_path / "place" / "node_modules" / ".bin" / "tsx"
+    made.parent.mkdir(parents=True)
+    made.write_text("#!/bin/sh\n")
+    made.chmod(0o755)
+    assert hinted(tool, "tsx x.ts") == ["tsx is not in PATH; there is ./node_modules/.bin/tsx"]
+
+
+def test_a_file_that_is_not_there_names_those_near_it(tool: nacre.Tool, tmp_path: Path) -> None:
+    (tmp_path / "place" / "configure").touch()
+    assert hinted(tool, "./confgure") == ["there is no ./confgure; near it: configure"]
+
+
+def test_a_file_that_may_not_be_executed_says_how(tool: nacre.Tool, tmp_path: Path) -> None:
+    (tmp_path / "place" / "script").write_text("echo hi\n")
+    assert hinted(tool, "./script") == [
+        "./script is not executable: chmod +x it, or name the program that runs it"
+    ]
+    assert hinted(tool, "mkdir d; ./d") == ["./d is a directory"]
+    assert hinted(tool, "exit 126") == []
+    assert hinted(tool, "bash script") == []
+
+
+# What stands in its way.
+
+
+def test_a_port_in_use_names_who_holds_it(tool: nacre.Tool) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        port = held.getsockname()[1]
+        serve = f"{PYTHON} -m http.server --bind 127.0.0.1 {port}"
+        (said,) = hinted(tool, serve)
+        assert said.startswith(f"port {port} is held by process {os.getpid()} (")
+        node = f"echo 'Error: listen EADDRINUSE: address already in use :::{port}'; exit 1"
+        assert hinted(tool, node) == [said]
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            elsewhere = other.getsockname()[1]
+            both = f": {elsewhere} {port}; echo 'Address already in use'; exit 1"
+            assert hinted(tool, both) == []
+    # Nobody holds it any more: then there is nothing to say.
+    assert hinted(tool, node) == []
+    assert hinted(tool, "echo 'Address already in use'; exit 1") == []
+
+
+def test_a_disk_that_is_full_is_named(tmp_path: Path) -> None:
+    """In a mount namespace of its own, with a very small disk."""
+    unshare = shutil.which("unshare")
+    place = tmp_path / "small"
+    place.mkdir()
+    code = f"""if True:
+        import nacre
+        with nacre.Tool(cwd={str(place)!r}, place="here") as tool:
+            full = tool.call({{"command": "head -c 1000000 /dev/zero > big"}})
+            print(full.details["hints"])
+    """
+    script = f'mount -t tmpfs -o size=128k none "$0" && exec {PYTHON} -c "$1"'
+    words = [unshare or "", "-rm", "sh", "-c", script, str(place), code]
+    if unshare is None or subprocess.run([unshare, "-rm", "true"]).returncode:
+        pytest.skip("THIS DID NOT RUN: no namespace can be made here, for a disk that is full")
+    said = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert said.stdout == f"['the disk of {place} is full: 0B left (df -h shows all)']\n", said
+
+
+def test_words_about_a_full_disk_are_not_believed(tool: nacre.Tool) -> None:
+    """/dev/full says so; but there is room."""
+    assert hinted(tool, "echo x > /dev/full") == []
+
+
+def test_a_kill_for_lack_of_memory_is_said() -> None:
+    facts = RunFacts(
+        script=b"x", cwd=b"/", path=b"", ending=Killed(9), output=b"", out_of_memory=True
+    )
+    assert hints.find_hints(facts) == (
+        "the kernel has killed it to have memory back; it needs less, or the machine more",
+    )
+
+
+def test_a_real_kill_for_lack_of_memory(tmp_path: Path) -> None:
+    """In a control group of its own, with little memory."""
+    group = Path("/sys/fs/cgroup/memory") / f"nacre-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(96 * 1024 * 1024))
+    except OSError:
+        pytest.skip("THIS DID NOT RUN: it needs root, and the memory controller of cgroup v1")
+    try:
+        eat = f"{PYTHON} -c 'x = bytearray(1 << 28); print(len(x))'"
+        code = f"""if True:
+            import nacre, os
+            open({str(group / "cgroup.procs")!r}, "w").write(str(os.getpid()))
+            open("/proc/self/oom_score_adj", "w").write("-500")
+            with nacre.Tool(cwd={str(tmp_path)!r}, place="here") as tool:
+                eat = "echo 500 > /proc/self/oom_score_adj; " + {eat!r}
+                print(tool.call({{"command": eat}}).details["hints"])
+                print(tool.call({{"command": "sleep 0.2; kill -9 $$"}}).details["hints"])
+        """
+        said = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+        )
+        first, second = said.stdout.splitlines()
+        assert "the kernel has killed it to have memory back" in first
+        assert second == "[]"
+    finally:
+        eventually(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+def test_a_git_lock_names_who_holds_it_or_its_age(tool: nacre.Tool, tmp_path: Path) -> None:
+    tool.call({"command": "git init -q . && touch a .git/index.lock"})
+    lock = tmp_path / "place" / ".git" / "index.lock"
+    os.utime(lock, (0, time.time() - 7200))
+    assert hinted(tool, "git add a") == [
+        f"no git runs; {lock} is 2 hours old: remove it, and try again"
+    ]
+    with subprocess.Popen(
+        ["git", "hash-object", "--stdin"], cwd=tmp_path / "place", stdin=subprocess.PIPE
+    ) as other:
+        (said,) = hinted(tool, "git add a")
+        assert said.startswith(f"process {other.pid} (git hash-object --stdin) runs, and may hold")
+    lock.unlink()
+    assert hinted(tool, "git add a") == []
+    words = f"echo \"fatal: Unable to create '{lock}': File exists.\"; exit 128"
+    assert hinted(tool, words) == [f"{lock} is gone by now; try again"]
+
+
+# What was meant otherwise.
+
+
+@pytest.mark.parametrize(
+    "command", ["cd /tmp", "mkdir -p d && cd d", "pushd / >/dev/null", "cd /;\n"]
+)
+def test_a_directory_that_does_not_last_says_so(tool: nacre.Tool, command: str) -> None:
+    assert hinted(tool, command) == [
+        "the directory does not last: each call is a new shell; give cwd or a session"
+    ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cd / && ls", "(cd /)", "cd /; pwd", "echo cd", "cd / | cat", "cd /nope", "f() { cd /; }"],
+)
+def test_a_directory_that_was_used_says_nothing(tool: nacre.Tool, command: str) -> None:
+    assert hinted(tool, command) == []
+
+
+def test_variables_and_what_was_sourced_do_not_last_either(
+    tool: nacre.Tool, tmp_path: Path
+) -> None:
+    (tmp_path / "place" / "set-up.sh").write_text("X=1\n")
+    assert hinted(tool, "export A=b") == [
+        "variables do not last: each call is a new shell; give env or a session"
+    ]
+    for command in ("source ./set-up.sh", ". ./set-up.sh"):
+        (said,) = hinted(tool, command)
+        assert said.startswith("what was sourced does not last")
+    assert hinted(tool, "export A=b; echo $A") == []
+
+
+def test_a_heredoc_that_was_never_closed_says_where(tool: nacre.Tool) -> None:
+    assert hinted(tool, "cat <<EOF\nhello\n EOF") == [
+        "the here-document of line 1 was never closed: EOF must stand alone in a line, with "
+        "nothing before or behind it"
+    ]
+    assert hinted(tool, "cat <<EOF\nhello\nEOF") == []
+    said = "warning: here-document at line 1 delimited by end-of-file (wanted `EOF')"
+    assert hinted(tool, f'echo "{said}"'.replace("`", "\\`")) == []
+
+
+def test_a_question_that_nobody_could_answer_is_guessed(tool: nacre.Tool) -> None:
+    ask = "printf 'Continue? '; read x || exit 1"
+    asked = ["it may have asked for input and got none; interactive: true lets you answer"]
+    assert hinted(tool, ask) == asked
+    assert hinted(tool, ask, stdin="y\n") == []
+    assert hinted(tool, "echo failed; exit 1") == []
+    assert hinted(tool, "printf done") == []
+    assert hinted(tool, f"{PYTHON} -c 'input()'") == asked
+    assert hinted(tool, "printf '{\"error\": 1}'; exit 1") == []
+    assert hinted(tool, "printf '10%%'; exit 1") == []
+
+
+def test_whatever_is_printed_no_hint_costs_the_reply(tool: nacre.Tool) -> None:
+    said = "printf '/bin/bash: line 1: a\\0b: command not found\\n'; exit 127"
+    assert tool.call({"command": said}).details["exit_code"] == 127
+
+
+def test_a_relative_path_means_nothing_after_a_cd(tool: nacre.Tool, tmp_path: Path) -> None:
+    (tmp_path / "place" / "noexec").touch()
+    assert hinted(tool, "mkdir sub; cd sub && ./noexe") == []
+    (tmp_path / "place" / "build").mkdir()
+    assert hinted(tool, "build") == []
+
+
+def test_the_path_that_the_call_gives_counts(tool: nacre.Tool, tmp_path: Path) -> None:
+    assert hinted(tool, "gti", env={"PATH": str(tmp_path)}) == []
+
+
+def test_a_success_says_nothing(tool: nacre.Tool) -> None:
+    assert hinted(tool, "echo 'Address already in use; No space left on device'") == []
+    facts = RunFacts(script=b"x", cwd=b"/", path=b"", ending=Exited(0), output=b"")
+    assert hints.find_hints(facts) == ()

@@ -1,0 +1,628 @@
+"""Sessions as their users have them: in order, side by side, after everything that can go wrong."""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import nacre
+from nacre.process.process_tree import send_signal
+from nacre.procfs import processes
+from nacre.store import session_files as files
+from tests.support import wardens
+from tests.support.helpers import alive, eventually, named
+
+pytestmark = pytest.mark.slow
+
+NACRE = Path(sys.executable).parent / "nacre"
+NO_SETUP = {"snapshot": False}
+
+
+def text(tool: nacre.Tool, command: str, **more: object) -> str:
+    reply = tool.call({"command": command, **more})
+    return reply.text.partition("\n\n")[0].removesuffix("\n")
+
+
+def waiting(parent: int | None = None) -> list[int]:
+    """Shells that wait, of this process or another."""
+    parent = parent or os.getpid()
+    return [
+        each.pid
+        for each in processes.read_all_processes().values()
+        if each.parent == parent and each.alive and "_nacre_in=" in processes.command_line(each.pid)
+    ]
+
+
+def test_calls_of_one_session_run_in_order_from_many_threads(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "n=0")
+
+        def call() -> None:
+            for _ in range(5):
+                text(tool, "m=$n; sleep 0.002; n=$((m + 1))")
+
+        threads = [threading.Thread(target=call) for _ in range(6)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert text(tool, "echo $n") == "30"
+
+
+def test_calls_of_one_session_run_in_order_from_many_processes(tmp_path: Path) -> None:
+    command = [str(NACRE), "run", "--session", "one", "--", "m=$n; sleep 0.05; n=$((m + 1))"]
+    processes = [subprocess.Popen(command, cwd=tmp_path) for _ in range(6)]
+    assert [each.wait(60) for each in processes] == [0] * 6
+    with nacre.Tool(cwd=tmp_path, session="one") as tool:
+        assert text(tool, "echo $n") == "6"
+
+
+@pytest.mark.alone
+def test_sessions_run_side_by_side(tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        with nacre.Tool(cwd=tmp_path) as tool:
+            begin = time.monotonic()
+            calls = [
+                tool.acall({"command": f"x={i}; sleep 1; echo $x", "session": f"s{i}"})
+                for i in range(4)
+            ]
+            said = [reply.text for reply in await asyncio.gather(*calls)]
+            assert time.monotonic() - begin < 3
+            return said
+
+    assert asyncio.run(main()) == [f"{i}\n" for i in range(4)]
+
+
+def _sleeps(process: processes.Process) -> bool:
+    return processes.command_line(process.pid) == "sleep 60.57"
+
+
+def test_a_session_survives_the_harness_and_its_kill(tmp_path: Path) -> None:
+    code = textwrap.dedent(
+        """
+        import nacre, sys
+        tool = nacre.Tool("pi", session="work", options={"snapshot": False})
+        tool.call({"command": "x=5; f() { echo f $x; }"})
+        print("ready", flush=True)
+        tool.call({"command": "x=6; sleep 60.57"})
+        """
+    )
+    harness = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert harness.stdout is not None
+    assert harness.stdout.readline() == "ready\n"
+    eventually(lambda: any(map(_sleeps, named("sleep 60.57"))))
+    (sleeps,) = filter(_sleeps, named("sleep 60.57"))
+    waited = [pid for pid in waiting(harness.pid) if pid != sleeps.parent]
+    harness.kill()
+    harness.wait()
+    harness.stdout.close()
+    eventually(lambda: not any(map(alive, waited)))
+    send_signal(sleeps, signal.SIGKILL)
+    with nacre.Tool("pi", cwd=tmp_path, session="work", options=NO_SETUP) as tool:
+        assert text(tool, "f") == "f 5"
+
+
+def test_a_session_survives_the_kill_of_its_warden(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="work") as tool:
+        text(tool, "x=5; cd /usr")
+        warden = min(wardens.find(home.parent), key=lambda each: each.started)
+        eventually(lambda: len(waiting(warden.pid)) == 2)  # and none is just being born
+        waited = waiting(warden.pid)
+        wardens.kill(home.parent)
+        eventually(lambda: not any(map(alive, waited)))
+        assert text(tool, "echo $x; pwd") == "5\n/usr"
+
+
+def test_no_shell_that_waits_outlives_its_tool(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        eventually(lambda: len(waiting()) == 2)
+        assert text(tool, "echo $x") == "1"
+    assert waiting() == []
+
+
+def test_a_tool_that_nobody_closes_leaves_none(tmp_path: Path) -> None:
+    code = (
+        'import nacre, os, time; tool = nacre.Tool("pi", options={"snapshot": False})\n'
+        'tool.call({"command": "x=1"}); time.sleep(0.3); print(os.getpid(), flush=True)\n'
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    eventually(lambda: waiting(int(ended.stdout)) == [])
+    state = str(Path(os.environ["NACRE_HOME"]))
+    eventually(
+        lambda: not any(state in processes.command_line(pid) for pid in processes.list_pids())
+    )
+
+
+def test_a_fork_of_the_host_keeps_no_shell_alive(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        eventually(lambda: len(waiting()) == 2)
+        held, go = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(go)
+            os.read(held, 1)
+            os._exit(0)
+        os.close(held)
+        waited = waiting()
+        tool.close()
+        eventually(lambda: not any(map(alive, waited)))
+        os.close(go)
+        os.waitpid(child, 0)
+
+
+def test_a_shell_that_waits_is_thrown_away_when_limits_have_changed(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        eventually(lambda: len(waiting()) == 2)
+        waited = waiting()
+        soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (4096, hard))
+        try:
+            assert text(tool, "echo $$ $(ulimit -S -c)").split()[0] not in map(str, waited)
+            assert text(tool, "ulimit -S -c") == "4"
+        finally:
+            resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+def test_a_killed_shell_that_waits_is_no_loss(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        for _ in range(3):
+            eventually(lambda: len(waiting()) == 2)
+            killed = waiting()
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)  # our own children, which nobody has collected
+            eventually(lambda: not any(map(alive, killed)))  # noqa: B023 - at once
+            assert text(tool, "echo $x; y=2") == "1"
+
+
+def test_one_tool_may_have_another_environment_than_another(tmp_path: Path) -> None:
+    for value in ("one", "two"):
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "WHO": value}
+        with nacre.Tool("pi", cwd=tmp_path, env=env, session="same", options=NO_SETUP) as tool:
+            assert text(tool, "echo $WHO ${seen-new}; seen=$WHO") == f"{value} new"
+            assert text(tool, "echo $WHO $seen") == f"{value} {value}"
+
+
+def test_a_prefix_stands_before_the_command_and_makes_another_session(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, session="s", options=NO_SETUP) as tool:
+        text(tool, "x=1")
+    options = {**NO_SETUP, "prefix": "builtin"}
+    with nacre.Tool("pi", cwd=tmp_path, session="s", options=options) as tool:
+        assert text(tool, "echo ${x-none}") == "none"
+
+
+def test_jobs_do_not_change_the_session(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options={**NO_SETUP, "async": True}) as tool:
+        text(tool, "x=1")
+        reply = tool.call({"command": "x=2; echo $x > made; sleep 0.1", "async": True})
+        assert not reply.is_error
+        eventually((tmp_path / "made").exists)
+        assert text(tool, "echo $x") == "1"
+        tool.call({"poll": [reply.details["async"]["jobId"]]}, tool="job")
+
+
+def test_a_job_does_not_wait_for_the_session(tmp_path: Path) -> None:
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user" / ".bashrc").write_text("sleep 0.5\n")
+    env = {**os.environ, "HOME": str(tmp_path / "user")}
+    with nacre.Tool("pi", cwd=tmp_path, env=env, options={"async": True}) as tool:
+        reply = tool.call({"command": "sleep 0.2; touch made", "async": True})
+        assert not reply.is_error
+        assert (
+            text(tool, "until [ -e made ]; do sleep 0.05; done; echo there", timeout=9) == "there"
+        )
+
+
+def test_what_is_handed_back_leaves_the_session_and_says_so(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="s") as tool:
+        text(tool, "x=1")
+        reply = tool.call({"command": "x=2; sleep 61.58", "wait": 0})
+        assert "[the session goes on without it: what it does to its shell is not" in reply.text
+        assert text(tool, "echo $x") == "1"
+        tool.run(reply.details["run"]).end()
+
+
+def test_leave_end_ends_what_is_left_and_not_what_saves(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="s") as tool:
+        for number in range(5):
+            reply = tool.call({"command": f"x={number}; sleep 62.59 &", "leave": "end"})
+            assert "session is as it was before" not in reply.text
+            assert text(tool, "echo $x") == str(number)
+
+
+def test_a_timeout_in_a_session_says_what_became_of_it(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        reply = tool.call({"command": "x=7; sleep 60", "timeout": 1})
+        assert "[the session is as this command has left it]" in reply.text
+        assert text(tool, "echo $x") == "7"
+
+
+def test_forks_resets_and_removals(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, session="main", options=NO_SETUP) as tool:
+        text(tool, "x=1; cd /usr; f() { :; }")
+        main = tool.session("main")
+        assert (main.cwd, main.functions, "x" in main.variables) == ("/usr", ("f",), True)
+        trial = main.fork("trial")
+        with pytest.raises(nacre.SessionProblem, match="there is a session trial already"):
+            main.fork("trial")
+        with pytest.raises(ValueError, match="a session's name has 1 to 100 characters"):
+            main.fork("\n")
+        with nacre.Tool("pi", cwd=tmp_path, session="trial", options=NO_SETUP) as other:
+            assert text(other, "echo $x; pwd; x=2") == "1\n/usr"
+        assert text(tool, "echo $x") == "1"
+        tool.restart()
+        assert text(tool, "echo ${x-none}; pwd") == f"none\n{tmp_path}"
+        assert {each.name for each in tool.sessions()} == {"main", "trial"}
+        trial.remove()
+        assert [each.name for each in tool.sessions()] == ["main"]
+        with pytest.raises(LookupError, match="there is no session trial in this workspace"):
+            tool.session("trial")
+
+
+def test_one_that_runs_a_command_cannot_be_reset(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="busy", place="here") as tool:
+        text(tool, "x=1")
+        thread = threading.Thread(target=text, args=(tool, "touch begun; read < fifo"))
+        os.mkfifo(tmp_path / "fifo")
+        thread.start()
+        eventually((tmp_path / "begun").exists)
+        with pytest.raises(nacre.SessionProblem, match="session busy runs a command"):
+            tool.session("busy").reset()
+        (tmp_path / "fifo").write_text("\n")
+        thread.join()
+        tool.session("busy").reset()
+        assert text(tool, "echo ${x-none}") == "none"
+
+
+def test_a_session_without_a_name_ends_with_its_tool(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        assert tool.sessions() == []
+        assert [*(home / "sessions").glob("*/*/ledger")]
+    assert not [*(home / "sessions").glob("*/*/ledger")]
+
+
+def test_files_are_the_users_own(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, session="s") as tool:
+        text(tool, "umask 0; x=1")
+        text(tool, "echo $x")
+        modes = []
+        for each in (*(home / "sessions").rglob("*"), *(home / "snapshots").rglob("*")):
+            with contextlib.suppress(FileNotFoundError):  # a draft that is done with
+                modes.append((each.is_dir(), each.stat().st_mode & 0o777))
+        assert len(modes) > 3
+        assert set(modes) == {(True, 0o700), (False, 0o600)}
+
+
+def test_idle_ones_are_forgotten(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, session="old", options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        text(tool, "echo $x")
+    with nacre.Tool("pi", cwd=tmp_path, session="new", options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        text(tool, "echo $x")
+        old, new = sorted(
+            (home / "sessions").glob("*/*/ledger"), key=lambda p: b"new" in p.read_bytes()
+        )
+        month = time.time() - 30 * 86400
+        os.utime(old, (month, month))
+        draft = home / "sessions" / "drafts" / "left"
+        draft.write_text("")
+        os.utime(draft, (month, month))
+        files.remove_old_sessions(time.time() - 14 * 86400, 5.0)
+        assert (old.exists(), new.exists(), draft.exists()) == (False, True, False)
+
+
+def test_contracts_without_sessions_say_so(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="harness has no sessions: leave session out"):
+        nacre.Tool("harness", session="s")
+    made = subprocess.run(
+        [NACRE, "call", "--contract", "phoenix", "--session", "s", "{}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (made.returncode, made.stdout) == (2, "")
+    assert "phoenix has no sessions" in made.stderr
+
+
+def nacre_says(cwd: Path, *words: str) -> tuple[int, str, str]:
+    made = subprocess.run([NACRE, *words], cwd=cwd, capture_output=True, text=True, check=False)
+    return made.returncode, made.stdout, made.stderr
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    assert nacre_says(tmp_path, "sessions") == (
+        0,
+        "no sessions in this workspace; nacre run --session NAME makes one\n",
+        "",
+    )
+    nacre_says(tmp_path, "run", "--session", "a b", "--", "x=1; cd /usr; f() { :; }")
+    assert nacre_says(tmp_path, "sessions", "fork", "a b", "c") == (0, "", "")
+    code, out, _ = nacre_says(tmp_path, "sessions", "--json")
+    listed = json.loads(out)
+    assert code == 0
+    assert {(each["name"], each["contract"], each["cwd"]) for each in listed} == {
+        ("a b", "nacre", "/usr"),
+        ("c", "nacre", "/usr"),
+    }
+    assert nacre_says(tmp_path, "sessions", "reset", "c") == (0, "", "")
+    assert nacre_says(tmp_path, "run", "--session", "c", "--", "echo ${x-none}")[1] == "none\n"
+    assert nacre_says(tmp_path, "sessions", "remove", "c") == (0, "", "")
+    assert nacre_says(tmp_path, "sessions", "show", "c") == (
+        1,
+        "",
+        "nacre: there is no session c in this workspace; there is a b\n",
+    )
+    assert "functions  f" in nacre_says(tmp_path, "sessions", "show", "a b")[1]
+    for words, problem in (
+        (["fork", "a b"], "what shall it be called? Write: nacre sessions fork NAME NEW"),
+        (["reset"], "which one? Write: nacre sessions reset NAME"),
+        (["list", "c"], "to see one of them, write: nacre sessions show c"),
+        (["reset", "a", "b"], "reset takes one name, not 'b' as well"),
+    ):
+        assert nacre_says(tmp_path, "sessions", *words) == (2, "", f"nacre: {problem}\n")
+
+
+def test_a_program_that_ends_without_a_word_ends(tmp_path: Path) -> None:
+    code = (
+        'import nacre; tool = nacre.Tool("pi", options={"snapshot": False}); '
+        'tool.call({"command": "x=1"})'
+    )
+    for _ in range(4):
+        ended = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=20, check=True
+        )
+        assert ended.stderr == b""
+
+
+def test_a_host_with_a_thousand_descriptors(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+            for number in range(4):
+                assert text(tool, f"echo ${{x-none}}; x={number}") in ("none", str(number - 1))
+    finally:
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_hundred_threads_that_begin_at_once_leave_nothing(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        together = threading.Barrier(40)
+
+        def call() -> None:
+            together.wait()
+            text(tool, "n=$((n + 1))")
+
+        threads = [threading.Thread(target=call) for _ in range(40)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert text(tool, "echo $n") == "40"
+
+
+def test_a_call_that_waits_goes_from_where_the_one_before_it_went(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+
+    async def main() -> list[str]:
+        with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+            commands = ("sleep 0.1; cd a", "cd b && pwd", "pwd", "cd ../.. && pwd")
+            calls = [tool.acall({"command": each}) for each in commands]
+            return [reply.text.partition("\n")[0] for reply in await asyncio.gather(*calls)]
+
+    assert asyncio.run(main()) == [
+        "(no output)",
+        f"{tmp_path}/a/b",
+        f"{tmp_path}/a/b",
+        str(tmp_path),
+    ]
+
+
+def test_many_sessions_hold_few_descriptors(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, place="here") as tool:
+        for number in range(60):
+            text(tool, f"x={number}", session=f"s{number}")
+        assert len(os.listdir("/proc/self/fd")) < 120
+        assert text(tool, "echo $x", session="s3") == "3"
+
+
+def test_large_variables_of_a_call(tmp_path: Path) -> None:
+    env = {**os.environ, "BIG": "x" * 100_000}
+    with nacre.Tool("pi", cwd=tmp_path, env=env, options=NO_SETUP) as tool:
+        text(tool, "echo ${#BIG}; x=1", env={"BIG": "y"})
+        assert text(tool, "echo ${#BIG} $x") == "100000 1"
+
+
+def test_drafts_do_not_pile_up(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        for number in range(20):
+            text(tool, f"x={number}")
+            text(tool, "echo hi")
+        eventually(lambda: len([*(home / "sessions" / "drafts").iterdir()]) <= 6)
+    assert [*(home / "sessions" / "drafts").iterdir()] == []
+
+
+def test_a_background_subshell_is_called_by_what_it_runs(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        reply = tool.call({"command": "(sleep 0.3; :) & x=1"})
+        assert "/bin/bash -c (sleep 0.3; :) & x=1]" in reply.text
+        assert "_nacre" not in reply.text
+        eventually(lambda: not named("sleep 0.3"))
+
+
+def test_a_function_of_the_environment_that_was_unset_is_gone(tmp_path: Path) -> None:
+    options = {**NO_SETUP, "environment": "inherit"}
+    env = {"PATH": os.environ["PATH"], "BASH_FUNC_f%%": "() { echo f; }"}
+    with nacre.Tool("pi", cwd=tmp_path, env=env, options=options) as tool:
+        assert text(tool, "f; unset -f f") == "f"
+        assert text(tool, "declare -F") == "(no output)"
+
+
+def test_a_session_has_the_environment_and_the_directory_of_its_first_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("Q", "one")
+    with nacre.Tool(cwd=tmp_path, place="here", session="s") as tool:
+        text(tool, "ls")  # which cannot change its shell
+    monkeypatch.setenv("Q", "two")
+    with nacre.Tool(cwd=tmp_path / "other", place="here", session="s") as tool:
+        assert text(tool, "echo $Q; pwd") == f"one\n{tmp_path}"
+
+
+def test_one_can_be_found_during_its_first_command(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="first") as tool:
+        run = tool.call({"command": "sleep 71.5", "wait": 0.3}).run
+        assert [each.name for each in tool.sessions()] == ["first"]
+        assert run is not None
+        tool.run(run).signal("KILL")
+
+
+def test_what_a_call_is_given_is_its_own(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "B=mine; declare -n A=B")
+        given = {"A": "given", "PWD": "/usr"}
+        assert text(tool, "y=1; echo $A", env=given) == "given"
+        assert text(tool, "echo hi", env={"_nacre_late": "echo ours;"}) == "hi"
+        assert text(tool, "echo $A $B; pwd") == f"mine mine\n{tmp_path}"
+
+
+def test_a_shell_that_waits_in_the_warden_has_the_limits_of_its_caller(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path) as tool:
+        text(tool, "true")  # which starts the warden, with our limits
+    code = """
+        import resource, sys, time, nacre
+        resource.setrlimit(resource.RLIMIT_NOFILE, (300, 400))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (102400, 102400))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 1024))
+        with nacre.Tool(cwd=sys.argv[1], session="s") as tool:
+            for _ in range(3):
+                print(tool.call({"command": "x=1; ulimit -Sn; ulimit -Hn -f -c"}).text, end="")
+                time.sleep(0.4)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    limits = [each.rpartition(" ")[2] for each in told.splitlines()]
+    assert limits == ["300", "400", "100", "1"] * 3
+
+
+def test_nothing_of_an_anonymous_session_is_left(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "export SECRET=hunter22")
+    eventually(lambda: not [*(home / "sessions" / "drafts").iterdir()])
+    left = [path for path in (home / "sessions").rglob("*") if path.is_file()]
+    assert not [path for path in left if b"hunter22" in path.read_bytes()]
+
+
+def test_an_environment_that_would_have_shells_go_their_own_way(tmp_path: Path) -> None:
+    options = {**NO_SETUP, "environment": "inherit"}
+    odd = {"SHELLOPTS": "xtrace:errexit", "BASHOPTS": "nullglob", "POSIXLY_CORRECT": "1"}
+    env = {"PATH": os.environ["PATH"], "BASH_FUNC_builtin%%": "() { echo mine; }", **odd}
+    with nacre.Tool("pi", cwd=tmp_path, env=env, options=options) as tool:
+        for _ in range(3):
+            assert text(tool, "x=1; echo $-; shopt -q nullglob || echo off") == "hBc\noff"
+
+
+def test_signals_that_a_caller_ignores_are_no_traps_of_the_session(tmp_path: Path) -> None:
+    run = [str(NACRE), "run", "--cwd", str(tmp_path), "--session", "s", "--"]
+    quiet = subprocess.run(
+        [*run, "x=1; trap '' USR1; trap '' PIPE"],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert quiet.returncode == 0
+    told = subprocess.run([*run, "trap -p; echo $x"], capture_output=True, text=True, check=True)
+    traps = [line for line in told.stdout.splitlines() if not line.endswith("EXIT")]
+    assert traps == ["trap -- '' SIGUSR1", "trap -- '' SIGPIPE", "1"]
+
+
+def test_after_a_reset_it_begins_where_it_should(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, session="s") as tool:
+        for _ in range(30):
+            text(tool, "x=1; cd /usr")
+            text(tool, "echo hi")
+            tool.restart()
+            assert text(tool, "echo [$x]; pwd") == f"[]\n{tmp_path}"
+
+
+def test_a_directory_that_is_gone_is_said_and_left_by_naming_another(tmp_path: Path) -> None:
+    """Running in a directory above it instead would be somebody else's `rm -rf *`."""
+    for contract in ("nacre", "pi"):
+        with nacre.Tool(contract, cwd=tmp_path, session="s", options=NO_SETUP) as tool:
+            text(tool, "mkdir d; cd d; x=1")
+            (tmp_path / "d").rmdir()
+            reply = tool.call({"command": "touch made"})
+            assert reply.is_error
+            assert "d" in reply.text
+            assert "not exist" in reply.text
+            assert not (tmp_path / "made").exists()
+            assert text(tool, "echo $x; cd /usr", cwd="/") == "1"
+            assert text(tool, "pwd; echo $x") == "/usr\n1"
+
+
+def test_a_model_is_told_what_kind_of_shell_it_has(tmp_path: Path) -> None:
+    def told(contract: str, session: str | None) -> str:
+        with nacre.Tool(contract, cwd=tmp_path, session=session) as tool:
+            return str(tool.specs()[0]["description"])
+
+    assert "Each call is a new shell" in told("nacre", None)
+    assert "Calls share one shell" in told("nacre", "s")
+    assert "Commands share one shell" in told("pi", None)
+
+
+def test_one_name_under_two_contracts(tmp_path: Path) -> None:
+    for contract in ("nacre", "pi"):
+        with nacre.Tool(contract, cwd=tmp_path, session="s", place="here") as tool:
+            text(tool, "x=1")
+    say = [str(NACRE), "sessions", "--cwd", str(tmp_path)]
+    both = subprocess.run([*say, "remove", "s"], capture_output=True, text=True)
+    assert (both.returncode, "nacre and pi have a session s each" in both.stderr) == (1, True)
+    subprocess.run([*say, "--contract", "pi", "remove", "s"], check=True)
+    left = subprocess.run([*say, "--json"], capture_output=True, text=True, check=True)
+    assert [each["contract"] for each in json.loads(left.stdout)] == ["nacre"]
+
+
+def test_what_is_handed_back_leaves_no_draft(tmp_path: Path, home: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="s") as tool:
+        run = tool.call({"command": "export SECRET=hunter22; sleep 0.6", "wait": 0.2}).run
+        assert run is not None
+        tool.run(run).wait(10)
+        drafts = home / "sessions" / "drafts"
+        eventually(lambda: not [path for path in drafts.iterdir() if b"hunter22" in read(path)])
+
+
+def read(path: Path) -> bytes:
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_bytes()
+    return b""
+
+
+def test_shells_wait_whatever_the_session_takes_for_a_blank(tmp_path: Path) -> None:
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        text(tool, "IFS=$'\\xff\\x01'")
+        eventually(lambda: len(waiting()) == 2)
+        time.sleep(0.3)
+        assert len(waiting()) == 2

@@ -1,0 +1,329 @@
+"""The rows of the case table through one front, many at once.
+
+    python -m tests.support.contract_rows FRONT DIRECTORY
+
+Each row has a process of its own, with its own variables, directory and state, forked from this
+one, which has loaded everything and started nothing: what starting Python costs is paid once. What
+a row answers is written to DIRECTORY/NUMBER/said.json.
+"""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nacre.frontends.cli import common
+from nacre.frontends.cli.main import main as command_line_main
+from nacre.frontends.rpc.line_io import MAX_LINE
+from tests.support import case_table
+from tests.support.case_table import Case
+from tests.support.helpers import eventually, named
+
+NACRE = Path(sys.executable).parent / "nacre"
+AT_ONCE = 4
+
+
+def arguments(case: Case) -> Any:
+    return json.loads(case["json"]) if "json" in case else case["arguments"]
+
+
+ROWS = [
+    (contract, case) for contract in case_table.contracts() for case in case_table.cases(contract)
+]
+
+
+def rows_of(front: str) -> list[tuple[str, Case]]:
+    """Those that can be said there; what else happens to them has tests of its own."""
+    return [row for row in ROWS if _can_be_said(arguments(row[1]), front)]
+
+
+def _can_be_said(given: Any, front: str) -> bool:
+    if front == "command line":
+        return isinstance(given, dict)
+    try:
+        text = json.dumps(given, allow_nan=False)
+    except ValueError:
+        return False
+    return isinstance(given, dict) if front == "mcp" else len(text) < MAX_LINE
+
+
+class Place:
+    """Where a row happens: its directories and variables, and what is looked at afterwards."""
+
+    def __init__(self, root: Path, state: Path, contract: str, case: Case) -> None:
+        self.root, self.state, self.contract, self.case = root, state, contract, case
+        self.cwd = root / case.get("cwd", "")
+        self.env = {
+            "NACRE_HOME": str(state),
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            **case.get("env", {}),
+        }
+
+    @property
+    def arguments(self) -> Any:
+        """Of the call, with a port that is free here."""
+        return json.loads(self._with_port(json.dumps(arguments(self.case))))
+
+    def _with_port(self, text: str) -> str:
+        """The first to ask chooses; a test reads it where its row has written it."""
+        if "port" not in self.case:
+            return text
+        chosen = self.root.parent / "port"
+        if not chosen.exists():
+            with socket.create_server(("127.0.0.1", 0)) as probe:
+                chosen.write_text(str(probe.getsockname()[1]))
+        return text.replace(str(self.case["port"]), chosen.read_text())
+
+    @property
+    def begun(self) -> Path | None:
+        """When this is there, the call is called off."""
+        return self.root / self.case["cancel"] if "cancel" in self.case else None
+
+    def call_off_by(self, call: Callable[[], object]) -> None:
+        def wait(file: Path) -> None:
+            eventually(file.exists)
+            call()
+
+        if self.begun is not None:
+            threading.Thread(target=wait, args=(self.begun,), daemon=True).start()
+
+    def prepare(self) -> None:
+        self.root.mkdir(parents=True)
+        for path, content in self.case.get("files", {}).items():
+            (self.root / path).write_text(content)
+        if "setup" in self.case:
+            self._run(["bash", "-ec", self.case["setup"]])
+        for command in self.case.get("before", []):
+            given = json.dumps({"command": command})
+            session = ["--session", self.case["session"]] if "session" in self.case else []
+            self._run([str(NACRE), "call", "--contract", self.contract, *session, given])
+
+    def _run(self, words: list[str]) -> None:
+        subprocess.run(
+            words,
+            cwd=self.root,
+            env={**os.environ, **self.env},
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
+
+    def compare(self, said: dict[str, Any]) -> None:
+        case = self.case
+        if "reply" in case:
+            assert said == self._filled(case["reply"])
+        else:
+            assert sorted(said) == ["content", "details", "is_error"]
+            self.compare_text(said["content"])
+            assert said["is_error"] is case.get("is_error", False)
+            if "details" in case:
+                assert case_table.settled_details(said["details"]) == self._filled(case["details"])
+        self.look_around()
+
+    def compare_text(self, said: str) -> None:
+        text = case_table.settled(said)
+        if "matches" in self.case:
+            assert re.fullmatch(self._filled(self.case["matches"]), text, re.DOTALL), text
+        else:
+            assert text == self._filled(self.case["text"])
+
+    def look_around(self) -> None:
+        """At what the row has made, and left."""
+        case = self.case
+        for path, content in case.get("made", {}).items():
+            assert (self.root / path).read_text() == content
+        for path, content in case.get("eventually", {}).items():
+            file = Path(self._filled(path))
+            eventually(partial(_has, file, content))
+        for path in case.get("not_made", []):
+            assert not (self.root / path).exists()
+        for command in case.get("gone", []):
+            assert named(command) == []
+
+    def _filled(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for name, path in (("$TMP", self.root), ("$CWD", self.cwd), ("$STATE", self.state)):
+                value = value.replace(name, str(path))
+            value = self._with_port(value)
+            value = None if value == "NULL" else value
+        elif isinstance(value, dict):
+            value = {key: self._filled(each) for key, each in value.items()}
+        return value
+
+
+def _has(file: Path, content: str) -> bool:
+    return file.read_text() == content
+
+
+# The fronts: what one answers to a row, as `nacre call` prints it. None: it was called off, and
+# such a call has no answer there.
+
+Answer = dict[str, Any] | None
+
+
+def command_line(place: Place) -> Answer:
+    case = place.case
+    words = ["call", "--contract", place.contract, "--cwd", str(place.cwd)]
+    words += ["--tool", case.get("tool", "bash"), "--tools", ",".join(case.get("tools", ()))]
+    for key, value in case.get("options", {}).items():
+        words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+    given, printed = place.root.parent / "given", place.root.parent / "printed"
+    given.write_text(json.dumps(place.arguments))
+    os.dup2(os.open(given, os.O_RDONLY), 0)
+    os.dup2(os.open(printed, os.O_CREAT | os.O_WRONLY), 1)
+    place.call_off_by(partial(os.kill, os.getpid(), signal.SIGTERM))
+    assert command_line_main([*words, "-"]) == 0
+    said: dict[str, Any] = json.loads(printed.read_bytes())
+    return said
+
+
+def rpc(place: Place) -> Answer:
+    from nacre.frontends.cli.rpc import tool_factory
+    from nacre.frontends.rpc.methods import RpcMethods
+    from nacre.frontends.rpc.server import Server
+
+    case, engine = place.case, common.own_engine()
+    make = tool_factory(engine, place.contract, {})
+    message = {
+        "id": "row",
+        "type": "call",
+        "contract": place.contract,
+        "tool": case.get("tool", "bash"),
+        "arguments": place.arguments,
+        "cwd": str(place.cwd),
+        "options": case.get("options", {}),
+        "tools": case.get("tools", []),
+    }
+    lines = [json.dumps(message)]
+    source, feed = os.pipe()
+    said = place.root.parent / "printed"
+    sink = os.open(said, os.O_CREAT | os.O_WRONLY)
+
+    def write() -> None:
+        with os.fdopen(feed, "w") as file:
+            file.write(f"{lines[0]}\n")
+            file.flush()
+            if place.begun is not None:
+                eventually(place.begun.exists)
+                file.write('{"type": "abort_bash", "id": "row"}\n')
+
+    threading.Thread(target=write, daemon=True).start()
+    assert Server(RpcMethods(make, engine), engine, sink, linger=60).serve(source) == 0
+    answers = [json.loads(line) for line in said.read_bytes().splitlines()]
+    (answer,) = [each for each in answers if each.get("command") == "call"]
+    assert (answer["id"], answer["success"]) == ("row", True), answer
+    data: dict[str, Any] = answer["data"]
+    return data
+
+
+def mcp(place: Place) -> Answer:
+    import anyio
+    import mcp as sdk
+
+    from nacre.frontends.mcp.server import McpServer
+
+    case = place.case
+    tool = common.own_tool(
+        place.contract,
+        cwd=str(place.cwd),
+        tools=case.get("tools", ()),
+        options=case.get("options", {}),
+        max_wait=400,  # longer than pi's limit: else each of its rows would start a warden
+    )
+    era = "legacy" if len(case["says"]) % 2 else "auto"
+
+    async def when_begun(file: Path, scope: anyio.CancelScope) -> None:
+        while not file.exists():
+            await anyio.sleep(0.01)
+        scope.cancel()
+
+    async def call() -> Answer:
+        async with (
+            sdk.Client(McpServer(tool), mode=era) as client,
+            anyio.create_task_group() as beside,
+        ):
+            with anyio.move_on_after(60) as scope:
+                if place.begun is not None:
+                    beside.start_soon(when_begun, place.begun, scope)
+                result = await client.call_tool(case.get("tool", "bash"), place.arguments)
+                (block,) = result.content
+                assert isinstance(block, sdk.types.TextContent)
+                if place.contract == "harness":
+                    plain: Answer = json.loads(block.text)
+                    assert plain == result.structured_content
+                    return plain
+                return {
+                    "content": block.text,
+                    "is_error": result.is_error,
+                    "details": result.structured_content,
+                }
+        return None
+
+    said: Answer = anyio.run(call)
+    tool.close()
+    return said
+
+
+FRONTS: dict[str, Callable[[Place], Answer]] = {
+    "command line": command_line,
+    "rpc": rpc,
+    "mcp": mcp,
+}
+
+
+def _row(front: str, root: Path, contract: str, case: Case) -> None:
+    """In a process of its own."""
+    place = Place(root / "place", root / "state", contract, case)
+    place.prepare()
+    os.environ.update(place.env)
+    os.chdir(place.root)
+    # A fork has the variables of whoever forked it, in /proc.
+    common.initial_environment = lambda: dict(os.environb)  # type: ignore[assignment]
+    said = FRONTS[front](place)
+    (root / "said.json").write_text(json.dumps(said))
+
+
+def _warm(front: str, directory: Path) -> None:
+    """Load what rows load, by calls that are refused before anything runs."""
+    os.environ["NACRE_HOME"] = str(directory / "warm")
+    for contract in case_table.contracts():
+        for says in ("legacy", "auto.."):  # both eras of MCP
+            root = directory / "warm" / contract / says / "place"
+            case: Case = {"says": says, "arguments": {"command": "exit 1 #\0"}}
+            root.mkdir(parents=True)
+            call = rpc if front == "command line" else FRONTS[front]  # ours is to stay ours
+            call(Place(root, directory / "warm", contract, case))
+
+
+def main(front: str, directory: Path) -> None:
+    _warm(front, directory)
+    assert threading.active_count() == 1
+    waiting: set[int] = set()
+    for number, (contract, case) in enumerate(rows_of(front)):
+        if len(waiting) >= AT_ONCE:
+            waiting.discard(os.wait()[0])
+        pid = os.fork()
+        if not pid:
+            root = directory / str(number)
+            root.mkdir(parents=True)
+            try:
+                _row(front, root, contract, case)
+            except BaseException:  # noqa: BLE001 - the test shows it
+                (root / "trouble").write_text(traceback.format_exc())
+            os._exit(0)
+        waiting.add(pid)
+    while waiting:
+        waiting.discard(os.wait()[0])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,74 @@
+"""What tests need again and again."""
+
+import os
+import resource
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from nacre.model.outcome import Survivor
+from nacre.process.process_tree import send_signal
+from nacre.procfs import processes
+from nacre.procfs.processes import Process
+
+PYTHON = shlex.quote(sys.executable)  # in a script
+
+
+def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    """Wait for a condition; fail when it does not come true. Starting Python takes ten seconds on a
+    machine that is busy enough."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "this never came true"
+        time.sleep(0.005)
+
+
+def alive(pid: int) -> bool:
+    process = processes.read_process(pid)
+    return process is not None and process.alive
+
+
+def end(survivors: Iterable[Survivor]) -> None:
+    """Kill what a test left running on purpose, by identity, and see it gone."""
+    for survivor in survivors:
+        process = processes.read_process(survivor.pid)
+        if process is not None and process.started == survivor.started:
+            send_signal(process, signal.SIGKILL)
+            eventually(lambda pid=survivor.pid: not alive(pid))  # type: ignore[misc]
+
+
+def named(marker: str) -> list[Process]:
+    """Living processes whose command line has this marker in it, ourselves not counted, nor those
+    of other workers and of other runs of the suite."""
+    return [
+        each
+        for each in processes.read_all_processes().values()
+        if each.alive
+        and each.pid != os.getpid()
+        and marker in processes.command_line(each.pid)
+        and not _is_foreign(each.pid)
+    ]
+
+
+WORKER = "NACRE_TESTS"  # the variable that has the name of the worker
+
+
+def _is_foreign(pid: int) -> bool:
+    """Whether another worker has started this process. One without any variables counts as ours: it
+    is better to find one too many."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except PermissionError:  # another user's
+        return True
+    except OSError:
+        return False
+    names = [each for each in variables if each.startswith(WORKER.encode() + b"=")]
+    return bool(names) and os.fsencode(f"{WORKER}={os.environ[WORKER]}") not in names
+
+
+def resident() -> int:
+    """How many bytes of memory we have."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

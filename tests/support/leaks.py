@@ -1,0 +1,165 @@
+"""The leak check: every test proves that it left no descriptor, thread, process or file.
+
+Processes are known by the tag of this worker, which everything that a test starts inherits, however
+far away it goes; a warden sheds the tag, and is known by its state directory. What is still there a
+moment after the test fails it, and is then ended, so that it disturbs no other test.
+"""
+
+import gc
+import os
+import resource
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nacre.engine import leftover_pipes
+from nacre.process import run_tag
+from nacre.process.process_tree import send_signal
+from nacre.process.rlimits import temporary_rlimits
+from nacre.procfs import processes as proc
+from nacre.procfs.processes import Process
+from tests.support import wardens
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: needs a warden, sleeps or starts many programs")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ours() -> Iterator[run_tag.Tag]:
+    """The tag of this worker; random, so that workers and other runs of the suite differ."""
+    mine = run_tag.new_tag()
+    assert mine is not None
+    hard = resource.getrlimit(proc.RLIMIT_LOCKS)[1]
+    with temporary_rlimits(((proc.RLIMIT_LOCKS, mine.value, hard),)):
+        yield mine
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """State and temporary files of each test in a place of its own."""
+    state, temporary = tmp_path / "state", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("NACRE_HOME", str(state))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return state
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(
+    ours: run_tag.Tag, home: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    leftover_pipes.drain_parked()
+    processes, descriptors, threads = _census.take(ours), _descriptors(), _threads()
+    yield
+    has_warden = _has_warden(home)
+    left: dict[str, Callable[[], set[object]]] = {
+        "descriptors": lambda: _descriptors() - descriptors,
+        "threads": lambda: _threads() - threads,
+        "processes": lambda: {
+            (each.pid, proc.command_line(each.pid)) for each in _census.new(ours, processes)
+        },
+        "runs in the warden": lambda: {*(_hosted(home) if has_warden else ())},
+        "files": lambda: {*(tmp_path / "temporary").iterdir()},
+    }
+    try:
+        for kind, look in left.items():
+            assert not _settled(look), f"this test left {kind} behind: {look()}"
+        slow = request.node.get_closest_marker("slow")
+        assert slow or not has_warden, "this test starts a warden: mark it with pytest.mark.slow"
+    finally:
+        # First these: one of them may be about to start a warden.
+        for each in _census.new(ours, processes):
+            send_signal(each, signal.SIGKILL)
+        if _has_warden(home):
+            wardens.end(home.parent)
+
+
+def _has_warden(home: Path) -> bool:
+    """Looking at every process takes its time, and few tests start one."""
+    return home.exists() and next(home.rglob("warden.lock"), None) is not None
+
+
+def _hosted(home: Path) -> list[tuple[int, int, str]]:
+    """Shells that wait for the next command of a session go with their warden."""
+    return [each for each in wardens.children(home.parent) if "_nacre_in=" not in each[2]]
+
+
+def _settled(look: Callable[[], set[object]]) -> set[object]:
+    """What is still there after a moment for what is just ending."""
+    for turn in range(100):
+        leftover_pipes.drain_parked()
+        if not look():
+            return set()
+        if not turn:
+            gc.collect()  # it takes as long as most tests, so only when something is there
+        threading.Event().wait(0.02)
+    return look()
+
+
+def _descriptors() -> set[object]:
+    found: set[object] = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))
+        except OSError:
+            continue
+    return found
+
+
+def _threads() -> set[object]:
+    return {*threading.enumerate()}
+
+
+_Processes = dict[tuple[int, int], Process]  # by pid and start time
+
+
+class _Census:
+    """The children of this worker, zombies included, and everything that its tests have started.
+
+    Looking at every process takes as long as a small test does, so it is done again only when a
+    process was started, by any program, since the last time. After a second the numbers may have
+    gone all the way around.
+    """
+
+    def __init__(self) -> None:
+        self._newest = proc.LastPid()
+        self._found: _Processes = {}
+        self._pid: int | None = None
+        self._when = 0.0
+
+    def take(self, ours: run_tag.Tag) -> _Processes:
+        """All that there are, and maybe some that have ended."""
+        newest, now = self._newest.read(), time.monotonic()
+        if newest is None or newest != self._pid or now - self._when > 1:
+            # Read before looking: what starts meanwhile is looked for the next time.
+            self._pid, self._when = newest, now
+            self._found = {
+                (each.pid, each.started): each
+                for each in proc.read_all_processes().values()
+                if each.parent == os.getpid() or _is_of(ours, each)
+            }
+        return self._found
+
+    def new(self, ours: run_tag.Tag, before: _Processes) -> list[Process]:
+        """Those that there are now and were not there before."""
+        if self.take(ours).keys() <= before.keys():
+            return []
+        self._pid = None
+        return [each for identity, each in self.take(ours).items() if identity not in before]
+
+
+_census = _Census()
+
+
+def _is_of(ours: run_tag.Tag, process: Process) -> bool:
+    return (
+        process.alive and process.pid != os.getpid() and ours.includes(proc.soft_locks(process.pid))
+    )

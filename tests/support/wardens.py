@@ -1,0 +1,75 @@
+"""The wardens that tests have started, known by their tag and their state directory."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from nacre.process.process_tree import send_signal
+from nacre.process.run_tag import WARDEN_TAG
+from nacre.procfs import processes
+from nacre.procfs.processes import Process
+from tests.support.helpers import alive, eventually
+
+
+def find(below: Path) -> list[Process]:
+    """Those whose state is somewhere below this directory."""
+    return [
+        each
+        for each in processes.read_all_processes().values()
+        if each.alive
+        and processes.soft_locks(each.pid) == WARDEN_TAG.value
+        and _is_below(each, below)
+    ]
+
+
+def _is_below(process: Process, below: Path) -> bool:
+    with suppress(OSError):
+        for entry in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+            if entry.startswith(b"NACRE_HOME="):
+                state = entry.partition(b"=")[2].decode()
+                return state == str(below) or state.startswith(f"{below}/")
+    return False
+
+
+def children(below: Path) -> list[tuple[int, int, str]]:
+    """What they run, at this moment."""
+    pids = {each.pid for each in find(below)}
+    return [
+        (each.pid, each.started, processes.command_line(each.pid))
+        for each in (processes.read_all_processes().values() if pids else ())
+        if each.parent in pids and each.alive
+    ]
+
+
+def end(below: Path, *, runs: bool = False) -> None:
+    """Have them gone; `runs`: with all that they run."""
+    for warden in find(below):
+        for each in processes.read_all_processes().values() if runs else ():
+            if each.parent == warden.pid:
+                send_signal(each, signal.SIGKILL)
+        send_signal(warden, signal.SIGTERM)
+        eventually(lambda pid=warden.pid: not alive(pid))  # type: ignore[misc]
+
+
+def kill(below: Path) -> Process:
+    """The one there is, at once and without a word."""
+    (warden,) = find(below)
+    send_signal(warden, signal.SIGKILL)
+    eventually(lambda: not alive(warden.pid))
+    return warden
+
+
+def nacre(*words: str, cwd: Path | None = None, **more: str) -> "subprocess.CompletedProcess[str]":
+    """The program, to its end."""
+    program = Path(sys.executable).parent / "nacre"
+    return subprocess.run(
+        [str(program), *words],
+        cwd=cwd,
+        env={**os.environ, **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
