@@ -171,6 +171,11 @@ mess = st.lists(
 )
 
 
+def test_bytes_that_are_no_text_count_as_what_they_become() -> None:
+    made = rendered(b"aaa\x80", 4)
+    assert len((made.head + made.tail).encode()) <= 4
+
+
 @given(mess, st.integers(0, 200), st.integers(0, 100))
 def test_whatever_is_printed_is_rendered_within_bounds(
     pieces: list[bytes], most: int, whole: int

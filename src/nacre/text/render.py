@@ -90,7 +90,9 @@ def render(
         return _render_window(capture, max_bytes, lines)
     if len(lines.data) <= max_bytes and _is_plain(lines):  # most output is like that
         text = decode(lines.data)
-        if not _has_repeats(text):
+        # A byte that is not UTF-8 becomes a replacement character, which has three.
+        fits = "\ufffd" not in text or len(text.encode()) <= max_bytes
+        if fits and not _has_repeats(text):
             return Rendered(head=text, shown=whole)
     found, over = _take_fitting(_entries(lines), max_bytes)
     if over is None:
