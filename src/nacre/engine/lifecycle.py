@@ -1,6 +1,6 @@
 """The life of a command, as a table. Pure: no process, no clock.
 
-`next_step(state, happening)` says what to become and what to do; `run` does it. What is not in
+`next_step(state, trigger)` says what to become and what to do; `run` does it. What is not in
 the table changes nothing: a deadline that comes while the command is already being stopped, a
 cancel after the exit. So *why* it ended is written once, by whoever came first.
 """
@@ -19,6 +19,7 @@ class State(_Named):
     RUNNING = "running"
     STOPPING = "stopping"
     DRAINING = "draining"
+    SETTLING = "settling"
     DONE = "done"
 
 
@@ -39,6 +40,7 @@ class Trigger(_Named):
     CANNOT_KILL = "it cannot be killed"
     PIPES_ENDED = "every pipe has ended"
     DRAIN_OVER = "the drain is over"
+    LEFTOVERS_KNOWN = "it is known what is left running"
 
 
 class Action(_Named):
@@ -67,7 +69,6 @@ class Step(NamedTuple):
 
 _KILL = (Action.KILL_TREE, Action.ARM_KILL_WAIT, Action.WATCH_TREE)
 _STOP = (Action.STOP_TREE, Action.ARM_GRACE, Action.WATCH_TREE)
-_END = (Action.FIND_LEFTOVERS, Action.FINISH)
 
 TABLE: dict[tuple[State, Trigger], Step] = {
     (State.QUEUED, Trigger.SLOT_FREE): Step(State.RUNNING, (Action.SPAWN,)),
@@ -101,10 +102,12 @@ TABLE: dict[tuple[State, Trigger], Step] = {
     (State.STOPPING, Trigger.CANCEL): Step(State.STOPPING, _KILL),
     (State.STOPPING, Trigger.TREE_EMPTY): Step(State.DRAINING, (Action.DRAIN,)),
     (State.STOPPING, Trigger.CANNOT_KILL): Step(State.DRAINING, (Action.DRAIN,)),
-    (State.DRAINING, Trigger.PIPES_ENDED): Step(State.DONE, _END),
-    (State.DRAINING, Trigger.DRAIN_OVER): Step(State.DONE, _END),
+    (State.DRAINING, Trigger.PIPES_ENDED): Step(State.SETTLING, (Action.FIND_LEFTOVERS,)),
+    (State.DRAINING, Trigger.DRAIN_OVER): Step(State.SETTLING, (Action.FIND_LEFTOVERS,)),
+    # Apart from draining: a session's saver, or a process inside execve, is waited for by a timer.
+    (State.SETTLING, Trigger.LEFTOVERS_KNOWN): Step(State.DONE, (Action.FINISH,)),
 }
 
 
-def next_step(state: State, happening: Trigger) -> Step:
-    return TABLE.get((state, happening)) or Step(state, ())
+def next_step(state: State, trigger: Trigger) -> Step:
+    return TABLE.get((state, trigger)) or Step(state, ())

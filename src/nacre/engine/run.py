@@ -1,14 +1,17 @@
 """One command under way: the lifecycle's table, carried out on real processes.
 
-Everything here happens on the thread that drives the loop. `happen` looks up the table and does
-what it says; descriptors and timers of the loop are what makes things happen.
+    descriptors, timers -> _trigger(Trigger) -> lifecycle.next_step -> actions -> _ACTIONS[...]
+
+Everything here runs on the thread that drives the event loop; other threads use `loop.post`.
+`outcome_facts` collects what the outcome is built from, `stopping` ends the process tree,
+`leftover_search` finds what the shell left running.
 """
 
 import os
 import signal
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -17,44 +20,26 @@ import msgspec
 from nacre.engine.completion_line import fill
 from nacre.engine.context import LoopContext
 from nacre.engine.leftover_pipes import LeftoverPipes
+from nacre.engine.leftover_search import LeftoverSearch, name_processes
 from nacre.engine.lifecycle import Action, State, Trigger, next_step
 from nacre.engine.listener import EventSink, ListenerThread, start_listener_thread
+from nacre.engine.outcome_facts import EndReason, OutcomeFacts
 from nacre.engine.output import Output
 from nacre.engine.queue import QueueState
 from nacre.engine.stdin import OnWritten, StdinWriter
-from nacre.engine.survivors import describe_processes
+from nacre.engine.stopping import Stopping
 from nacre.eventloop import Callback, Timer, now
 from nacre.model.events import Finished, Listening, Started
-from nacre.model.outcome import (
-    Cancelled,
-    Capture,
-    Ending,
-    Exited,
-    Killed,
-    Lost,
-    NotStarted,
-    Outcome,
-    Survivor,
-    TimedOut,
-    ending_code,
-)
+from nacre.model.outcome import Capture, Outcome, Survivor, ending_code
 from nacre.model.plan import LeftoverPolicy, OpenStdin, Plan, Streams, When
-from nacre.model.refusals import (
-    AnyRefusal,
-    CalledOff,
-    CannotSpawn,
-    NoDescriptors,
-    Refused,
-    Unavailable,
-)
+from nacre.model.refusals import CannotSpawn, NoDescriptors, Refused, Unavailable
 from nacre.model.requests import Running
 from nacre.process import spawner as children
-from nacre.process.process_tree import ProcessTree, reap_orphans
+from nacre.process.process_tree import ProcessTree
 from nacre.process.run_tag import Tag
 from nacre.process.spawn_request import SpawnAttempt
 from nacre.process.spawner import Child
 from nacre.procfs import blocked_readers, processes
-from nacre.procfs.processes import Process
 
 if TYPE_CHECKING:  # whoever runs without a store need not load it
     from nacre.sessions.lease import SessionLease
@@ -65,12 +50,14 @@ if TYPE_CHECKING:  # whoever runs without a store need not load it
 _QUIET_START: Final = 0.004
 # How long the listener of a cancelled command is waited for.
 _CANCELLED_LINGER: Final = 1.0
-# How soon we look again whether a tree has ended, and how slow that becomes.
-_FIRST_POLL: Final = 0.001
-_SLOWEST_POLL: Final = 0.05
+# Seconds between two looks whether a session's state has been saved.
+_SAVE_POLL: Final = 0.001
 
 
 class Run:
+    """Class-level defaults, here and in `Sink` and `RunRecord`: most runs change few of them, and
+    setting two dozen attributes is a few percent of an `echo`."""
+
     queue_state = QueueState.NOT_QUEUED
     _state = State.QUEUED
     _tag: Tag | None = None
@@ -78,32 +65,15 @@ class Run:
     _output: Output  # from the spawn on
     _stdin: StdinWriter | None = None
     _leftover_pipes: LeftoverPipes | None = None
-    _grace_override: float | None = None  # instead of the plan's
-    _spawn_attempt: SpawnAttempt | None = (
-        None  # the child's; undone, should we be interrupted before we have it
-    )
+    _spawn_attempt: SpawnAttempt | None = None  # rolled back when an interrupt loses the child
     _lease: "SessionLease | None" = None  # the session that it is a command of
-    _session_problem = ""  # why there is none
     _exit_seen_at = 0.0  # when its shell had ended, where that is not yet its end
     _tree: ProcessTree | None = None
-    _next_poll: Timer | None = None
-    _poll_interval = _FIRST_POLL
-    _stop_signal: int = signal.SIGTERM
+    _stopping: Stopping | None = None
     _requested_signal = 0
     _acting = False
-    # What the outcome is made of.
-    _refusal: AnyRefusal = CalledOff()
-    _reason: Action | None = None
-    _started_at = 0.0
-    _ended_at = 0.0
-    _exited = False
-    _status: Exited | Killed | None = None
-    _killing = False
-    _kills_before: int | None = None  # processes that the kernel had killed for their memory
     reads_setup = False  # it waits for the user's set-up, which is read once, and in bounded time
     _cancel_requested = False  # somebody has cancelled, be it too late to matter
-    _left_running: tuple[Survivor, ...] = ()
-    _at_exit: tuple[Survivor, ...] = ()  # what was there when the shell had exited
     _outcome: Outcome | None = None
 
     def __init__(
@@ -128,6 +98,7 @@ class Run:
         self.lane = plan.lane
         self._actions: deque[Action] = deque()
         self._timers: list[Timer] = []
+        self._facts = OutcomeFacts()
         self._on_started = on_started
         if record is not None and (on_started is not None or record.write_early):
             self._tag = context.spawner.new_tag()  # it stands in what is written before the spawn
@@ -150,7 +121,7 @@ class Run:
         self._cancel_requested = True
         self.resume()
         if self._state is State.RUNNING:
-            self._stop_signal = number
+            self._stopping = Stopping(number, self._plan.limits.grace)
         if self._outcome is not None:
             self._deliver()  # only its listener is still busy, and shall not be waited for
         self._trigger(Trigger.CANCEL)
@@ -161,8 +132,10 @@ class Run:
 
     def end(self, number: int, grace: float) -> None:
         """Have it end, and all that it has started. It is not cancelled: nobody called it off."""
-        if self._state in (State.RUNNING, State.STOPPING):
-            self._stop_signal, self._grace_override = number, grace
+        if self._state is State.RUNNING:
+            self._stopping = Stopping(number, grace)
+        elif self._stopping is not None:
+            self._stopping.signal, self._stopping.grace = number, grace
         self._trigger(Trigger.END)
 
     def write(self, data: bytes, *, eof: bool, wait_for_room: bool, then: OnWritten) -> None:
@@ -231,7 +204,7 @@ class Run:
         return Running(
             run=self.name,
             pid=self._child.pid,
-            seconds=now() - self._started_at,
+            seconds=now() - self._facts.started_at,
             output=output,
             log=None if log is None else log.path,
         )
@@ -246,8 +219,8 @@ class Run:
 
     # The table.
 
-    def _trigger(self, happening: Trigger) -> None:
-        self._state, actions = next_step(self._state, happening)
+    def _trigger(self, trigger: Trigger) -> None:
+        self._state, actions = next_step(self._state, trigger)
         self._actions.extend(actions)
         self.resume()
 
@@ -277,14 +250,18 @@ class Run:
 
         traceback.print_exception(error)
         if action is Action.SPAWN and self._child is None:
-            self._refusal = CannotSpawn(reason=f"an error of nacre's own: {error!r}")
+            self._facts.refusal = CannotSpawn(reason=f"an error of nacre's own: {error!r}")
             self._trigger(Trigger.SPAWN_FAILED)
         elif action is Action.FINISH and self._outcome is None:
-            self._outcome = Outcome(run=self.name, ending=self._ending(), output=Capture())
+            self._outcome = Outcome(
+                run=self.name,
+                ending=self._facts.ending(self._plan.limits.timeout),
+                output=Capture(),
+            )
             self._deliver()
 
-    def _arm(self, seconds: float, happening: Trigger) -> None:
-        self._call_later(seconds, partial(self._trigger, happening))
+    def _arm(self, seconds: float, trigger: Trigger) -> None:
+        self._call_later(seconds, partial(self._trigger, trigger))
 
     def _call_later(self, seconds: float, call: Callback) -> Timer:
         self._timers.append(timer := self._context.loop.call_later(seconds, call))
@@ -329,7 +306,7 @@ class Run:
             if isinstance(refused.refusal, NoDescriptors) and context.queue.requeue_first(self):
                 self._trigger(Trigger.NO_DESCRIPTORS)
             else:
-                self._refusal = refused.refusal
+                self._facts.refusal = refused.refusal
                 self._trigger(Trigger.SPAWN_FAILED)
             return
         self._attach(self._child)
@@ -347,7 +324,7 @@ class Run:
                 self._plan, context.spawner, tag, context.loop, ready
             )
         except SessionUnavailable as why:
-            self._plan, self._session_problem = without_session(self._plan), str(why)
+            self._plan, self._facts.session_problem = without_session(self._plan), str(why)
             return True
         if leased is None:
             self.reads_setup = context.sessions().is_reading_setup(self._plan)
@@ -362,7 +339,7 @@ class Run:
 
     def _attach(self, shell: Child) -> None:
         context, plan, timeout = self._context, self._plan, self._plan.limits.timeout
-        self._started_at = now()
+        self._facts.started_at = now()
         context.shell_pids.add(shell.pid)
         self._output = output = Output(
             shell,
@@ -400,11 +377,11 @@ class Run:
         at once."""
         if self._record is not None:
             self.name = self._record.write_start() if self._on_started is None else self.name
-        self._kills_before = processes.count_oom_kills()
+        self._facts.oom_kills_before = processes.count_oom_kills()
         self._output.watch()
         timeout = self._plan.limits.timeout
         if timeout is not None:
-            self._arm(self._started_at + timeout - now(), Trigger.DEADLINE)
+            self._arm(self._facts.started_at + timeout - now(), Trigger.DEADLINE)
 
     def _drain(self) -> None:
         self._output.drain()
@@ -437,41 +414,36 @@ class Run:
     def _signal_tree(self) -> None:
         self._process_tree().signal(self._requested_signal)
 
+    def _stop(self) -> Stopping:
+        if self._stopping is None:
+            self._stopping = Stopping(signal.SIGTERM, self._plan.limits.grace)
+        return self._stopping
+
     def _stop_tree(self) -> None:
         self._output.read_without_backpressure()
-        self._process_tree().signal(self._stop_signal)
+        self._stop().request(self._process_tree())
 
-    def _stop_rest(self) -> None:
-        """What the shell left behind may ignore INT (bash has background jobs do so), not TERM."""
-        if self._stop_signal != signal.SIGTERM:
-            self._process_tree().signal(signal.SIGTERM)
+    def _stop_leftovers(self) -> None:
+        self._stop().request_leftovers(self._process_tree())
 
     def _arm_grace(self) -> None:
-        grace = self._plan.limits.grace if self._grace_override is None else self._grace_override
-        self._arm(grace, Trigger.GRACE_OVER)
+        self._arm(self._stop().grace, Trigger.GRACE_OVER)
 
     def _kill_tree(self) -> None:
-        self._poll_interval = _FIRST_POLL
-        self._process_tree().kill()
-        self._killing = True
+        self._stop().kill(self._process_tree())
+        self._facts.killing = True
 
     def _watch_tree(self) -> None:
-        """Look again and again, less and less often, whether all of it has ended."""
+        """Poll, less and less often, until no process of the tree is left."""
         if self._state is not State.STOPPING:
             return
-        left = self._process_tree().kill() if self._killing else self._process_tree().members()
-        if not left and self._exited:
+        stopping = self._stop()
+        if not stopping.find_remaining(self._process_tree()) and self._facts.exited:
             self._trigger(Trigger.TREE_EMPTY)
-            return
-        if self._next_poll is not None:
-            self._next_poll.cancel()
-        self._next_poll = self._call_later(self._poll_interval, self._watch_tree)
-        self._poll_interval = min(self._poll_interval * 2, _SLOWEST_POLL)
+        else:
+            stopping.poll_later(self._call_later, self._watch_tree)
 
     # Ending.
-
-    def _note_reason(self, reason: Action) -> None:
-        self._reason = reason
 
     def _on_shell_exit(self) -> None:
         assert self._child is not None
@@ -481,44 +453,31 @@ class Run:
             if self._lease.may_be_saving(now() - self._exit_seen_at):
                 # Whoever saves its state must not be ended with what it has left running.
                 self._context.loop.unwatch(self._child.pidfd)
-                self._call_later(_FIRST_POLL, self._on_shell_exit)
+                self._call_later(_SAVE_POLL, self._on_shell_exit)
                 return
         self._trigger(Trigger.EXIT if keeps else Trigger.EXIT_TERMINATING_LEFTOVERS)
 
     def _note_exit(self) -> None:
         assert self._child is not None
         self._context.loop.unwatch(self._child.pidfd)
-        self._ended_at = now()
-        self._exited = True
+        self._facts.ended_at = now()
+        self._facts.exited = True
 
     def _note_leftovers(self) -> None:
-        """Of what is about to be ended with it."""
-        self._at_exit = self._with_session_names(describe_processes(self._process_tree().members()))
+        """Note what is about to be ended with the shell."""
+        self._facts.at_exit = name_processes(self._process_tree().members(), self._lease)
 
     def _find_leftovers(self) -> None:
         assert self._child is not None
-        with self._context.sessions.spawn_lock if self._context.own_process else nullcontext():
-            left = self._list_leftovers(self._child)
-        if self._lease is not None:
-            ended = children.collect(self._child.pidfd, leave=True) if self._exited else None
-            left = self._lease.end(left, ending_code(ended))
-        if left:
-            self._left_running = self._with_session_names(describe_processes(left))
+        status = None
+        if self._lease is not None and self._facts.exited:
+            status = ending_code(children.collect(self._child.pidfd, leave=True))
+        search = LeftoverSearch(self._context, self._lease, self._call_later, self._on_leftovers)
+        search.start(self._child, status, self._tree, self._process_tree)
 
-    def _list_leftovers(self, shell: Child) -> list[Process]:
-        if self._tree is None and not (self._context.own_process and self._has_strays()):
-            return self._context.tag_index.find_leftovers(shell.pid, shell.tag)
-        return self._process_tree().members()
-
-    def _with_session_names(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
-        return left if self._lease is None else self._lease.rename_prewarmed(left)
-
-    def _has_strays(self) -> bool:
-        """Whether orphans have come to us, the subreaper, and live."""
-        strays = reap_orphans(self._context.shell_pids | self._context.sessions.pids)
-        if self._lease is not None:
-            strays = [pid for pid in strays if not self._lease.is_saver(pid)]
-        return bool(strays)
+    def _on_leftovers(self, found: tuple[Survivor, ...]) -> None:
+        self._facts.left_running = found
+        self._trigger(Trigger.LEFTOVERS_KNOWN)
 
     def _finish(self) -> None:
         if self._timers:
@@ -543,73 +502,37 @@ class Run:
             self._wait_for_listener(self._event_sink, self._outcome)
 
     def _build_outcome(self) -> Outcome:
-        if self._reason is Action.NOTE_NOT_STARTED:
-            captures = [Capture()] * (2 if self._plan.streams is Streams.SEPARATE else 1)
+        plan, record, completion = self._plan, self._record, self._plan.completion_line
+        if self._facts.reason is EndReason.NOT_STARTED:
+            captures = [Capture()] * (2 if plan.streams is Streams.SEPARATE else 1)
         else:
-            if self._plan.completion_line is not None:
-                self._output.add_completion_line(fill(self._plan.completion_line, self._ending()))
+            if completion is not None:
+                ending = self._facts.ending(plan.limits.timeout)
+                self._output.add_completion_line(fill(completion, ending))
             captures = self._output.close()
-        record = self._record
-        outcome = Outcome(
-            run=self.name if record is None else record.assign_name(),
-            ending=self._ending(),
-            output=captures[0],
-            errors=captures[1] if len(captures) == 2 else None,
-            seconds=self._ended_at - self._started_at,
-            left_running=self._left_running,
-            terminated=tuple(each for each in self._at_exit if each not in self._left_running),
-            out_of_memory=self._out_of_memory(),
-            session_saved=self._session_kept(),
-            session_problem=self._session_problem,
-            previous_state_lost=self._lease is not None and self._lease.lost,
-        )
-        settle = (
-            self._output.write_completion_line if self._plan.completion_line is not None else None
-        )
-        if record is not None and record.write_end(outcome, settle):
+        name = self.name if record is None else record.assign_name()
+        outcome = self._facts.build(name, plan.limits.timeout, captures, self._lease)
+        write_line = self._output.write_completion_line if completion is not None else None
+        if record is not None and record.write_end(outcome, write_line):
             return msgspec.structs.replace(outcome, stored=True)
         return outcome
 
-    def _session_kept(self) -> bool | None:
-        """Whether its session knows of it; None: it has none."""
-        if self._lease is None:
-            return False if self._session_problem else None
-        return self._lease.saved
-
-    def _out_of_memory(self) -> bool:
-        """Whether the kernel may have killed it for that: nobody else has, and it killed."""
-        killed = self._status in (Killed(signal.SIGKILL), Exited(128 + signal.SIGKILL))
-        if not killed or self._killing or self._kills_before is None:
-            return False
-        return processes.count_oom_kills() > self._kills_before
-
     def _release(self, shell: Child) -> None:
         """Collect the shell; what is still open goes on without us."""
-        if not self._exited:
-            self._ended_at = now()
+        if not self._facts.exited:
+            self._facts.ended_at = now()
             self._context.loop.unwatch(shell.pidfd)
-        elif self._status is None:
-            self._status = children.collect(shell.pidfd)
+        elif self._facts.status is None:
+            self._facts.status = children.collect(shell.pidfd)
         self._context.shell_pids.discard(shell.pid)
         if self._stdin is not None:
             self._stdin.close()
         self._child = None  # from here on, an interrupt costs a descriptor
         pipes = {} if self._output.ended else self._output.release_pipes()
-        if self._exited:
+        if self._facts.exited:
             os.close(shell.pidfd)
-        if pipes or not self._exited:
-            self._leftover_pipes = LeftoverPipes(pipes, None if self._exited else shell.pidfd)
-
-    def _ending(self) -> Ending:
-        match self._reason:
-            case Action.NOTE_NOT_STARTED:
-                return NotStarted(self._refusal)
-            case Action.NOTE_TIMEOUT:
-                return TimedOut(self._plan.limits.timeout or 0.0, self._status)
-            case Action.NOTE_CANCEL:
-                return Cancelled(self._status)
-            case _:
-                return self._status or Lost(last_seen=self._ended_at - self._started_at)
+        if pipes or not self._facts.exited:
+            self._leftover_pipes = LeftoverPipes(pipes, None if self._facts.exited else shell.pidfd)
 
     # Telling.
 
@@ -621,9 +544,9 @@ class Run:
             on_delivered=self.on_listener_done,
         )
 
-    def _wait_for_listener(self, relay: EventSink, outcome: Outcome) -> None:
-        relay.on_finished(Finished(run=self.name, outcome=outcome))
-        linger = relay.linger
+    def _wait_for_listener(self, event_sink: EventSink, outcome: Outcome) -> None:
+        event_sink.on_finished(Finished(run=self.name, outcome=outcome))
+        linger = event_sink.linger
         if self._cancel_requested:
             # Whoever cancels does not want to wait for a listener that may be stuck.
             linger = _CANCELLED_LINGER if linger is None else min(linger, _CANCELLED_LINGER)
@@ -639,15 +562,19 @@ class Run:
             self._outcome = None
 
 
+def _note_reason(reason: EndReason, run: Run) -> None:
+    run._facts.reason = reason
+
+
 _ACTIONS: Final[dict[Action, Callable[[Run], None]]] = {
     Action.SPAWN: Run._spawn,
-    Action.NOTE_NOT_STARTED: lambda run: run._note_reason(Action.NOTE_NOT_STARTED),
-    Action.NOTE_TIMEOUT: lambda run: run._note_reason(Action.NOTE_TIMEOUT),
-    Action.NOTE_CANCEL: lambda run: run._note_reason(Action.NOTE_CANCEL),
+    Action.NOTE_NOT_STARTED: partial(_note_reason, EndReason.NOT_STARTED),
+    Action.NOTE_TIMEOUT: partial(_note_reason, EndReason.TIMEOUT),
+    Action.NOTE_CANCEL: partial(_note_reason, EndReason.CANCEL),
     Action.NOTE_EXIT: Run._note_exit,
     Action.NOTE_LEFTOVERS: Run._note_leftovers,
     Action.STOP_TREE: Run._stop_tree,
-    Action.STOP_LEFTOVERS: Run._stop_rest,
+    Action.STOP_LEFTOVERS: Run._stop_leftovers,
     Action.ARM_GRACE: Run._arm_grace,
     Action.SIGNAL_TREE: Run._signal_tree,
     Action.KILL_TREE: Run._kill_tree,

@@ -1,13 +1,11 @@
 """A command in a session: what becomes of the session when its shell has ended."""
 
 import os
-import time
 from contextlib import suppress
 from typing import Final, Protocol
 
 import msgspec
 
-from nacre.eventloop import now
 from nacre.model.outcome import Survivor
 from nacre.model.plan import Plan
 from nacre.model.signals import signal_name
@@ -19,7 +17,6 @@ from nacre.text.clean import decode
 
 _SAVE_START: Final = 0.05  # seconds in which a copy of a shell has begun to write
 _SAVE_START_BUSY: Final = 1.0  # on a machine that is too busy for that
-_POLL_INTERVAL: Final = 0.001  # until we look again
 _LOADER_MARK: Final = "_nacre_in="  # by which a shell is known that has waited
 
 
@@ -34,9 +31,6 @@ class SessionCallbacks(Protocol):
 
 
 class SessionLease:
-    _released = False
-    saved: bool | None = None  # whether the session will know of it
-
     def __init__(
         self,
         sessions: SessionCallbacks,
@@ -59,6 +53,8 @@ class SessionLease:
         self._draft_id = draft_id
         self._draft = file.draft_path(draft_id)
         self._plan = plan
+        self.saved: bool | None = None  # whether the session will know of it; None: not known yet
+        self._savers: list[Process] = []
 
     def is_saver(self, pid: int) -> bool:
         """Whether this one is not of the command, but writes down what it did to its shell."""
@@ -77,13 +73,27 @@ class SessionLease:
             self._released = True
             self._sessions.release(self._file)
 
-    def end(self, left: list[Process], status: int | None) -> list[Process]:
-        """The shell has ended, with this status, and left these. Those of them that it really did:
-        whoever writes down what the session shall know is no part of the command."""
-        savers = self._find_savers(left)
-        self.saved = self._settle(savers, status)
-        others = [each for each in left if each not in savers]
-        return [each for each in others if _is_alive(each)]  # it may have been one, and be done
+    def may_save_soon(self, left: list[Process], seconds: float) -> bool:
+        """Whether a copy of the shell among `left` may be about to save the session state, so long
+        after the look that found them. If the shell had closed its pipe, the end of the pipe says
+        nothing about that; and a busy machine may not have let the copy begin."""
+        if any(self.is_saver(each.pid) for each in left):
+            return False  # it has begun
+        copies = [each for each in left if _LOADER_MARK in processes.command_line(each.pid)]
+        if not copies or not self.may_be_saving(0.0) or seconds > _SAVE_START_BUSY:
+            return False
+        # A copy that sleeps is a background job of the command.
+        return seconds <= _SAVE_START or any(map(_is_busy, copies))
+
+    def end(self, left: list[Process], status: int | None) -> None:
+        """The shell has ended with this status and left these processes: keep the state that a
+        copy of it saves."""
+        self._savers = [each for each in left if self.is_saver(each.pid)]
+        self.saved = self._settle(self._savers, status)
+
+    def without_savers(self, left: list[Process]) -> list[Process]:
+        """The processes that the command left: neither a saver nor one that has ended since."""
+        return [each for each in left if each not in self._savers and _is_alive(each)]
 
     def rename_prewarmed(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
         """A copy of a shell that has waited is called by what it runs, not by how it waited."""
@@ -94,21 +104,6 @@ class SessionLease:
             else each
             for each in left
         )
-
-    def _find_savers(self, left: list[Process]) -> list[Process]:
-        """A copy of the shell may be about to be one: if its pipe was closed before, whoever reads
-        that has not waited for it; and a busy machine may not have let it begin."""
-        begin = now()
-        while not (savers := [each for each in left if self.is_saver(each.pid)]):
-            copies = [each for each in left if _LOADER_MARK in processes.command_line(each.pid)]
-            waited = now() - begin
-            if not copies or not self.may_be_saving(0.0) or waited > _SAVE_START_BUSY:
-                break
-            # One that sleeps is somebody's background job.
-            if waited > _SAVE_START and not any(map(_is_busy, copies)):
-                break
-            time.sleep(_POLL_INTERVAL)
-        return savers
 
     def _settle(self, savers: list[Process], status: int | None) -> bool:
         """Whether the session will know of it."""

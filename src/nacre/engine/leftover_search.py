@@ -1,0 +1,88 @@
+"""Finding what a shell left running, once it has exited.
+
+    start -> list the processes -> (timer: look again) -> describe them -> on_found
+
+A timer looks again while a copy of a session's shell may be about to save the state, which is not
+a process of the command, and while a process is inside execve(2) and has no arguments to show.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from nacre.engine.context import LoopContext
+from nacre.engine.survivors import describe_processes
+from nacre.eventloop import Callback, Timer, now
+from nacre.model.outcome import Survivor
+from nacre.process.process_tree import ProcessTree, reap_orphans
+from nacre.process.spawner import Child
+from nacre.procfs.processes import Process
+
+if TYPE_CHECKING:
+    from nacre.sessions.lease import SessionLease
+
+_POLL: Final = 0.001  # seconds
+_COMMAND_TRIES: Final = 4  # looks at a process that has no arguments
+
+
+class LeftoverSearch:
+    def __init__(
+        self,
+        context: LoopContext,
+        lease: "SessionLease | None",
+        call_later: Callable[[float, Callback], Timer],
+        on_found: Callable[[tuple[Survivor, ...]], None],
+    ) -> None:
+        self._context = context
+        self._lease = lease
+        self._call_later = call_later
+        self._on_found = on_found
+
+    def start(
+        self,
+        shell: Child,
+        status: int | None,
+        tree: ProcessTree | None,
+        new_tree: Callable[[], ProcessTree],
+    ) -> None:
+        """`tree` is the run's process tree if the run has needed one; `new_tree` makes it."""
+        context = self._context
+        with context.sessions.spawn_lock if context.own_process else nullcontext():
+            if tree is None and not (context.own_process and self._has_orphans()):
+                left = context.tag_index.find_leftovers(shell.pid, shell.tag)
+            else:
+                left = new_tree().members()
+        if self._lease is None:
+            self._describe(left, _COMMAND_TRIES)
+        else:
+            self._end_lease(self._lease, left, status, now())
+
+    def _has_orphans(self) -> bool:
+        """Whether orphans have come to this process, the subreaper, and live."""
+        orphans = reap_orphans(self._context.shell_pids | self._context.sessions.pids)
+        if self._lease is not None:
+            orphans = [pid for pid in orphans if not self._lease.is_saver(pid)]
+        return bool(orphans)
+
+    def _end_lease(
+        self, lease: "SessionLease", left: list[Process], status: int | None, since: float
+    ) -> None:
+        if lease.may_save_soon(left, now() - since):
+            self._call_later(_POLL, partial(self._end_lease, lease, left, status, since))
+            return
+        lease.end(left, status)
+        self._describe(lease.without_savers(left), _COMMAND_TRIES)
+
+    def _describe(self, left: list[Process], tries: int) -> None:
+        found = name_processes(left, self._lease) if left else ()
+        if tries and any(each.command.startswith("[") for each in found):  # `[bash]`: no arguments
+            self._call_later(_POLL, partial(self._describe, left, tries - 1))
+        else:
+            self._on_found(found)
+
+
+def name_processes(members: list[Process], lease: "SessionLease | None") -> tuple[Survivor, ...]:
+    """Describe them; a copy of a prewarmed shell by the command that it runs."""
+    found = describe_processes(members)
+    return found if lease is None else lease.rename_prewarmed(found)

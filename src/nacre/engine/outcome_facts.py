@@ -1,0 +1,96 @@
+"""What a run learns on its way, and the outcome that is built from it at the end."""
+
+import enum
+import signal
+from typing import TYPE_CHECKING
+
+from nacre.model.outcome import (
+    Cancelled,
+    Capture,
+    Ending,
+    Exited,
+    Killed,
+    Lost,
+    NotStarted,
+    Outcome,
+    Survivor,
+    TimedOut,
+)
+from nacre.model.refusals import AnyRefusal, CalledOff
+from nacre.procfs import processes
+
+if TYPE_CHECKING:
+    from nacre.sessions.lease import SessionLease
+
+
+class EndReason(enum.Enum):
+    """Why a run ended, where that is not what the kernel says of its shell."""
+
+    NOT_STARTED = "not started"
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
+
+
+class OutcomeFacts:
+    """Class-level defaults, as in `Run`: most runs change few of them."""
+
+    refusal: AnyRefusal = CalledOff()  # why nothing ran
+    reason: EndReason | None = None
+    started_at = 0.0
+    ended_at = 0.0
+    exited = False  # the shell has
+    status: Exited | Killed | None = None
+    killing = False  # nacre has sent KILL
+    oom_kills_before: int | None = None  # processes that the kernel had killed for their memory
+    left_running: tuple[Survivor, ...] = ()
+    at_exit: tuple[Survivor, ...] = ()  # members of the tree when the shell exited
+    session_problem = ""  # why the command had no session
+
+    @property
+    def seconds(self) -> float:
+        return self.ended_at - self.started_at
+
+    def ending(self, timeout: float | None) -> Ending:
+        match self.reason:
+            case EndReason.NOT_STARTED:
+                return NotStarted(self.refusal)
+            case EndReason.TIMEOUT:
+                return TimedOut(timeout or 0.0, self.status)
+            case EndReason.CANCEL:
+                return Cancelled(self.status)
+            case None:
+                return self.status or Lost(last_seen=self.seconds)
+
+    def build(
+        self,
+        run: str,
+        timeout: float | None,
+        captures: list[Capture],
+        lease: "SessionLease | None",
+    ) -> Outcome:
+        return Outcome(
+            run=run,
+            ending=self.ending(timeout),
+            output=captures[0],
+            errors=captures[1] if len(captures) == 2 else None,
+            seconds=self.seconds,
+            left_running=self.left_running,
+            terminated=tuple(each for each in self.at_exit if each not in self.left_running),
+            out_of_memory=self._out_of_memory(),
+            session_saved=self._session_saved(lease),
+            session_problem=self.session_problem,
+            previous_state_lost=lease is not None and lease.lost,
+        )
+
+    def _session_saved(self, lease: "SessionLease | None") -> bool | None:
+        """None: the run has no session."""
+        if lease is None:
+            return False if self.session_problem else None
+        return lease.saved
+
+    def _out_of_memory(self) -> bool:
+        """Whether the kernel has killed the shell for its memory: nacre has not, and it killed."""
+        killed = self.status in (Killed(signal.SIGKILL), Exited(128 + signal.SIGKILL))
+        if not killed or self.killing or self.oom_kills_before is None:
+            return False
+        return processes.count_oom_kills() > self.oom_kills_before
