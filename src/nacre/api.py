@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TypedDict, Unpack
 
 import msgspec
@@ -13,6 +12,7 @@ from nacre.model.events import Listener, Listening
 from nacre.model.outcome import Capture, NotStarted, Outcome
 from nacre.model.plan import Command, Keep, Limits, Plan, Spill, Streams
 from nacre.model.refusals import BadArguments, BadDirectory, DirectoryProblem, Refused
+from nacre.text.suggestion import did_you_mean
 
 StrPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -88,9 +88,8 @@ def _start(
 def _build_plan(command: str | bytes, options: RunOptions) -> Plan:
     """Raises Refused for values that no command can have, TypeError for what is no wish at all."""
     for name in options.keys() - RunOptions.__annotations__.keys():
-        near = get_close_matches(name, RunOptions.__annotations__, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise TypeError(f"nacre.run has no option {name!r}{hint}")
+        hint = did_you_mean(name, RunOptions.__annotations__)
+        raise TypeError(f"nacre.run has no option {name!r}; {hint}".rstrip("; "))
     script = _encode(command, "command")
     env = options.get("env")
     where = Command(

@@ -12,7 +12,6 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
@@ -23,6 +22,7 @@ from nacre.contracts.option_reader import read_options, struct_fields
 from nacre.model.plan import GIB, KIB, MIB, AtLimit, Spill
 from nacre.store.cleanup import StoreLimits
 from nacre.store.workspace import find_workspace
+from nacre.text.suggestion import did_you_mean
 
 DEFAULT: Final = "default"
 GIVEN: Final = "given"
@@ -109,8 +109,8 @@ class _File:
     def check_names(self, known: tuple[str, ...]) -> None:
         for name in self.tables:
             if name not in known:
-                near = get_close_matches(name, known, 1)
-                hint = f"did you mean [{near[0]}]?" if near else f"there is {', '.join(known)}"
+                near = did_you_mean(name, known).replace("'", "[", 1).replace("'", "]", 1)
+                hint = near or f"there is {', '.join(known)}"
                 raise self.error(f"there is no table {name!r}; {hint}", "", name)
 
     def error(self, problem: str, table: str, key: str) -> SettingsError:

@@ -21,7 +21,6 @@ from nacre.model.outcome import (
     Cancelled,
     Capture,
     Exited,
-    Killed,
     Lost,
     NotStarted,
     Outcome,
@@ -132,9 +131,8 @@ def _process_reply(outcome: Outcome) -> dict[str, Any]:
         return fields
     if (code := outcome.exit_code) is not None:
         fields["exitCode"] = code
-    match ending:
-        case Killed(number) | TimedOut(how=Killed(number)) | Cancelled(how=Killed(number)):
-            fields["signal"] = signal_name(number)
+    if outcome.signal is not None:
+        fields["signal"] = signal_name(outcome.signal)
     return fields
 
 

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo
+
+from nacre.text.suggestion import did_you_mean
 
 T = TypeVar("T", bound=Struct)
 
@@ -37,9 +38,8 @@ def read_options(options: Mapping[str, Any], shape: type[T], *, strict: bool = F
     known = [field.encode_name for field in fields]
     for key in options:
         if key not in known:
-            near = get_close_matches(key, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; there is {', '.join(known)}"
-            raise ValueError(f"there is no option {key!r}{hint}")
+            hint = did_you_mean(key, known) or f"there is {', '.join(known)}"
+            raise ValueError(f"there is no option {key!r}; {hint}")
     try:
         if strict:
             return msgspec.convert(dict(options), shape)

@@ -297,9 +297,8 @@ def _build_details(outcome: Outcome) -> dict[str, Any]:
     details: dict[str, Any] = {"run": outcome.run, "seconds": round(outcome.seconds, 3)}
     if outcome.exit_code is not None:
         details["exit_code"] = outcome.exit_code
-    match ending:
-        case Killed(number) | TimedOut(how=Killed(number)) | Cancelled(how=Killed(number)):
-            details["signal"] = signal_name(number)
+    if outcome.signal is not None:
+        details["signal"] = signal_name(outcome.signal)
     if isinstance(ending, TimedOut | Cancelled):
         details["timed_out" if isinstance(ending, TimedOut) else "cancelled"] = True
     details["output"] = {

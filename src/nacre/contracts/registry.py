@@ -5,13 +5,13 @@ Knows no process: a contract makes an ask and reads an answer. `make()` gives a 
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 from msgspec import Struct
 
 from nacre.contracts.contract import Checks, Contract
+from nacre.text.suggestion import did_you_mean
 
 DEFAULT = "nacre"
 _MODULES = {
@@ -47,7 +47,6 @@ def options_type(name: str) -> type[Struct]:
 def _contract_module(name: str) -> Any:
     known = contract_names()
     if name not in known:
-        near = get_close_matches(name, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"there is no contract {name!r}; there is {', '.join(known)}{hint}")
+        there = f"there is no contract {name!r}; there is {', '.join(known)}"
+        raise ValueError(f"{there}; {did_you_mean(name, known)}".rstrip("; "))
     return import_module(_MODULES[name])

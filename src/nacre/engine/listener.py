@@ -6,10 +6,10 @@ chunk, so a listener that is slow hears less often, not later and later.
 """
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from nacre.engine.event_buffer import EventBuffer
 from nacre.eventloop import Callback as LoopCall
 from nacre.eventloop import EventLoop, now
 from nacre.model.events import Chunk, Event, Finished, Full, Listening, Started, Stream
@@ -60,21 +60,18 @@ class EventThread(threading.Thread):
 
 
 class ListenerThread:
-    _run = ""  # what the run is called, once it has started
-    _abandoned = False
-
     def __init__(
         self, options: Listening, *, on_room: AnyCallback, on_delivered: AnyCallback
     ) -> None:
-        """`room` is called when a full relay has room again, `heard` when all has been heard."""
+        """`on_room` is called when a full buffer has room again, `on_delivered` at the end."""
+        self._run = ""  # the run's name, once it has started
+        self._abandoned = False
         self._options = options
         self._on_room = on_room
         self._on_delivered = on_delivered
         self._changed = threading.Condition()
         self._started: Started | None = None
-        self._chunks: deque[tuple[Stream, bytearray]] = deque()
-        self._buffered = 0
-        self._skipped: dict[Stream, int] = {}
+        self._buffer = EventBuffer(options.buffer)
         self._finished: Finished | None = None
         self._next = 0.0  # when the listener wants its next chunk
         self._thread = EventThread(target=self._deliver_events, name="nacre-listen", daemon=True)
@@ -83,7 +80,7 @@ class ListenerThread:
     @property
     def full(self) -> bool:
         """Whether the command should wait for the listener."""
-        return self._options.full is Full.WAIT and self._buffered >= self._options.buffer
+        return self._options.full is Full.WAIT and self._buffer.full
 
     @property
     def linger(self) -> float | None:
@@ -98,19 +95,15 @@ class ListenerThread:
     def on_chunk(self, stream: Stream, data: bytes | bytearray, *, may_skip: bool) -> None:
         """`may_skip`: the command can no longer be made to wait for a listener that wishes so."""
         with self._changed:
-            if self._chunks and self._chunks[-1][0] is stream:
-                self._chunks[-1][1].extend(data)
-            else:
-                self._chunks.append((stream, bytearray(data)))
-            self._buffered += len(data)
+            self._buffer.append(stream, data)
             if may_skip or self._options.full is Full.SKIP:
-                self._drop_oldest()
+                self._buffer.drop_oldest()
             self._changed.notify()
 
     def add_skipped(self, stream: Stream, count: int) -> None:
         """So many bytes have not even come here."""
         with self._changed:
-            self._skipped[stream] = self._skipped.get(stream, 0) + count
+            self._buffer.add_skipped(stream, count)
 
     def on_finished(self, event: Finished) -> None:
         with self._changed:
@@ -126,18 +119,6 @@ class ListenerThread:
     def join(self) -> None:
         """After `heard`: the thread is on its last line."""
         self._thread.join()
-
-    def _drop_oldest(self) -> None:
-        # Many tiny chunks of alternating streams cost more than their bytes.
-        while self._buffered > self._options.buffer or len(self._chunks) > 4096:
-            stream, data = self._chunks[0]
-            excess = max(1, self._buffered - self._options.buffer)
-            dropped = min(len(data), excess) if len(self._chunks) <= 4096 else len(data)
-            del data[:dropped]
-            if not data:
-                self._chunks.popleft()
-            self._buffered -= dropped
-            self._skipped[stream] = self._skipped.get(stream, 0) + dropped
 
     def _deliver_events(self) -> None:
         try:
@@ -158,7 +139,7 @@ class ListenerThread:
         """The next event, waiting for it; chunks not before the listener wants one."""
         with self._changed:
             while (event := self._pop_ready()) is None and not self._abandoned:
-                waiting = bool(self._chunks)
+                waiting = bool(self._buffer)
                 self._changed.wait(max(0.0, self._next - now()) if waiting else None)
         if isinstance(event, Chunk) and self._options.full is Full.WAIT:
             self._on_room()
@@ -168,22 +149,11 @@ class ListenerThread:
         if self._started is not None:
             started, self._started = self._started, None
             return started
-        if self._chunks:
+        if self._buffer:
             if self._finished is None and now() < self._next:
                 return None
-            return self._next_chunk()
-        if self._finished is not None and self._skipped:
-            stream, skipped = self._skipped.popitem()
-            return Chunk(run=self._run, stream=stream, data=b"", skipped=skipped)
+            self._next = now() + self._options.every
+            return self._buffer.pop(self._run)
+        if self._finished is not None and (skipped := self._buffer.pop_skipped(self._run)):
+            return skipped
         return self._finished
-
-    def _next_chunk(self) -> Chunk:
-        stream, data = self._chunks.popleft()
-        self._buffered -= len(data)
-        self._next = now() + self._options.every
-        return Chunk(
-            run=self._run,
-            stream=stream,
-            data=bytes(data),
-            skipped=self._skipped.pop(stream, 0),
-        )

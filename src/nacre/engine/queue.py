@@ -9,9 +9,12 @@ import enum
 import os
 import threading
 from collections import deque
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from nacre.process.spawner import descriptor_limit
+
+if TYPE_CHECKING:
+    from nacre.engine.run import Run
 
 # For whatever else the process opens meanwhile, and for what one spawn needs in passing.
 _RESERVE: Final = 64
@@ -25,99 +28,87 @@ class QueueState(enum.Enum):
     ADMITTED = "in"
 
 
-class QueuedRun(Protocol):
-    """Who takes a place."""
-
-    cost: int  # descriptors
-    lane: str | None
-    queue_state: QueueState  # for us to change
-
-    def on_slot(self) -> None:
-        """Called by whoever leaves, on any thread: the place is yours."""
-        ...
-
-
 class RunQueue:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._used = 0
         self._capacity: int | None = None
-        self._waiting: deque[QueuedRun] = deque()
+        self._waiting: deque[Run] = deque()
         self._busy_lanes: set[str] = set()  # in which somebody runs
-        self._admitted: deque[QueuedRun] = deque()  # and not yet told
+        self._admitted: deque[Run] = deque()  # and not yet told
 
-    def enter(self, guest: QueuedRun) -> bool:
+    def enter(self, run: "Run") -> bool:
         """Take a place now, or stand in line until it is granted."""
         with self._lock:
-            if self._can_enter(guest):
-                self._admit(guest)
+            if self._can_enter(run):
+                self._admit(run)
                 return True
-            guest.queue_state = QueueState.QUEUED
-            self._waiting.append(guest)
+            run.queue_state = QueueState.QUEUED
+            self._waiting.append(run)
             return False
 
-    def requeue_first(self, guest: QueuedRun) -> bool:
+    def requeue_first(self, run: "Run") -> bool:
         """There was no room after all: stand first in line. False when nobody else will leave."""
         with self._lock:
-            self._remove(guest)
+            self._remove(run)
             if self._used <= 0:
                 return False
             # The guess was too high: what is used now is what there is.
             self._capacity = self._used
-            guest.queue_state = QueueState.QUEUED
-            self._waiting.appendleft(guest)
+            run.queue_state = QueueState.QUEUED
+            self._waiting.appendleft(run)
             return True
 
-    def leave_lane(self, guest: QueuedRun) -> None:
+    def leave_lane(self, run: "Run") -> None:
         """It goes on, but nobody need wait for it any more."""
         with self._lock:
-            if guest.queue_state is QueueState.ADMITTED and guest.lane is not None:
-                self._busy_lanes.discard(guest.lane)
-                guest.lane = None
+            if run.queue_state is QueueState.ADMITTED and run.lane is not None:
+                self._busy_lanes.discard(run.lane)
+                run.lane = None
                 if self._waiting or self._admitted:
                     self._admit_next()
 
-    def leave(self, guest: QueuedRun) -> None:
+    def leave(self, run: "Run") -> None:
         with self._lock:
-            self._remove(guest)
+            self._remove(run)
             if self._waiting or self._admitted:
                 self._admit_next()
 
     def _admit_next(self) -> None:
         """An interrupt may come anywhere here; then the next who leaves goes on with it."""
-        for guest in list(self._waiting):
-            if guest.queue_state is QueueState.QUEUED:
-                if guest.lane in self._busy_lanes:
+        for run in list(self._waiting):
+            if run.queue_state is QueueState.QUEUED:
+                if run.lane in self._busy_lanes:
                     continue  # and those behind it need not wait for that
-                if not self._fits(guest.cost):
+                if not self._fits(run.cost):
                     break
-                self._admitted.append(guest)
-                self._admit(guest)
-            self._waiting.remove(guest)
+                self._admitted.append(run)
+                self._admit(run)
+            self._waiting.remove(run)
         while self._admitted:
             self._admitted[0].on_slot()
             self._admitted.popleft()
 
-    def _can_enter(self, guest: QueuedRun) -> bool:
+    def _can_enter(self, run: "Run") -> bool:
         """Nobody is passed by who only waits for room."""
-        if guest.lane in self._busy_lanes or not self._fits(guest.cost):
+        if run.lane in self._busy_lanes or not self._fits(run.cost):
             return False
         return all(each.lane in self._busy_lanes for each in self._waiting)
 
-    def _admit(self, guest: QueuedRun) -> None:
-        guest.queue_state = QueueState.ADMITTED
-        self._used += guest.cost
-        if guest.lane is not None:
-            self._busy_lanes.add(guest.lane)
+    def _admit(self, run: "Run") -> None:
+        run.queue_state = QueueState.ADMITTED
+        self._used += run.cost
+        if run.lane is not None:
+            self._busy_lanes.add(run.lane)
 
-    def _remove(self, guest: QueuedRun) -> None:
-        if guest.queue_state is QueueState.ADMITTED:
-            self._used -= guest.cost
-            if guest.lane is not None:
-                self._busy_lanes.discard(guest.lane)
-        elif guest.queue_state is QueueState.QUEUED:
-            self._waiting.remove(guest)
-        guest.queue_state = QueueState.NOT_QUEUED
+    def _remove(self, run: "Run") -> None:
+        if run.queue_state is QueueState.ADMITTED:
+            self._used -= run.cost
+            if run.lane is not None:
+                self._busy_lanes.discard(run.lane)
+        elif run.queue_state is QueueState.QUEUED:
+            self._waiting.remove(run)
+        run.queue_state = QueueState.NOT_QUEUED
         if self._used <= 0:
             self._capacity = None
 

@@ -17,9 +17,7 @@ from nacre.model.refusals import Closed, Refused
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
 
-
-class SupervisorOwner(Protocol):
-    def on_idle(self, supervisor: "Supervisor") -> None: ...
+    from nacre.engine.engine import Engine
 
 
 class Operation(Protocol):
@@ -48,7 +46,7 @@ class Supervisor:
     _asyncio_loop: "AbstractEventLoop | None" = None
     _asyncio_timer: "TimerHandle | None" = None
 
-    def __init__(self, context: LoopContext, owner: Callable[[], SupervisorOwner | None]) -> None:
+    def __init__(self, context: LoopContext, owner: "Callable[[], Engine | None]") -> None:
         """`keeper` says who is told that we rest; nobody, when it has been forgotten meanwhile."""
         self.context = context
         self.thread = threading.get_ident()

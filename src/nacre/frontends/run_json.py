@@ -36,12 +36,8 @@ def run_to_json(run: StoredRun) -> dict[str, Any]:
 
 def find_leftovers(run: StoredRun) -> list[int]:
     """What it has left running, and still runs."""
-    found = []
-    for each in run.end_entry.left_running if run.end_entry else ():
-        process = processes.read_process(each.pid)
-        if process is not None and process.alive and process.started == each.started:
-            found.append(each.pid)
-    return found
+    left = run.end_entry.left_running if run.end_entry else ()
+    return [each.pid for each in left if processes.is_same_process(each.pid, each.started)]
 
 
 def output_size(run: StoredRun) -> int | None:

@@ -34,6 +34,12 @@ def _home_directory(user: int) -> bytes | None:
 _NONE: Mapping[str, Resolver] = MappingProxyType({})
 
 
+def copy_environment() -> dict[bytes, bytes]:
+    """The environment of this process; copied in C where Python lets us."""
+    data = getattr(os.environb, "_data", None)
+    return dict(data if isinstance(data, dict) else os.environb)
+
+
 class Caller(Struct, frozen=True, kw_only=True):
     cwd: bytes
     workspace: bytes = b""
@@ -60,8 +66,7 @@ class Caller(Struct, frozen=True, kw_only=True):
         """All of them."""
         if self.env is not None:
             return tuple(self.env.items())
-        known = getattr(os.environb, "_data", None)  # copied in C where that can be had
-        return tuple((known if isinstance(known, dict) else os.environb).items())
+        return tuple(copy_environment().items())
 
     def variable(self, name: bytes) -> bytes | None:
         return (os.environb if self.env is None else self.env).get(name)

@@ -69,14 +69,27 @@ _STATES: dict[type, str] = {
 
 
 def ending_code(ending: Ending | None) -> int | None:
-    """As a shell would show it: 128+n for a signal; None when nothing ran or nobody knows."""
+    """As a shell would show it: 128+n for a signal; None when nothing ran or it is not known."""
     if isinstance(ending, Exited):
         return ending.code
+    signal = ending_signal(ending)
+    return exit_status(ending) if signal is None else 128 + signal
+
+
+def exit_status(ending: Ending | None) -> int | None:
+    """What the shell itself exited with; None also when a signal ended it."""
+    match ending:
+        case Exited(code) | TimedOut(how=Exited(code)) | Cancelled(how=Exited(code)):
+            return code
+        case _:
+            return None
+
+
+def ending_signal(ending: Ending | None) -> int | None:
+    """The signal that ended the shell, if one did."""
     match ending:
         case Killed(signal) | TimedOut(how=Killed(signal)) | Cancelled(how=Killed(signal)):
-            return 128 + signal
-        case TimedOut(how=Exited(code)) | Cancelled(how=Exited(code)):
-            return code
+            return signal
         case _:
             return None
 
@@ -161,6 +174,11 @@ class Outcome(
     def exit_code(self) -> int | None:
         """As a shell would show it: 128+n for a signal; None when nothing ran or nobody knows."""
         return ending_code(self.ending)
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended the shell, if one did."""
+        return ending_signal(self.ending)
 
     # The names that these fields had in 0.1.0.
 

@@ -35,6 +35,12 @@ def read_process(pid: int) -> Process | None:
     return _parse_stat(pid, _read_start(f"/proc/{pid}/stat", 1024))
 
 
+def is_same_process(pid: int, started: int) -> bool:
+    """Whether the process that had this pid and start time is still alive."""
+    process = read_process(pid)
+    return process is not None and process.alive and process.started == started
+
+
 def _parse_stat(pid: int, line: bytes) -> Process | None:
     # The name comes second, in parentheses, and may itself hold parentheses and blanks.
     fields = line.rpartition(b")")[2].split()

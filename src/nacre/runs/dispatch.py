@@ -5,7 +5,6 @@ runs has it started in the warden, since nothing can be handed over safely later
 that everything runs there (`warden`), or nothing does (`here`).
 """
 
-import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +19,7 @@ from nacre.engine.run import Run
 from nacre.engine.supervisor import Operation
 from nacre.eventloop import now
 from nacre.model import requests
+from nacre.model.caller import copy_environment
 from nacre.model.cancel import CancelToken
 from nacre.model.events import Listening
 from nacre.model.outcome import NotStarted, Outcome
@@ -27,8 +27,8 @@ from nacre.model.plan import Keep, OpenStdin, Plan
 from nacre.model.refusals import NoBackground, Refused, TooMany
 from nacre.model.requests import ListenOptions, Listing, Rejected, Response
 from nacre.process import rlimits
-from nacre.store import idempotency, stored_run
-from nacre.store.store import Store, claim_run
+from nacre.store import stored_run
+from nacre.store.store import Store, claim_run, release_claim
 from nacre.store.stored_run import NoSuchRun
 from nacre.text.clean import decode
 
@@ -91,7 +91,7 @@ class Dispatcher:
                 def ended(outcome: Outcome) -> None:
                     self._live_commands.pop(number, None)
                     if isinstance(outcome.ending, NotStarted):
-                        _release_key(request, number)
+                        release_claim(request, number)
                     answer(outcome)
 
                 return Run(
@@ -100,7 +100,7 @@ class Dispatcher:
 
             return self._engine.start_operation(make, cancel)
         except Refused:  # nothing ran; one who is interrupted cannot know that
-            _release_key(request, number)
+            release_claim(request, number)
             self._live_commands.pop(number, None)
             raise
         except BaseException:
@@ -225,7 +225,7 @@ def _listen_options(listening: Listening | None) -> ListenOptions | None:
 def _with_caller_env(plan: Plan) -> Plan:
     """With everything that a command here would have from us."""
     command = plan.command
-    env = _copy_environment() if command.env is None else command.env
+    env = copy_environment() if command.env is None else command.env
     return msgspec.structs.replace(
         plan,
         command=msgspec.structs.replace(
@@ -235,23 +235,11 @@ def _with_caller_env(plan: Plan) -> Plan:
     )
 
 
-def _copy_environment() -> dict[bytes, bytes]:
-    """All that this process has; copied in C where that can be had."""
-    known = getattr(os.environb, "_data", None)
-    return dict(known if isinstance(known, dict) else os.environb)
-
-
 def _without_conditions(request: requests.StartRun) -> requests.StartRun:
     """What we wait for is no business of who runs it, but that we look."""
     if not request.until:
         return request
     return msgspec.structs.replace(request, until=(), watched=True)
-
-
-def _release_key(request: requests.StartRun, number: int) -> None:
-    """Nothing was run: the same may be asked again."""
-    if request.idempotency_key is not None:
-        idempotency.release_key(request.idempotency_key, request.workspace, number)
 
 
 def _find_lost_run(

@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from nacre.bash.paths import resolve_path
 from nacre.engine.context import LoopContext
 from nacre.engine.engine import Engine
 from nacre.engine.supervisor import Operation
@@ -15,7 +14,8 @@ from nacre.eventloop import Callback, Timer
 from nacre.model import requests
 from nacre.model.outcome import Capture, Outcome, Survivor
 from nacre.model.refusals import Unavailable
-from nacre.model.requests import Condition, ConditionMet, Listing, Rejected, Response, RunStatus
+from nacre.model.requests import ConditionMet, Listing, Rejected, Response, RunStatus
+from nacre.prepare.until_files import resolve_files
 from nacre.runs.access import RunAccess
 from nacre.runs.conditions import ConditionWatch
 from nacre.runs.inspect import (
@@ -173,7 +173,7 @@ class InteractOperation(ReadOnlyOperation):
 
     def _watch(self, run: StoredRun) -> None:
         watch = ConditionWatch(
-            _resolve_files(self._request.until, run),
+            resolve_files(self._request.until, os.fsencode(run.start_entry.cwd)),
             run.number,
             self._reach.workspace,
             self._context,
@@ -251,14 +251,3 @@ class InteractOperation(ReadOnlyOperation):
 
 def _pids(survivors: tuple[Survivor, ...]) -> set[int]:
     return {each.pid for each in survivors}
-
-
-def _resolve_files(until: tuple[Condition, ...], run: StoredRun) -> tuple[Condition, ...]:
-    """With files from where the command runs."""
-    place = os.fsencode(run.start_entry.cwd)
-    return tuple(
-        each
-        if each.file is None
-        else msgspec.structs.replace(each, file=resolve_path(place, each.file))
-        for each in until
-    )

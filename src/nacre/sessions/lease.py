@@ -2,7 +2,7 @@
 
 import os
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,25 +15,18 @@ from nacre.procfs.processes import Process
 from nacre.store.session_files import Ledger, PendingDraft, SessionFile
 from nacre.text.clean import decode
 
+if TYPE_CHECKING:
+    from nacre.sessions.manager import SessionManager
+
 _SAVE_START: Final = 0.05  # seconds in which a copy of a shell has begun to write
 _SAVE_START_BUSY: Final = 1.0  # on a machine that is too busy for that
 _LOADER_MARK: Final = "_nacre_in="  # by which a shell is known that has waited
 
 
-class SessionCallbacks(Protocol):
-    """Who has the sessions, and is told."""
-
-    def release(self, file: SessionFile) -> None: ...
-    def discard(self, file: SessionFile, mark: str, savers: list[int]) -> None: ...
-    def prepare(
-        self, plan: Plan, file: SessionFile, savers: list[int], unwanted: str | None
-    ) -> None: ...
-
-
 class SessionLease:
     def __init__(
         self,
-        sessions: SessionCallbacks,
+        sessions: "SessionManager",
         file: SessionFile,
         ledger: Ledger,
         draft_id: str,
@@ -93,7 +86,11 @@ class SessionLease:
 
     def without_savers(self, left: list[Process]) -> list[Process]:
         """The processes that the command left: neither a saver nor one that has ended since."""
-        return [each for each in left if each not in self._savers and _is_alive(each)]
+        return [
+            each
+            for each in left
+            if each not in self._savers and processes.is_same_process(each.pid, each.started)
+        ]
 
     def rename_prewarmed(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
         """A copy of a shell that has waited is called by what it runs, not by how it waited."""
@@ -140,11 +137,6 @@ class SessionLease:
 def _is_busy(process: Process) -> bool:
     seen = processes.read_process(process.pid)
     return seen is not None and seen.state in ("R", "D")
-
-
-def _is_alive(process: Process) -> bool:
-    seen = processes.read_process(process.pid)
-    return seen is not None and seen.alive and seen.started == process.started
 
 
 def _is_complete(draft: str, mark: str) -> bool:

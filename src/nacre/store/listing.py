@@ -35,11 +35,8 @@ def list_runs(workspace: bytes | None, last: int) -> list[StoredRun]:
 
 def _has_leftovers(run: StoredRun) -> bool:
     """Whether something that it has left running still runs."""
-    for each in run.end_entry.left_running if run.end_entry is not None else ():
-        process = processes.read_process(each.pid)
-        if process is not None and process.alive and process.started == each.started:
-            return True
-    return False
+    left = run.end_entry.left_running if run.end_entry is not None else ()
+    return any(processes.is_same_process(each.pid, each.started) for each in left)
 
 
 def find_run_of_pid(pid: int, workspace: bytes) -> str | None:

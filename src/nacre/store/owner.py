@@ -26,8 +26,7 @@ class Owner(Struct, frozen=True, kw_only=True):
     def is_alive(self) -> bool:
         if self.boot != boot_id():
             return False
-        process = processes.read_process(self.pid)
-        return process is not None and process.alive and process.started == self.started
+        return processes.is_same_process(self.pid, self.started)
 
 
 def own_id(kind: Kind) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from nacre.model.plan import Plan
 from nacre.model.refusals import OtherRequest, Refused, Unavailable
-from nacre.model.requests import IdempotencyKey
+from nacre.model.requests import IdempotencyKey, StartRun
 from nacre.store import cleanup, idempotency, owner
 from nacre.store.cleanup import StoreLimits
 from nacre.store.run_record import RunFiles, RunRecord
@@ -32,6 +32,12 @@ def claim_run(key: IdempotencyKey, workspace: bytes, number: int, kind: owner.Ki
     if there.digest != key.digest:
         raise Refused(OtherRequest(id=key.id, run=f"r{there.run}"))
     return there.run
+
+
+def release_claim(request: StartRun, number: int) -> None:
+    """Give the request id back: nothing ran, so the same request may be made again."""
+    if request.idempotency_key is not None:
+        idempotency.release_key(request.idempotency_key, request.workspace, number)
 
 
 class Store:

@@ -106,8 +106,7 @@ class StoredRun(Struct, frozen=True, kw_only=True):
         shell = self.start_entry.shell
         if shell is None or self.owner.boot != owner.boot_id():
             return False
-        process = processes.read_process(shell.pid)
-        return process is not None and process.alive and process.started == shell.started
+        return processes.is_same_process(shell.pid, shell.started)
 
     @property
     def seconds(self) -> float:

@@ -15,10 +15,13 @@ import sys
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterator
-from typing import Any, BinaryIO, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from nacre.text.clean import as_displayed, decode
+
+if TYPE_CHECKING:  # the search process does not load msgspec
+    from nacre.model.requests import MatchedLine
 
 BLOCK_SIZE: Final = 1024 * 1024
 MAX_LINE: Final = 64 * 1024  # so much of a line is looked at
@@ -64,6 +67,16 @@ class FoundLine(NamedTuple):
 class _Block(NamedTuple):
     first: int  # the number of its first line
     text: str  # whole lines, each with its newline but perhaps the last
+
+
+def number_lines(found: "Iterable[FoundLine | MatchedLine]", *, separate: bool) -> Iterator[str]:
+    """As grep -n shows it: `12:` before a line that matches, `11-` before a line of its context;
+    `separate`: `--` where lines are missing between two of them."""
+    last: int | None = None
+    for each in found:
+        gap = "--\n" if separate and last is not None and each.line > last + 1 else ""
+        last = each.line
+        yield f"{gap}{each.line}{':' if each.matches else '-'}{each.text}\n"
 
 
 def grep(

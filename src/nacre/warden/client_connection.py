@@ -10,14 +10,13 @@ answered, so the next one is asked; of one that died the journal tells what it h
 import enum
 import os
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import nacre
 from nacre.engine.context import LoopContext
 from nacre.eventloop import EventLoop, Timer, now
-from nacre.model.events import Chunk, Started
-from nacre.model.refusals import AnyRefusal, Unavailable
-from nacre.model.requests import Request, Response
+from nacre.model.refusals import Unavailable
+from nacre.model.requests import Request
 from nacre.warden import protocol, rendezvous
 from nacre.warden.framed_socket import FramedSocket
 from nacre.warden.protocol import (
@@ -33,31 +32,12 @@ from nacre.warden.protocol import (
     Welcome,
 )
 
+if TYPE_CHECKING:
+    from nacre.warden.client_request import WardenRequest
+
 _CONNECT_TIMEOUT: Final = 10.0  # for a warden that starts, or that is there and says nothing
 _RETRY_INTERVAL: Final = 0.003
 _START_INTERVAL: Final = 1.0  # that a warden may take to start
-
-
-class RequestCallbacks(Protocol):
-    """One ask."""
-
-    request: Request
-    number: int  # in its connection; 0: not asked yet
-    detached: bool  # it has been answered that it goes on
-
-    def on_sent(self) -> None: ...
-
-    def on_response(self, answer: Response) -> None: ...
-
-    def on_event(self, event: Started | Chunk) -> None: ...
-
-    def on_refused(self, refusal: AnyRefusal) -> None: ...
-
-    def on_lost(self) -> bool:
-        """Its warden died. False: ask again."""
-        ...
-
-    def stop_listening(self) -> None: ...
 
 
 class ConnectionState(enum.Enum):
@@ -102,14 +82,14 @@ class WardenConnection:
         self._name = name
         self._state = ConnectionState.DISCONNECTED
         self._numbers = 0
-        self._pending: dict[int, RequestCallbacks] = {}
-        self._unsent: list[RequestCallbacks] = []  # until there is a warden
+        self._pending: dict[int, WardenRequest] = {}
+        self._unsent: list[WardenRequest] = []  # until there is a warden
 
     @property
     def idle(self) -> bool:
         return not self._pending and not self._unsent
 
-    def send_request(self, pending: RequestCallbacks) -> None:
+    def send_request(self, pending: "WardenRequest") -> None:
         self._check_socket()
         self._unsent.append(pending)
         if self._state is ConnectionState.OPEN:
@@ -119,7 +99,7 @@ class WardenConnection:
         elif self._state is ConnectionState.GREETING:
             self._wait_for_welcome()
 
-    def cancel(self, pending: RequestCallbacks, number: int) -> bool:
+    def cancel(self, pending: "WardenRequest", number: int) -> bool:
         """False when it has not been asked yet, and will not be."""
         if self._pending.get(pending.number) is pending:
             self._send(Cancel(pending.number, number))
@@ -128,7 +108,7 @@ class WardenConnection:
             self._unsent.remove(pending)
         return False
 
-    def send_frame(self, pending: RequestCallbacks, frame: FromClient) -> None:
+    def send_frame(self, pending: "WardenRequest", frame: FromClient) -> None:
         """Something about an ask that is under way."""
         if self._pending.get(pending.number) is pending:
             self._send(frame)
@@ -138,7 +118,7 @@ class WardenConnection:
         self._numbers += 1
         self._send(RequestFrame(self._numbers, request))
 
-    def forget(self, pending: RequestCallbacks) -> None:
+    def forget(self, pending: "WardenRequest") -> None:
         if self._pending.get(pending.number) is pending:
             del self._pending[pending.number]
 

@@ -1,7 +1,7 @@
 """One run of the warden's, and who wants to know of it."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,29 +10,21 @@ from nacre.engine.input_wait import InputWaitDetector
 from nacre.engine.run import Run
 from nacre.eventloop import Timer
 from nacre.model import requests
-from nacre.model.events import Chunk, Started
 from nacre.model.outcome import Outcome
 from nacre.model.plan import OpenStdin
-from nacre.model.requests import Response, Running
+from nacre.model.requests import Running
 from nacre.store.run_record import RunRecord
 from nacre.text.clean import decode
 from nacre.warden.event_stream import EventStream
+
+if TYPE_CHECKING:
+    from nacre.warden.server_connection import PendingRequest
 
 # One that somebody waits for has its output on disk after so long: others may want to read it.
 _DISK_DELAY = 0.25
 _SETUP_POLL = 0.1  # seconds until we look again whether a set-up has been read
 
 OnHostedEnd = Callable[["HostedRun", Outcome], None]
-
-
-class RunClient(Protocol):
-    """Who asks; one ask at a time of perhaps many."""
-
-    def respond(self, answer: Response, *, last: bool = True) -> None:
-        """`last`: nothing more will be said about what it has asked."""
-        ...
-
-    def send_event(self, event: Started | Chunk) -> None: ...
 
 
 class HostedRun:
@@ -43,7 +35,7 @@ class HostedRun:
     def __init__(
         self,
         request: requests.StartRun,
-        client: RunClient,
+        client: "PendingRequest",
         record: RunRecord,
         context: LoopContext,
         on_end: OnHostedEnd,
@@ -52,10 +44,10 @@ class HostedRun:
         self._record = record
         self.workspace = request.workspace
         self.command = decode(request.plan.command.original)
-        self._client: RunClient | None = client  # who has asked for it, until it is answered
+        self._client: PendingRequest | None = client  # who has asked for it, until it is answered
         self.job = request.job
-        self._waiters: dict[RunClient, Timer | None] = {}
-        self._input_waiters: set[RunClient] = (
+        self._waiters: dict[PendingRequest, Timer | None] = {}
+        self._input_waiters: set[PendingRequest] = (
             set()
         )  # who of those wants to hear that it waits for input
         self._context = context
@@ -95,7 +87,9 @@ class HostedRun:
         else:
             self._on_wait_over()
 
-    def wait(self, client: RunClient, wait_limit: float | None, *, for_input: bool = False) -> None:
+    def wait(
+        self, client: "PendingRequest", wait_limit: float | None, *, for_input: bool = False
+    ) -> None:
         """Somebody else wants to know how it ends, or that it waits for input."""
         timer = None
         if wait_limit is not None:
@@ -107,14 +101,14 @@ class HostedRun:
             self._input_waiters.add(client)
             self._input_wait.begin()
 
-    def detach_now(self, client: RunClient) -> None:
+    def detach_now(self, client: "PendingRequest") -> None:
         """That one waits no longer."""
         if client is self._client:
             self._on_wait_over()
         else:
             self._respond_running(client)
 
-    def disconnect(self, client: RunClient) -> None:
+    def disconnect(self, client: "PendingRequest") -> None:
         """That one is gone, or has called its waiting off: the run goes on."""
         self._remove_waiter(client)
         if client is self._client:
@@ -123,7 +117,7 @@ class HostedRun:
             if self.event_stream is not None:
                 self.event_stream.disconnect()
 
-    def _remove_waiter(self, client: RunClient) -> None:
+    def _remove_waiter(self, client: "PendingRequest") -> None:
         timer = self._waiters.pop(client, None)
         if timer is not None:
             timer.cancel()
@@ -178,7 +172,7 @@ class HostedRun:
         self.detached = True
         return self.run.detach(job=self.job)
 
-    def _respond_running(self, client: RunClient, *, waits_for_input: bool = False) -> None:
+    def _respond_running(self, client: "PendingRequest", *, waits_for_input: bool = False) -> None:
         """As it is now, to one whose patience is over."""
         if client in self._waiters:
             waits_for_input = waits_for_input or (

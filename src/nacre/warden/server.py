@@ -21,10 +21,10 @@ from nacre.model.outcome import Capture, NotStarted, Outcome
 from nacre.model.refusals import Refused, TooMany, Unavailable, UnknownRun
 from nacre.process.pipes import PipeReader
 from nacre.process.prctl import become_subreaper, trim_memory
-from nacre.store import idempotency, owner, stored_run
+from nacre.store import owner, stored_run
 from nacre.store.late_output import LateOutput
 from nacre.store.run_record import RunFiles, RunRecord
-from nacre.store.store import claim_run
+from nacre.store.store import claim_run, release_claim
 from nacre.warden import rendezvous
 from nacre.warden.hosted_run import HostedRun
 from nacre.warden.protocol import MAX_KEPT, Adopt, Leaving
@@ -181,7 +181,8 @@ class Warden:
             if request.wait_limit == 0 or request.watched:
                 _prepare_output(record)
         except BaseException:
-            _release_key(request)
+            if request.number is not None:
+                release_claim(request, request.number)
             raise
         self.hosted[hosted.name] = hosted
         hosted.start()
@@ -218,8 +219,8 @@ class Warden:
 
     def _on_run_end(self, hosted: HostedRun, outcome: Outcome) -> None:
         self.hosted.pop(hosted.name, None)
-        if isinstance(outcome.ending, NotStarted):
-            _release_key(hosted.request)
+        if isinstance(outcome.ending, NotStarted) and hosted.request.number is not None:
+            release_claim(hosted.request, hosted.request.number)
         if outcome.output.size > _TRIM_ABOVE:
             trim_memory()
         self.schedule_idle_exit()
@@ -274,12 +275,6 @@ def log_exception() -> None:
         if os.fstat(2).st_size > _MAX_LOG:
             os.ftruncate(2, 0)
     traceback.print_exc()
-
-
-def _release_key(request: requests.StartRun) -> None:
-    """Nothing was run: the same may be asked again."""
-    if request.idempotency_key is not None and request.number is not None:
-        idempotency.release_key(request.idempotency_key, request.workspace, request.number)
 
 
 def _prepare_output(record: RunRecord) -> None:

@@ -2,12 +2,11 @@
 
 import os
 import socket
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 import nacre
-from nacre.eventloop import EventLoop
 from nacre.model import requests
 from nacre.model.events import Chunk, Started
 from nacre.model.refusals import AnyRefusal, CalledOff, Refused, Unavailable
@@ -31,30 +30,10 @@ from nacre.warden.protocol import (
     Welcome,
 )
 
+if TYPE_CHECKING:
+    from nacre.warden.server import Warden
+
 _MAX_UNSENT: Final = 2 * wire.MAX_FRAME  # that a client has not taken
-
-
-class WardenInterface(Protocol):
-    """What a connection wants of the warden."""
-
-    loop: EventLoop
-    used: bool
-    connections: "set[ServerConnection]"
-    hosted: dict[str, HostedRun]
-
-    def start_run(self, request: requests.StartRun, client: "PendingRequest") -> None:
-        """Raises Refused."""
-        ...
-
-    def find(self, name: str, workspace: bytes) -> HostedRun:
-        """Raises Refused."""
-        ...
-
-    def adopt_pipes(self, frame: Adopt, fds: list[int]) -> None: ...
-
-    def retire(self) -> None: ...
-
-    def schedule_idle_exit(self) -> None: ...
 
 
 class ServerConnection:
@@ -62,7 +41,7 @@ class ServerConnection:
 
     protocol = 0  # that both sides speak; 0: it has not said Hello
 
-    def __init__(self, warden: WardenInterface, connection: socket.socket) -> None:
+    def __init__(self, warden: "Warden", connection: socket.socket) -> None:
         self._warden = warden
         self.pending: dict[int, PendingRequest] = {}
         self._stream = FramedSocket(
@@ -198,7 +177,7 @@ class PendingRequest:
         self._connection = connection
         self._number = number
 
-    def handle(self, warden: WardenInterface, request: requests.Request) -> None:
+    def handle(self, warden: "Warden", request: requests.Request) -> None:
         """Raises Refused."""
         match request:
             case requests.StartRun():

@@ -25,7 +25,7 @@ from nacre.contracts.arguments import (
 )
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_user_command, reply_to_json
 from nacre.contracts.nacre.reply_context import ReplyContext
-from nacre.contracts.nacre.until import MAX_WAIT, UNTIL, resolve_files
+from nacre.contracts.nacre.until import MAX_WAIT, UNTIL
 from nacre.contracts.option_reader import LESS, OFF, Seconds, read_options
 from nacre.contracts.phrases import SPILL
 from nacre.contracts.session_key import select_session
@@ -63,6 +63,7 @@ from nacre.prepare.environment import (
 )
 from nacre.prepare.internal_urls import internal_urls_step
 from nacre.prepare.terminal_needs import note_terminal_needs
+from nacre.prepare.until_files import resolve_files
 
 MAX_OUTPUT: Final = 200_000
 _MAX_NAME: Final = 200  # of a request
@@ -215,7 +216,7 @@ class Nacre:
             session = msgspec.structs.replace(session, detached=wait == 0)
             lane = session.key if wait else None
             plan = msgspec.structs.replace(plan, session=session, lane=lane)
-        until = resolve_files(given.until, plan.command.cwd, caller)
+        until = resolve_files(given.until, plan.command.cwd, caller.home)
         request = StartRun(
             plan=plan,
             wait_limit=wait,

@@ -19,6 +19,7 @@ from nacre.contracts.nacre.reply import (
 from nacre.model.outcome import Exited
 from nacre.model.requests import Listing, MatchedLine, RunStatus
 from nacre.text.render import Rendered, render_page
+from nacre.text.search import number_lines
 
 
 def build_job_reply(listing: Listing, reply_context: JobReplyContext) -> Reply:
@@ -81,7 +82,8 @@ def _render_matches(
     texts: list[str] = []
     shown: list[int] = []
     room = reply_context.max_bytes
-    for text, each in zip(_number_lines(found), found, strict=True):
+    context = any(not each.matches for each in found)
+    for text, each in zip(number_lines(found, separate=context), found, strict=True):
         room -= len(text.encode())
         if room < 0 and shown:
             break
@@ -109,15 +111,6 @@ def _continuation(job: RunStatus, reply_context: JobReplyContext, line: int) -> 
     pattern = msgspec.json.encode(reply_context.pattern).decode()
     more = f'"grep": {pattern}, "from": {line}'
     return f'[not all was searched: job {{"action": "read", "run": "{job.run}", {more}}}]'
-
-
-def _number_lines(found: tuple[MatchedLine, ...]) -> Iterator[str]:
-    """As grep -n shows it: `12:` before a line that matches, `11-` before one that stands near."""
-    near, last = any(not each.matches for each in found), None
-    for each in found:
-        apart = "--\n" if near and last is not None and each.line > last + 1 else ""
-        last = each.line
-        yield f"{apart}{each.line}{':' if each.matches else '-'}{each.text}\n"
 
 
 def _line_ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:

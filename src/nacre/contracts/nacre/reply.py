@@ -21,7 +21,9 @@ from nacre.model.outcome import (
     Outcome,
     Survivor,
     TimedOut,
+    ending_signal,
     ending_state,
+    exit_status,
 )
 from nacre.model.refusals import (
     AnyRefusal,
@@ -284,7 +286,7 @@ def shorten_command(command: str) -> str:
 def build_details(job: RunStatus, part: Rendered, hints: Sequence[str]) -> dict[str, Any]:
     details: dict[str, Any] = {
         "state": state_name(job),
-        "exit_code": _exit_code(job.state),
+        "exit_code": exit_status(job.state),
         "signal": _signal_name(job.state),
         "seconds": round(job.seconds, 3),
         "run": job.run,
@@ -317,21 +319,9 @@ def next_cursor(job: RunStatus) -> int:
     return job.size if job.found is not None else job.byte + job.output.size
 
 
-def _exit_code(ending: Ending | None) -> int | None:
-    """What it has exited with, if it has; a signal is none."""
-    match ending:
-        case Exited(code) | TimedOut(how=Exited(code)) | Cancelled(how=Exited(code)):
-            return code
-        case _:
-            return None
-
-
 def _signal_name(ending: Ending | None) -> str | None:
-    match ending:
-        case Killed(number) | TimedOut(how=Killed(number)) | Cancelled(how=Killed(number)):
-            return signal_name(number)
-        case _:
-            return None
+    signal = ending_signal(ending)
+    return None if signal is None else signal_name(signal)
 
 
 def _process_details(survivor: Survivor) -> dict[str, Any]:

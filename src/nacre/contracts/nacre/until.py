@@ -4,11 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
-from nacre.bash.paths import resolve_path
 from nacre.contracts.arguments import InvalidValue, Kind, count_kind, read_bytes, seconds_kind
-from nacre.model.caller import Caller
 from nacre.model.requests import Condition
 from nacre.text.search import compile_pattern
 
@@ -91,20 +87,3 @@ UNTIL: Final = Kind(
     },
     convert=_convert_until,
 )
-
-
-def resolve_files(
-    until: tuple[Condition, ...], cwd: bytes, caller: Caller
-) -> tuple[Condition, ...]:
-    """With files from where the command runs."""
-    return tuple(
-        each
-        if each.file is None
-        else msgspec.structs.replace(each, file=resolve_path(cwd, _expand_home(each.file, caller)))
-        for each in until
-    )
-
-
-def _expand_home(path: bytes, caller: Caller) -> bytes:
-    home = caller.home if path.startswith(b"~/") else None
-    return path if home is None else home + path[1:]

@@ -1,6 +1,5 @@
 """What can be chosen of the contract pi."""
 
-from difflib import get_close_matches
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -10,6 +9,7 @@ from nacre.contracts.option_reader import LATER, LESS, MORE, OFF, Seconds
 from nacre.contracts.shared_options import SharedOptions
 from nacre.prepare import interception, interception_rules
 from nacre.prepare.interception import Mode, Rule, UserRule
+from nacre.text.suggestion import did_you_mean
 
 _DEFAULTS: Final = {rule.id: rule for rule in interception_rules.DEFAULT_RULES}
 SHORTEST, LONGEST = 1, 3600  # seconds that a command may take
@@ -40,8 +40,7 @@ class Options(SharedOptions, frozen=True, kw_only=True):
         """Every rule that counts. Raises ValueError for one that makes no sense."""
         for name in self.intercept_rules:
             if name not in _DEFAULTS:
-                near = get_close_matches(name, _DEFAULTS, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(_DEFAULTS)}"
+                hint = did_you_mean(name, _DEFAULTS) or f"there is {', '.join(_DEFAULTS)}"
                 raise ValueError(f"there is no interception rule {name!r}; {hint}")
         mine = interception.load_rules(self.rules)
         return (*mine, *(_DEFAULTS[name] for name in self.intercept_rules))

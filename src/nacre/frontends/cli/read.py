@@ -11,7 +11,7 @@ from nacre.model.events import Stream
 from nacre.store import stored_run
 from nacre.text.clean import human_size
 from nacre.text.line_index import LineIndex
-from nacre.text.search import compile_pattern, grep
+from nacre.text.search import compile_pattern, grep, number_lines
 
 _PAUSE = 0.05
 
@@ -95,17 +95,11 @@ def _select_blocks(
 
 
 def _grep_lines(source: BinaryIO, pattern: str, context: int) -> Iterator[bytes]:
-    """As grep -n shows it: `12:` before a line that matches, `11-` before one that stands near."""
+    """Raises UsageError."""
     try:
         wanted = compile_pattern(pattern)
     except re.error as error:
         raise UsageError(f"--grep {pattern} is no regular expression: {error}") from None
-    last = None
-    for found in grep(source, wanted, context):
-        if isinstance(found, int):
-            continue
-        if context and last is not None and found.line > last + 1:
-            yield b"--\n"
-        last = found.line
-        sign = ":" if found.matches else "-"
-        yield f"{found.line}{sign}{found.text}\n".encode("utf-8", "surrogateescape")
+    found = (each for each in grep(source, wanted, context) if not isinstance(each, int))
+    for line in number_lines(found, separate=bool(context)):
+        yield line.encode("utf-8", "surrogateescape")

@@ -1,7 +1,6 @@
 """The step `safety`: refuse a command that a chosen rule matches."""
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Final
 
 from nacre.bash.commands import Analysis
@@ -12,6 +11,7 @@ from nacre.prepare.safety import disk_rules, git_rules, workspace_rules
 from nacre.prepare.safety.rule import Rule, RuleContext, RuleMatch
 from nacre.prepare.script import analyze_plan, command_home
 from nacre.text.clean import decode
+from nacre.text.suggestion import did_you_mean
 
 RULES: Final[dict[str, Rule]] = {
     rule.id: rule for rule in (*disk_rules.RULES, *git_rules.RULES, *workspace_rules.RULES)
@@ -30,10 +30,8 @@ def select_rules(names: Sequence[str]) -> tuple[Rule, ...]:
         wanted = name.removeprefix("-")
         found = {key: rule for key, rule in RULES.items() if wanted in (key, rule.pack)}
         if not found:
-            near = get_close_matches(wanted, [*RULES, *PACKS], 1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"there is {', '.join((*PACKS, *RULES))}"
-            )
+            near = did_you_mean(wanted, [*RULES, *PACKS])
+            hint = near or f"there is {', '.join((*PACKS, *RULES))}"
             raise ValueError(f"there is no safety rule or pack {wanted!r}; {hint}")
         if name.startswith("-"):
             rules = {key: rule for key, rule in rules.items() if key not in found}

@@ -1,0 +1,80 @@
+"""Output that waits for a slow listener: bounded, joined into larger chunks, with skip counts.
+
+Both ways to a listener use it: the thread of a listener in this process, and the warden's stream to
+a client. It holds no lock and knows no clock; its owner decides when to drop and when to deliver.
+"""
+
+from collections import deque
+from typing import Final
+
+from nacre.model.events import Chunk, Stream
+
+# Many tiny chunks of alternating streams cost more than their bytes.
+MAX_CHUNKS: Final = 4096
+
+
+class EventBuffer:
+    def __init__(self, limit: int, max_chunk: int | None = None) -> None:
+        """`limit` is in bytes; a chunk that has reached `max_chunk` bytes is not extended."""
+        self._limit = limit
+        self._max_chunk = max_chunk
+        self._chunks: deque[tuple[Stream, bytearray]] = deque()
+        self._skipped: dict[Stream, int] = {}
+        self.size = 0  # bytes
+
+    def __bool__(self) -> bool:
+        """Whether there is output to deliver; skip counts alone are not."""
+        return bool(self._chunks)
+
+    @property
+    def full(self) -> bool:
+        return self.size >= self._limit or len(self._chunks) > MAX_CHUNKS
+
+    def append(self, stream: Stream, data: bytes | bytearray) -> None:
+        last = self._chunks[-1] if self._chunks else None
+        if last is not None and last[0] is stream and not self._is_long(last[1]):
+            last[1].extend(data)
+        else:
+            self._chunks.append((stream, bytearray(data)))
+        self.size += len(data)
+
+    def _is_long(self, data: bytearray) -> bool:
+        return self._max_chunk is not None and len(data) >= self._max_chunk
+
+    def add_skipped(self, stream: Stream, count: int) -> None:
+        self._skipped[stream] = self._skipped.get(stream, 0) + count
+
+    def drop_oldest(self) -> None:
+        """Drop and count what is more than the limit."""
+        while self._chunks and (self.size > self._limit or len(self._chunks) > MAX_CHUNKS):
+            stream, data = self._chunks[0]
+            excess = self.size - self._limit
+            dropped = min(len(data), excess) if len(self._chunks) <= MAX_CHUNKS else len(data)
+            del data[:dropped]
+            if not data:
+                self._chunks.popleft()
+            self.size -= dropped
+            self.add_skipped(stream, dropped)
+
+    def pop(self, run: str, max_bytes: int | None = None) -> Chunk:
+        """The oldest chunk, or its first `max_bytes`, with what was skipped of its stream."""
+        stream, data = self._chunks[0]
+        piece = bytes(data if max_bytes is None else data[:max_bytes])
+        if len(piece) == len(data):
+            self._chunks.popleft()
+        else:
+            del data[: len(piece)]
+        self.size -= len(piece)
+        skipped = self._skipped.pop(stream, 0)
+        return Chunk(run=run, stream=stream, data=piece, skipped=skipped)
+
+    def pop_skipped(self, run: str) -> Chunk | None:
+        """At the end: what was skipped of a stream after its last chunk."""
+        if not self._skipped:
+            return None
+        stream, skipped = self._skipped.popitem()
+        return Chunk(run=run, stream=stream, data=b"", skipped=skipped)
+
+    def clear(self) -> None:
+        self._chunks.clear()
+        self.size = 0
