@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
+from nacre.model.requests import Between, Last
 from nacre.process import run_tag
-from nacre.store import cleanup, journal, stored_run
+from nacre.store import cleanup, journal, output_range, stored_run
 from nacre.store.append_file import KEPT_ROTATIONS, AppendFile
 from nacre.store.cleanup import StoreLimits
 from nacre.store.journal import workspace_key
@@ -270,7 +271,8 @@ def test_a_run_under_way_can_be_read_as_far_as_it_is_written(tmp_path: Path) -> 
             eventually(lambda: (tmp_path / "state/runs/r1/output").exists())
             run = stored_run.find_run(1, os.fsencode(tmp_path))
             with run.open() as source:
-                found.extend(stored_run.read_lines(source, 1, 2))
+                part = output_range.locate(source, Between(first=1, last=2))
+                found.extend(output_range.read_range(source, *part))
             token.cancel()
 
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
@@ -308,22 +310,23 @@ def test_ranges_of_lines(data: bytes, first: int, last: int | None, block: int) 
     wanted = whole_lines(data)[first - 1 : last]
     if last is not None and last < first:
         wanted = []
-    assert b"".join(_blocks(block, "read_lines", data, first, last)) == b"".join(wanted)
+    assert b"".join(_blocks(block, data, Between(first=first, last=last))) == b"".join(wanted)
 
 
 @given(TEXT, st.integers(0, 15), st.integers(1, 7))
 def test_the_last_lines(data: bytes, count: int, block: int) -> None:
     wanted = whole_lines(data)[-count:] if count else []
-    assert b"".join(_blocks(block, "read_last_lines", data, count)) == b"".join(wanted)
+    assert b"".join(_blocks(block, data, Last(lines=count))) == b"".join(wanted)
 
 
-def _blocks(size: int, name: str, data: bytes, *arguments: Any) -> list[Any]:
-    """As if so many bytes were read at a time."""
-    usual, stored_run._BLOCK = stored_run._BLOCK, size  # type: ignore[misc]
+def _blocks(size: int, data: bytes, part: Between | Last) -> list[bytes]:
+    """Read a part in blocks of this size."""
+    usual, output_range.BLOCK_SIZE = output_range.BLOCK_SIZE, size  # type: ignore[misc]
     try:
-        return list(getattr(stored_run, name)(io.BytesIO(data), *arguments))
+        source = io.BytesIO(data)
+        return [*output_range.read_range(source, *output_range.locate(source, part))]
     finally:
-        stored_run._BLOCK = usual  # type: ignore[misc]
+        output_range.BLOCK_SIZE = usual  # type: ignore[misc]
 
 
 def test_one_endless_line_is_read_in_bounded_memory(tmp_path: Path) -> None:
@@ -333,10 +336,11 @@ def test_one_endless_line_is_read_in_bounded_memory(tmp_path: Path) -> None:
     code = f"""if True:
         import re
         from nacre.text import search
-        from nacre.store import stored_run
+        from nacre.model.requests import Between
+        from nacre.store.output_range import locate, read_range
         size = 0
         with open({str(path)!r}, "rb", buffering=0) as source:
-            for data in stored_run.read_lines(source): size += len(data)
+            for data in read_range(source, *locate(source, Between())): size += len(data)
         with open({str(path)!r}, "rb", buffering=0) as source:
             found = [f for f in search.grep(source, re.compile("x")) if not isinstance(f, int)]
         (most,) = re.findall(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.store import stored_run
+from nacre.model.requests import Between
+from nacre.store import output_range
 from nacre.text import line_index, search
 from nacre.text.clean import as_displayed
 from nacre.text.line_index import IndexEntry, LineIndex, LineIndexWriter
@@ -130,10 +131,11 @@ def test_with_an_index_the_same_lines_are_found(
     finally:
         line_index.INTERVAL = usual  # type: ignore[misc]
     known, source = LineIndex(path), io.BytesIO(data)
-    plain = b"".join(stored_run.read_lines(source, first, last))
-    assert b"".join(stored_run.read_lines(source, first, last, known)) == plain
+    part = Between(first=first, last=last)
+    plain = output_range.locate(source, part)
+    assert output_range.locate(source, part, known) == plain
     for position in {0, len(data) // 2, len(data)}:
-        counted = stored_run.count_newlines(source, position, known)
+        counted = output_range.count_newlines(source, position, known)
         assert counted == data[:position].count(b"\n")
 
 

@@ -1,7 +1,6 @@
 """A run as data, as `nacre ps --json` prints it, and parts of its output."""
 
 import os
-from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec import Struct
@@ -9,10 +8,11 @@ from msgspec import Struct
 from nacre.model.events import Stream
 from nacre.model.outcome import ending_code, ending_state
 from nacre.model.plan import MIB
+from nacre.model.requests import Between, Last
 from nacre.procfs import processes
-from nacre.store import stored_run
+from nacre.store.output_range import locate, read_page, read_range
 from nacre.store.stored_run import StoredRun
-from nacre.text.clean import drop_partial_end, human_size
+from nacre.text.clean import human_size
 
 
 def run_to_json(run: StoredRun) -> dict[str, Any]:
@@ -73,24 +73,23 @@ def read_part(
     most: int = MAX_PART,
 ) -> OutputPart:
     """Its output from a byte on (as much as is given at once), some lines, the last lines, or all
-    of it. Raises NoSuchRun, TooMuch, ValueError, OSError."""
+    of it. Raises NoSuchRun, PartTooLarge, ValueError, OSError."""
     _check(since, first, last, lines, most)
     over = run.ending is not None
     with run.open() as source:
         size = source.seek(0, os.SEEK_END)
         if since is not None:
-            start = source.seek(min(since, size))
-            data = stored_run.read_exactly(source, most)
-            if not over or start + len(data) < size:
-                data = drop_partial_end(data) or data  # the rest of a character comes with the next
-        elif lines is not None:
-            data = _join_blocks(run, stored_run.read_last_lines(source, lines), most, size)
-            start = source.seek(0, os.SEEK_CUR) - len(data)  # it may have grown meanwhile
+            start = min(since, size)
+            data = read_page(source, start, most, more_follows=not over)
         else:
-            index = run.line_index()
-            start = stored_run.find_line_start(source, first or 1, index)
-            found = stored_run.read_lines(source, first or 1, last, index)
-            data = _join_blocks(run, found, most, size)
+            part = Last(lines=lines) if lines is not None else Between(first=first or 1, last=last)
+            start, end = locate(source, part, run.line_index())
+            if end - start > most:
+                raise PartTooLarge(
+                    f"these lines of {run.name} have more than {human_size(most)} (all of it: "
+                    f"{human_size(size)}); ask for fewer, or go through it with since, byte by byte"
+                )
+            data = b"".join(read_range(source, start, end))
     cursor = start + len(data)
     return OutputPart(data=data, size=size, cursor=cursor, complete=over and cursor >= size)
 
@@ -110,15 +109,3 @@ def _check(
     ):
         if value is not None and value < least:
             raise ValueError(f"{name} is {value}; it must be {least} or more")
-
-
-def _join_blocks(run: StoredRun, blocks: Iterator[bytes], most: int, size: int) -> bytes:
-    data = bytearray()
-    for block in blocks:
-        data += block
-        if len(data) > most:
-            raise PartTooLarge(
-                f"these lines of {run.name} have more than {human_size(most)} (all of it: "
-                f"{human_size(size)}); ask for fewer, or go through it with since, byte by byte"
-            )
-    return bytes(data)

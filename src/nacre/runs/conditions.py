@@ -23,7 +23,7 @@ from nacre.process.process_tree import TaggedProcesses
 from nacre.process.run_tag import Tag
 from nacre.procfs import ports
 from nacre.runs.access import tag_of
-from nacre.store import stored_run
+from nacre.store import output_range, stored_run
 from nacre.store.run_record import runs_directory
 from nacre.store.state_dir import state_dir
 from nacre.text.search import SearchQuery, decode_result, encode_query
@@ -235,7 +235,7 @@ class ConditionWatch:
         try:
             run = stored_run.find_run(self._number, self._workspace)
             with run.open() as source:
-                return stored_run.count_newlines(source, self._since, run.line_index()) + 1
+                return output_range.count_newlines(source, self._since, run.line_index()) + 1
         except (stored_run.NoSuchRun, OSError):
             return 1
 

@@ -18,8 +18,9 @@ from nacre.model.outcome import Ending, Outcome, ending_code, ending_state
 from nacre.model.plan import MIB
 from nacre.model.signals import signal_number
 from nacre.runs.access import GRACE, RunAccess, raise_if_rejected
-from nacre.store.stored_run import NoSuchRun, StoredRun, read_exactly
-from nacre.text.clean import decode, drop_partial_end
+from nacre.store.output_range import read_page
+from nacre.store.stored_run import NoSuchRun, StoredRun
+from nacre.text.clean import decode
 
 _engine = Engine()  # a handle is good for longer than the tool that gave it
 
@@ -86,17 +87,12 @@ class RunHandle:
         over = run.ending is not None
         try:
             with run.open(stream) as source:
+                data = read_page(source, since, most, more_follows=not over)
                 size = source.seek(0, os.SEEK_END)
-                source.seek(since)
-                data = read_exactly(source, most) if since < size else b""
         except NoSuchRun:
             if over:
                 raise
             return Page(data=b"", cursor=since, over=False)  # none of it is on disk yet
-        if not over or since + len(data) < size:
-            data = (
-                drop_partial_end(data) or data
-            )  # the rest of a character comes with the next page
         cursor = since + len(data)
         return Page(data=data, cursor=cursor, over=over and cursor >= size)
 

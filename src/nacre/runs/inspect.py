@@ -34,7 +34,7 @@ from nacre.procfs import processes
 from nacre.procfs.processes import Process
 from nacre.runs.access import RunAccess, tag_of
 from nacre.runs.conditions import build_search_plan
-from nacre.store import listing, stored_run
+from nacre.store import listing, output_range
 from nacre.store.stored_run import NoSuchRun, StoredRun
 from nacre.text.clean import drop_partial_end
 from nacre.text.search import SearchQuery, decode_result
@@ -298,7 +298,7 @@ class ReadOperation(ReadOnlyOperation):
         search = SearchQuery(
             pattern=wanted.pattern,
             path=path if on_disk else None,
-            offset=stored_run.find_line_start(source, first, run.line_index()),
+            offset=output_range.find_line_start(source, first, run.line_index()),
             first=first,
             last=wanted.between.last,
             context=wanted.context,
@@ -364,9 +364,9 @@ def _read_part(run: StoredRun, source: BinaryIO, request: requests.ReadOutput) -
 def _read_page(
     run: StoredRun, source: BinaryIO, whole: Capture, start: int, max_bytes: int
 ) -> RunStatus:
-    line = stored_run.count_newlines(source, start, run.line_index()) + 1
+    line = output_range.count_newlines(source, start, run.line_index()) + 1
     source.seek(start)
-    data = stored_run.read_exactly(source, min(max_bytes, whole.size - start))
+    data = output_range.read_exactly(source, min(max_bytes, whole.size - start))
     if start + len(data) < whole.size:
         data = _drop_partial_escape(drop_partial_end(data)) or data
     output = _build_capture(data, b"", len(data), data.count(b"\n"), whole)
@@ -385,11 +385,9 @@ def _drop_partial_escape(data: bytes) -> bytes:
 def _read_lines(
     run: StoredRun, source: BinaryIO, whole: Capture, first: int, last: int
 ) -> RunStatus:
-    index = run.line_index()
-    start = stored_run.find_line_start(source, first, index)
     at_end = last >= whole.lines
-    end = whole.size if at_end else stored_run.find_line_start(source, last + 1, index)
-    end = max(start, end)
+    part = Between(first=first, last=None if at_end else last)
+    start, end = output_range.locate(source, part, run.line_index())
     newlines = max(0, last - first + 1) - (at_end and whole.unterminated and end > start)
     return _with_position(
         run, _read_window(source, start, end, newlines, whole), whole, first, start
@@ -400,7 +398,7 @@ def read_from(run: StoredRun, source: BinaryIO, start: int) -> RunStatus:
     """All that it has said from there on."""
     whole = run.capture(_NOTHING)
     start = min(start, whole.size)
-    before = stored_run.count_newlines(source, start, run.line_index())
+    before = output_range.count_newlines(source, start, run.line_index())
     output = _read_window(source, start, whole.size, whole.newlines - before, whole)
     return _with_position(run, output, whole, before + 1, start)
 
@@ -416,10 +414,10 @@ def _read_window(source: BinaryIO, start: int, end: int, newlines: int, whole: C
     size = end - start
     source.seek(start)
     if size <= KEEP.whole:
-        return _build_capture(stored_run.read_exactly(source, size), b"", size, newlines, whole)
-    head = stored_run.read_exactly(source, KEEP.head)
+        return _build_capture(output_range.read_exactly(source, size), b"", size, newlines, whole)
+    head = output_range.read_exactly(source, KEEP.head)
     source.seek(end - KEEP.tail)
-    return _build_capture(head, stored_run.read_exactly(source, KEEP.tail), size, newlines, whole)
+    return _build_capture(head, output_range.read_exactly(source, KEEP.tail), size, newlines, whole)
 
 
 def _build_capture(head: bytes, tail: bytes, size: int, newlines: int, whole: Capture) -> Capture:

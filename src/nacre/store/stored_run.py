@@ -1,13 +1,10 @@
-"""Reading the output of a run, by lines and by what is in them, without having it in memory.
-
-What is read may be terabytes, or one line of a gigabyte: it goes by in blocks.
-"""
+"""A run as the store knows it: its journal entries, its output, whether it is still alive."""
 
 import io
 import os
 import time
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 import msgspec
 from msgspec import Struct
@@ -15,17 +12,17 @@ from msgspec import Struct
 from nacre.model.events import Stream
 from nacre.model.outcome import Capture, Ending, Lost, Outcome, Saved
 from nacre.model.plan import Keep, Streams
+from nacre.model.requests import Last
 from nacre.procfs import processes
 from nacre.store import journal, owner
 from nacre.store.journal import EndEntry, StartEntry, StoredStream
+from nacre.store.output_range import BLOCK_SIZE, count_newlines, locate, read_exactly
 from nacre.store.owner import Owner
 from nacre.store.run_record import runs_directory
 from nacre.store.state_dir import draft_path, state_dir
 from nacre.text.clean import decode
 from nacre.text.hidden_ranges import HiddenRangesFile
-from nacre.text.line_index import EMPTY_INDEX, LineIndex
-
-_BLOCK: Final = 1024 * 1024
+from nacre.text.line_index import LineIndex
 
 
 class NoSuchRun(LookupError):
@@ -224,25 +221,6 @@ def _read_capture(
     return Capture(head=head, tail=tail, size=size, newlines=newlines, unterminated=unterminated)
 
 
-def count_newlines(source: BinaryIO, position: int, index: LineIndex) -> int:
-    """How many there are in so many first bytes."""
-    mark = index.before_byte(position)
-    count, left = mark.newlines, position - mark.size
-    source.seek(mark.size)
-    while left > 0 and (block := source.read(min(_BLOCK, left))):
-        count, left = count + block.count(b"\n"), left - len(block)
-    return count
-
-
-def read_exactly(source: BinaryIO, count: int) -> bytes:
-    """So many bytes; a raw file may give fewer at a time."""
-    pieces = []
-    while count > 0 and (piece := source.read(count)):
-        pieces.append(piece)
-        count -= len(piece)
-    return b"".join(pieces)
-
-
 def read_run_directory(path: str) -> tuple[StartEntry | None, EndEntry | None]:
     """What the directory of a run says about it."""
     begun, outcome = _read_entry(f"{path}/plan"), f"{path}/outcome"
@@ -258,62 +236,6 @@ def _read_entry(path: str) -> StartEntry | EndEntry | None:
             return journal.decode_entry(file.read())
     except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
         return None
-
-
-def read_lines(
-    source: BinaryIO, first: int = 1, last: int | None = None, index: LineIndex | None = None
-) -> Iterator[bytes]:
-    """The bytes of these lines, counted from 1, the last one included."""
-    source.seek(find_line_start(source, first, index))
-    left = None if last is None else last - first + 1
-    while (left is None or left > 0) and (block := source.read(_BLOCK)):
-        end = len(block)
-        if left is not None:
-            end, passed = _skip_newlines(block, 0, left)
-            left -= passed
-        if end:
-            yield block[:end]
-
-
-def find_line_start(source: BinaryIO, number: int, index: LineIndex | None = None) -> int:
-    """Where this line begins; where the output ends, if there is none."""
-    mark = (index or EMPTY_INDEX).before_line(number)
-    before, at = number - 1 - mark.newlines, mark.size
-    source.seek(at)
-    while before > 0 and (block := source.read(_BLOCK)):
-        end, passed = _skip_newlines(block, 0, before)
-        before, at = before - passed, at + end
-    return at
-
-
-def _skip_newlines(block: bytes, start: int, count: int) -> tuple[int, int]:
-    """Where the block goes on after so many newlines, and how many there were."""
-    there = block.count(b"\n", start)
-    if there < count:
-        return len(block), there
-    end = start
-    for _ in range(count):
-        end = block.index(b"\n", end) + 1
-    return end, count
-
-
-def read_last_lines(source: BinaryIO, count: int) -> Iterator[bytes]:
-    """The bytes of the last so many lines."""
-    size = source.seek(0, os.SEEK_END)
-    at, wanted = size, count
-    while at > 0 and wanted > 0:
-        start = max(0, at - _BLOCK)
-        source.seek(start)
-        block = source.read(at - start)
-        # The newline that ends the last line ends no line before it.
-        end = len(block) - (at == size and block.endswith(b"\n"))
-        while wanted and (found := block.rfind(b"\n", 0, end)) >= 0:
-            end = found
-            wanted -= 1
-        at = start + found + 1 if not wanted else start
-    source.seek(at if count else size)
-    while block := source.read(_BLOCK):
-        yield block
 
 
 def follow_output(
@@ -339,7 +261,7 @@ def _find_tail_start(run: StoredRun, stream: Stream, lines: int) -> int:
     """Where the last so many lines begin."""
     try:
         with run.open(stream) as source:
-            return source.seek(0, os.SEEK_END) - sum(map(len, read_last_lines(source, lines)))
+            return locate(source, Last(lines=lines))[0]
     except NoSuchRun:
         if run.ending is not None:
             raise
@@ -351,7 +273,7 @@ def _read_block(run: StoredRun, stream: Stream, at: int) -> bytes:
     try:
         with run.open(stream) as source:
             source.seek(at)
-            return read_exactly(source, _BLOCK)
+            return read_exactly(source, BLOCK_SIZE)
     except NoSuchRun:
         if run.ending is not None:
             raise

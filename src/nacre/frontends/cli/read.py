@@ -8,7 +8,9 @@ from typing import BinaryIO
 from nacre.frontends.cli.common import UsageError, pause, print_note, print_problem, write_all
 from nacre.frontends.cli.runs import describe_error, describe_run, find_current_workspace
 from nacre.model.events import Stream
+from nacre.model.requests import Between, Last
 from nacre.store import stored_run
+from nacre.store.output_range import locate, read_range
 from nacre.text.clean import human_size
 from nacre.text.line_index import LineIndex
 from nacre.text.search import compile_pattern, grep, number_lines
@@ -89,9 +91,10 @@ def _select_blocks(
     if options.grep is not None:
         yield from _grep_lines(source, options.grep, options.context or 0)
     elif options.lines is not None:
-        yield from stored_run.read_last_lines(source, options.lines)
+        yield from read_range(source, *locate(source, Last(lines=options.lines), index))
     else:
-        yield from stored_run.read_lines(source, options.first or 1, options.last, index)
+        part = Between(first=options.first or 1, last=options.last)
+        yield from read_range(source, *locate(source, part, index))
 
 
 def _grep_lines(source: BinaryIO, pattern: str, context: int) -> Iterator[bytes]:
