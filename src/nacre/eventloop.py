@@ -34,9 +34,8 @@ class Timer:
 
 
 class EventLoop:
-    _closed = True  # until it is open
-
     def __init__(self) -> None:
+        self._closed = True  # until it is open
         self._epoll = select.epoll()
         self._on_readable: dict[int, Callback] = {}
         self._on_writable: dict[int, Callback] = {}  # those that want to write

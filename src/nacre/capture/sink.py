@@ -17,6 +17,7 @@ _COPY_SIZE: Final = 128 * 1024
 
 
 class Sink:
+    # Class-level defaults: see `engine.run.Run`.
     at_limit = False  # the disk has all that it may keep
     _window: Window | None = None  # once memory does not have everything
     _file: SpillFile | None = None

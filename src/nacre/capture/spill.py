@@ -18,11 +18,10 @@ OpenFile = Callable[[], tuple[int, bytes]]
 
 
 class SpillFile:
-    at_limit = False  # it has all that may be kept on disk
-    unwritten_line = b""
-
     def __init__(self, spill: Spill, make: OpenFile | None = None) -> None:
         """`make` makes the file; without it, a temporary one."""
+        self.at_limit = False  # it has all that may be kept on disk
+        self.unwritten_line = b""
         self._limit = spill.limit
         self._notes_limit = spill.then is not AtLimit.GO_ON  # in the file itself
         self._fd: int | None = None

@@ -41,12 +41,11 @@ OnLeftover = Callable[[LeftoverPipes], None]  # what becomes of the pipes of an 
 class LazySessions:
     """The sessions of an engine, made when the first is wanted."""
 
-    manager: "SessionManager | None" = None
-
     def __init__(
         self, run: Callable[[Plan, CancelToken], None] | None = None, *, prewarm: bool = False
     ) -> None:
         """`run` runs something of our own to its end; without, no set-up is read."""
+        self.manager: SessionManager | None = None
         self._run_plan = run or _run_nothing
         self._prewarm = prewarm
         self._lock = threading.Lock()
@@ -89,8 +88,6 @@ def _run_nothing(plan: Plan, cancel: CancelToken) -> None:
 class LoopContext:
     """What the runs of one loop stand on."""
 
-    connection: Connection | None = None
-
     def __init__(
         self,
         queue: RunQueue,
@@ -99,6 +96,7 @@ class LoopContext:
         on_leftover: OnLeftover = leftover_pipes.park,
         sessions: LazySessions | None = None,
     ) -> None:
+        self.connection: Connection | None = None
         self.on_leftover = on_leftover
         self.sessions = sessions or LazySessions()
         self.spawner = Spawner(own_process=own_process)

@@ -48,6 +48,7 @@ _MAX_INTERRUPTS: Final = 8
 class Ticket(Generic[A]):
     """One answer to come. Waited for where it was begun; cancelled from anywhere."""
 
+    # Class-level defaults: see `engine.run.Run`.
     _gave_up = False
     answered = False  # the answer may be None
 
@@ -177,8 +178,6 @@ class Engine:
     `leave`: what becomes of the pipes of a command that has left something running.
     """
 
-    _idle_supervisor: Supervisor | None = None
-
     def __init__(
         self,
         *,
@@ -187,6 +186,7 @@ class Engine:
         prewarm: bool = False,
         on_leftover: OnLeftover = leftover_pipes.park,
     ) -> None:
+        self._idle_supervisor: Supervisor | None = None
         self._own_process = own_process
         self._keep_loop = keep_loop
         self.sessions = LazySessions(run_to_end, prewarm=prewarm)

@@ -17,14 +17,13 @@ Question = tuple[int, int]
 
 
 class InputWaitDetector:
-    _timer: Timer | None = None
-    _interval = _FIRST_INTERVAL
-    _seen: Question | None = None
-
     def __init__(
         self, loop: EventLoop, find_question: Callable[[], Question | None], on_question: Callback
     ) -> None:
         """`tell` is called once there is a question; then begin again, to hear of the next."""
+        self._timer: Timer | None = None
+        self._interval = _FIRST_INTERVAL
+        self._seen: Question | None = None
         self._loop = loop
         self._find_question = find_question
         self._on_question = on_question

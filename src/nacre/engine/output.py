@@ -43,6 +43,7 @@ def _build_sink(plan: Plan, record: "RunRecord | None", stream: Stream) -> Sink:
 
 
 class Output:
+    # Class-level defaults: see `engine.run.Run`.
     _watching = False
     _backpressure = True  # the command may be made to wait for its listener
     _may_skip = False  # what is too much for the listener is not kept for it

@@ -19,11 +19,10 @@ OnWritten = Callable[[AnyRefusal | None], None]  # taken, or why not
 
 
 class StdinWriter:
-    written = 0
-    _eof = False
-    _open = True
-
     def __init__(self, fd: int, loop: EventLoop, first: bytes) -> None:
+        self.written = 0
+        self._eof = False
+        self._open = True
         self._fd = fd
         self._loop = loop
         self._buffer = bytearray(first)

@@ -39,15 +39,15 @@ class Operation(Protocol):
 
 
 class Supervisor:
-    closed = False
     closing = False  # whatever begins here is called off
-    _driver = 0  # the thread that drives, at this moment
-    _interrupted = False  # somebody may have more to do
-    _asyncio_loop: "AbstractEventLoop | None" = None
-    _asyncio_timer: "TimerHandle | None" = None
 
     def __init__(self, context: LoopContext, owner: "Callable[[], Engine | None]") -> None:
         """`keeper` says who is told that we rest; nobody, when it has been forgotten meanwhile."""
+        self.closed = False
+        self._driver = 0  # the thread that drives, at this moment
+        self._interrupted = False  # somebody may have more to do
+        self._asyncio_loop: AbstractEventLoop | None = None
+        self._asyncio_timer: TimerHandle | None = None
         self.context = context
         self.thread = threading.get_ident()
         self.operations: set[Operation] = set()

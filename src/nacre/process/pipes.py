@@ -38,6 +38,7 @@ class PipeGrowth:
 class PipeReader:
     """The reading end of one pipe."""
 
+    # Class-level defaults: see `engine.run.Run`.
     _buffer: bytearray | None = None  # while it floods: the same memory again and again
     _grown = False
     _streak = 0  # of full reads, or, below zero, of small ones after a flood

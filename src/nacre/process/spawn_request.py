@@ -39,9 +39,9 @@ class SpawnAttempt:
 
     late_tag: run_tag.Tag | None = None  # a tag that the child is not born with
     hard_limit = 0  # the hard limit that it is born with
-    pidfd = -1
 
     def __init__(self) -> None:
+        self.pidfd = -1
         self.pids: list[int] = []  # one, when all goes well
         self.parent_fds: list[int] = []  # descriptors that stay with us
         self.child_fds: list[int] = []  # and those that only the child keeps

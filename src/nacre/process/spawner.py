@@ -62,9 +62,8 @@ class Spawner:
     `ours`: this process belongs to nacre, so the tag can be worn during the spawn.
     """
 
-    _devnull = -1  # nothing to read: /dev/null
-
     def __init__(self, *, own_process: bool) -> None:
+        self._devnull = -1  # nothing to read: /dev/null
         self._own_process = own_process
         self._tags = run_tag.TagFactory()
         self._limits = rlimits.read_rlimits()

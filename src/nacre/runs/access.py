@@ -214,9 +214,8 @@ def _reject(run: StoredRun) -> Rejected:
 class Immediate:
     """An answer that is there already."""
 
-    name = ""
-
     def __init__(self, known: Response, answer: Callable[[Response], None]) -> None:
+        self.name = ""
         self._response = known
         self._answer = answer
 
@@ -243,13 +242,12 @@ class _RunWatch:
     """What waiting and ending have in common. Its owner is asked, if it can be; but whether it
     answers or not, our own clock counts, and what the store says."""
 
-    _request: WardenRequest | None = None
-    _done = False
-    _recovery_deadline = 0.0
-
     def __init__(
         self, run: StoredRun, workspace: bytes, context: LoopContext, answer: OnEnd
     ) -> None:
+        self._request: WardenRequest | None = None
+        self._done = False
+        self._recovery_deadline = 0.0
         self.name = run.name
         self._run = run
         self._workspace = workspace
@@ -389,6 +387,8 @@ class _EndRun(_RunWatch):
         answer: OnEnd,
     ) -> None:
         super().__init__(run, workspace, context, answer)
+        self._reported: Outcome | None = None
+        self._kill_at = self._give_up_at = 0.0
         self._signal = number
         self._grace = grace
         self._processes = _tagged_processes(run)
@@ -409,9 +409,6 @@ class _EndRun(_RunWatch):
         if isinstance(answer, Outcome):
             self._reported = answer
         self._signal_remaining()
-
-    _reported: Outcome | None = None
-    _kill_at = _give_up_at = 0.0
 
     def _signal_remaining(self) -> None:
         if self._done or self._give_up_at:

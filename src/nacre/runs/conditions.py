@@ -69,13 +69,6 @@ def build_search_plan(search: SearchQuery, data: bytes = b"", seconds: float | N
 class ConditionWatch:
     """`fired` is called once, if at all; it goes on until it is stopped."""
 
-    _stopped = False
-    _met = False
-    _on_stopped: Callback | None = None
-    _timer: Timer | None = None
-    _tag: Tag | None = None
-    _polls = 0
-
     def __init__(
         self,
         conditions: tuple[Condition, ...],
@@ -87,6 +80,12 @@ class ConditionWatch:
         since: int = 0,
     ) -> None:
         """`since`: only lines after this byte count."""
+        self._stopped = False
+        self._met = False
+        self._on_stopped: Callback | None = None
+        self._timer: Timer | None = None
+        self._tag: Tag | None = None
+        self._polls = 0
         self._conditions = conditions
         self._number = run
         self._workspace = workspace
@@ -267,14 +266,14 @@ class _HttpProbe(threading.Thread):
     """Asks again and again, until something answers."""
 
     on_end: Callable[[], object]
-    status: int | None = None
-    _connection: "HTTPConnection | None" = None
 
     def __init__(self, url: str) -> None:
 
         from urllib.parse import urlsplit  # few need it
 
         super().__init__(name="nacre-http", daemon=True)
+        self.status: int | None = None
+        self._connection: HTTPConnection | None = None
         self._url = urlsplit(url)
         self._stop_event = threading.Event()
 

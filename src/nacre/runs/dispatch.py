@@ -39,9 +39,8 @@ Placement = Literal["auto", "here", "warden"]
 
 
 class Dispatcher:
-    _request_type: "type[WardenRequest] | None" = None
-
     def __init__(self, engine: Engine, store: Store, where: Placement) -> None:
+        self._request_type: type[WardenRequest] | None = None
         self._engine = engine
         self._store = store
         self.placement = where

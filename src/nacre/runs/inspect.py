@@ -53,9 +53,9 @@ class ReadOnlyOperation:
     """What is answered once, and is not what it asks about."""
 
     name = ""
-    _done = False
 
     def __init__(self, reach: RunAccess, context: LoopContext, answer: OnListing) -> None:
+        self._done = False
         self._reach = reach
         self._context = context
         self._answer = answer
@@ -139,8 +139,6 @@ def find_members(runs: Iterable[StoredRun]) -> dict[str, list[Process]]:
 class InputWaitPoll:
     """Which of these wait for input: asked of who runs them, all at once, and not for long."""
 
-    _timer: Timer | None = None
-
     def __init__(
         self,
         runs: list[StoredRun],
@@ -148,6 +146,7 @@ class InputWaitPoll:
         context: LoopContext,
         then: Callable[[set[str]], None],
     ) -> None:
+        self._timer: Timer | None = None
         self._context = context
         self._on_done: Callable[[set[str]], None] | None = then
         self._waiting: set[str] = set()
@@ -194,12 +193,11 @@ class InputWaitPoll:
 class ListOperation(ReadOnlyOperation):
     """All that live, and the last that do not."""
 
-    _input_waits: InputWaitPoll | None = None
-
     def __init__(
         self, request: requests.ListRuns, reach: RunAccess, context: LoopContext, answer: OnListing
     ) -> None:
         super().__init__(reach, context, answer)
+        self._input_waits: InputWaitPoll | None = None
         self._last = request.last
 
     def start(self) -> None:
@@ -241,10 +239,6 @@ class ListOperation(ReadOnlyOperation):
 
 
 class ReadOperation(ReadOnlyOperation):
-    _search: OwnRun | None = None
-    _cancelled = False
-    _input_waits: InputWaitPoll | None = None
-
     def __init__(
         self,
         request: requests.ReadOutput,
@@ -253,6 +247,9 @@ class ReadOperation(ReadOnlyOperation):
         answer: OnListing,
     ) -> None:
         super().__init__(reach, context, answer)
+        self._search: OwnRun | None = None
+        self._cancelled = False
+        self._input_waits: InputWaitPoll | None = None
         self._request = request
 
     def start(self) -> None:

@@ -57,13 +57,12 @@ def build_job_operation(
 
 
 class InteractOperation(ReadOnlyOperation):
-    _timer: Timer | None = None
-    _stopped = False
-
     def __init__(
         self, request: requests.Interact, reach: RunAccess, context: LoopContext, answer: OnListing
     ) -> None:
         super().__init__(reach, context, answer)
+        self._timer: Timer | None = None
+        self._stopped = False
         self._request = request
         self._operations: list[Operation] = []
         self._watches: list[ConditionWatch] = []

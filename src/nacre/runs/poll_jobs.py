@@ -23,8 +23,6 @@ class PollJobsOperation:
     """Waited for like a command."""
 
     name = ""
-    _done = False
-    _deadline: Timer | None = None
 
     def __init__(
         self,
@@ -34,6 +32,8 @@ class PollJobsOperation:
         context: LoopContext,
         answer: Callable[[Listing], None],
     ) -> None:
+        self._done = False
+        self._deadline: Timer | None = None
         self._request = request
         self._workspace = workspace
         self._context = context

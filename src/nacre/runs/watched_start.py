@@ -33,13 +33,6 @@ class WatchedStart:
     """Waited for like the run itself. Cancelled, it ends the run; but not one that somebody else
     has begun."""
 
-    _current: Operation | None = None
-    _met: ConditionMet | None = None
-    _watch: ConditionWatch | None = None
-    _stopping: ConditionWatch | None = None
-    _timer: Timer | None = None
-    _done = False
-
     def __init__(
         self,
         request: requests.StartRun,
@@ -50,6 +43,12 @@ class WatchedStart:
     ) -> None:
         """`make` makes the ask itself, and whoever it answers to is told. A request that others
         have begun is given as `Earlier` instead."""
+        self._current: Operation | None = None
+        self._met: ConditionMet | None = None
+        self._watch: ConditionWatch | None = None
+        self._stopping: ConditionWatch | None = None
+        self._timer: Timer | None = None
+        self._done = False
         self._request = request
         self._engine = engine
         self._context = context

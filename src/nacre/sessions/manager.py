@@ -69,14 +69,13 @@ class SessionUnavailable(Exception):
 
 
 class SessionManager:
-    _closed = False
-    _spawner: Spawner | None = None
-
     def __init__(
         self, run: Callable[[Plan, CancelToken], None], spawn_lock: threading.Lock, *, prewarm: bool
     ) -> None:
         """`run` runs something of our own to its end; `keeps`: shells are started before somebody
         wants them, each while nobody else has `births`."""
+        self._closed = False
+        self._spawner: Spawner | None = None
         self._prewarm = prewarm
         self._spawn_lock = spawn_lock
         self._lock = threading.RLock()

@@ -38,9 +38,6 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class PrewarmedShell:
-    state = ""  # what it was told to be
-    _control = _script = _state = -1
-
     def __init__(
         self,
         plan: Plan,
@@ -55,6 +52,8 @@ class PrewarmedShell:
         """Started as the plan says, but for its script. `base`, `session` and `mark` say for whom
         it is, `draft` where it will write what it has become; `quietly`: nobody waits for it, and
         nobody shall have to. Raises Refused."""
+        self.state = ""  # what it was told to be
+        self._control = self._script = self._state = -1
         self.base = base
         self.session = session
         self.draft_id = draft_id

@@ -19,10 +19,11 @@ BEING_READ: Final = states.EMPTY  # by identity: it is just being read
 class SetupCache:
     """Under the lock of whoever asks; reading is not."""
 
-    _last_state: tuple[object, State] | None = None  # what the last one began with, and of what
-
     def __init__(self, run: Callable[[Plan], None], worker: Worker) -> None:
         """`run` runs something of our own to its end."""
+        self._last_state: tuple[object, State] | None = (
+            None  # what the last one began with, and of what
+        )
         self._run = run
         self._worker = worker
         self._snapshots: dict[str, setup_snapshots.SetupSnapshot] = {}

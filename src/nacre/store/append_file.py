@@ -19,16 +19,15 @@ from nacre.store.state_dir import make_private_directory, open_private
 class AppendFile:
     """`path` may be chosen anew before each append; the file before it is closed then."""
 
-    _fd: int | None = None
-    _path = ""
-    _inode = _device = 0
-    _line_incomplete = False  # the last line is not all there
-    _busy = False
-    _closed = False  # what comes still reaches the file, which is then closed again
-
     def __init__(self, *, lines: bool = False, max_bytes: int | None = None) -> None:
         """`lines`: what somebody else has left of a line is ended first. Past `most` bytes, whoever
         appends moves the file out of the way, see `rotate`."""
+        self._fd: int | None = None
+        self._path = ""
+        self._inode = self._device = 0
+        self._line_incomplete = False  # the last line is not all there
+        self._busy = False
+        self._closed = False  # what comes still reaches the file, which is then closed again
         self._lines = lines
         self._max_bytes = max_bytes
         # Reentrant: a signal handler may close us while its own thread appends.

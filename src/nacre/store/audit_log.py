@@ -22,10 +22,9 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 class AuditLog:
     """The log of one tool."""
 
-    problem: str | None = None  # why the last line was not written
-    _path = ""
-
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
+        self.problem: str | None = None  # why the last line was not written
+        self._path = ""
         self._file = AppendFile(lines=True, max_bytes=max_bytes)
 
     def begin(self, line: Mapping[str, object]) -> "AuditLine":

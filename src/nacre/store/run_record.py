@@ -37,10 +37,9 @@ class RunFiles:
     """What all runs of a tool write to: the counter, which grows by a byte with each, and the
     journal."""
 
-    last = 0  # number that was given
-    _home = ""
-
     def __init__(self, kind: owner.Kind = "host") -> None:
+        self.last = 0  # number that was given
+        self._home = ""
         self.kind = kind
         self.counter = AppendFile()
         self.journal = AppendFile(lines=True)
@@ -73,6 +72,7 @@ class RunRecord:
     written down at its end, in one go, which is what most commands are.
     """
 
+    # Class-level defaults: see `engine.run.Run`.
     name = ""  # r17; u1 when it could not be written down
     tag: int | None = None  # of the run, before it is numbered
     write_early = False  # to be written down before anything runs

@@ -78,12 +78,11 @@ _encode = msgspec.json.Encoder().encode
 class SessionFile:
     """One session, as a process has it open."""
 
-    _fd = -1
-    _state: State | None = None
-    _state_id = ""  # the mark of that state
-
     def __init__(self, place: str, key: str) -> None:
         """Raises OSError."""
+        self._fd = -1
+        self._state: State | None = None
+        self._state_id = ""  # the mark of that state
         self.workspace_key, self.key = place, key
         at = private_state_dir()
         self.directory = make_private_directory(f"{at}/sessions/{place}/{key}")

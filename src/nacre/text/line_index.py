@@ -35,10 +35,9 @@ class LineIndexWriter:
     """Written by whoever writes the output. Opened for each record: there is one in a while, and
     a descriptor for each long output is more than a process with many of them can spare."""
 
-    _last = 0
-    _broken = False
-
     def __init__(self, output: bytes) -> None:
+        self._last = 0
+        self._broken = False
         self._path = index_path(output)
 
     def add(self, size: int, newlines: int) -> None:

@@ -16,8 +16,6 @@ from nacre.store.workspace import find_workspace
 class Callers:
     """Made once for a directory: a tool stays in its workspace, whatever git does."""
 
-    _known: Caller | None = None
-
     def __init__(
         self,
         engine: Engine,
@@ -30,6 +28,7 @@ class Callers:
     ) -> None:
         """`inherits`: commands have the host's environment; `session` is the name of one, or
         nothing; `remembers`: the contract has such."""
+        self._known: Caller | None = None
         self._engine = engine
         self._env = env
         self._inherits_env = inherits_env
@@ -104,10 +103,9 @@ def _find_run(place: bytes, pid: int) -> str | None:
 class _SetupSignature:
     """Which snapshot there is of a user's own set-up. A change is noticed within a second."""
 
-    _known = ""
-    _until = 0.0
-
     def __init__(self, env: Mapping[bytes, bytes] | None, cwd: bytes) -> None:
+        self._known = ""
+        self._until = 0.0
         self._env = env
         self._cwd = cwd
 

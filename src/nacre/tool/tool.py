@@ -110,14 +110,11 @@ class Tool:
         """Answer one tool call. Never raises for anything the model could have caused."""
         call = Call(tool, arguments)
         try:
-            self._start(call, listen, cancel)
-            answer = call.wait()
+            with _Guard(self, call, call.abandon):
+                self._start(call, listen, cancel)
+                answer = call.wait()
         except Refused as refused:
-            return self._refused(call, refused.refusal)
-        except BaseException:  # perhaps before the wait had begun
-            call.abandon()
-            self._log.end_if_answered(call)
-            raise
+            return self.contract.reply_to_refusal(refused.refusal)
         return self._reply(call, answer)
 
     async def acall(
@@ -132,14 +129,11 @@ class Tool:
         that it had started is gone."""
         call = Call(tool, arguments)
         try:
-            self._start(call, listen, cancel)
-            answer = await call.await_result()
+            with _Guard(self, call, call.cancel):
+                self._start(call, listen, cancel)
+                answer = await call.await_result()
         except Refused as refused:
-            return self._refused(call, refused.refusal)
-        except BaseException:
-            call.cancel()
-            self._log.end_if_answered(call)
-            raise
+            return self.contract.reply_to_refusal(refused.refusal)
         return self._reply(call, answer)
 
     def begin(
@@ -156,9 +150,10 @@ class Tool:
         them, or now. `by_user`: a command of the user's own, where the contract has such."""
         call = Call(tool, arguments, by_user=by_user)
         try:
-            self._start(call, listen, cancel)
+            with _Guard(self, call, call.abandon):
+                self._start(call, listen, cancel)
         except Refused as refused:
-            then(self._refused(call, refused.refusal))
+            then(self.contract.reply_to_refusal(refused.refusal))
             return
         assert call.ticket is not None
         call.ticket.then(lambda reached: then(self._reply_to_response(call, reached)))
@@ -177,17 +172,10 @@ class Tool:
         `timeout` overrides the contract's limit; infinity is no limit.
         """
         call = Call(tool, arguments)
-        try:
+        with _Guard(self, call, call.abandon):
             self._start(call, listen, cancel, lambda request: _wait_to_end(request, timeout))
             outcome = call.wait()
             assert isinstance(outcome, Outcome)
-        except Refused as refused:
-            self._refused(call, refused.refusal)
-            raise
-        except BaseException:
-            call.abandon()
-            self._log.end_if_answered(call)
-            raise
         self._log.end(call, outcome)
         return outcome
 
@@ -202,17 +190,10 @@ class Tool:
     ) -> Outcome:
         """The same for asyncio."""
         call = Call(tool, arguments)
-        try:
+        with _Guard(self, call, call.cancel):
             self._start(call, listen, cancel, lambda request: _wait_to_end(request, timeout))
             outcome = await call.await_result()
             assert isinstance(outcome, Outcome)
-        except Refused as refused:
-            self._refused(call, refused.refusal)
-            raise
-        except BaseException:
-            call.cancel()
-            self._log.end_if_answered(call)
-            raise
         self._log.end(call, outcome)
         return outcome
 
@@ -226,12 +207,9 @@ class Tool:
         """Have a command run in the warden, whatever the contract says about waiting, and return
         at once. Raises Refused. `interactive`: its stdin stays open, to be written to."""
         call = Call("bash", arguments)
-        try:
+        with _Guard(self, call, call.abandon):
             self._start(call, None, None, lambda request: _detached(request, timeout, interactive))
             answer = call.wait()
-        except Refused as refused:
-            self._refused(call, refused.refusal)
-            raise
         self._log.end(call, answer)
         if isinstance(answer, Outcome) and isinstance(answer.ending, NotStarted):
             raise Refused(answer.ending.why)
@@ -384,7 +362,8 @@ class Tool:
         try:
             return self._reply(call, check_response(reached))
         except Refused as refused:
-            return self._refused(call, refused.refusal)
+            self._log_refusal(call, refused.refusal)
+            return self.contract.reply_to_refusal(refused.refusal)
 
     def _reply(self, call: Call, answer: Result) -> Reply:
         self._log.end(call, answer)
@@ -394,10 +373,36 @@ class Tool:
             return reply
         return msgspec.structs.replace(reply, run=answer.run)
 
-    def _refused(self, call: Call, refusal: AnyRefusal) -> Reply:
+    def _log_refusal(self, call: Call, refusal: AnyRefusal) -> None:
         call.caller = call.caller or self._callers.at(self.cwd)
         self._log.refuse(call, refusal)
-        return self.contract.reply_to_refusal(refusal)
+
+
+class _Guard:
+    """Around one call: logs a refusal, and stops the command when an exception interrupts the call,
+    perhaps before the wait has begun."""
+
+    __slots__ = ("_call", "_stop", "_tool")
+
+    def __init__(self, tool: Tool, call: Call, stop: Callable[[], None]) -> None:
+        self._tool = tool
+        self._call = call
+        self._stop = stop
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, Refused):
+            self._tool._log_refusal(self._call, error.refusal)
+        elif error is not None:
+            self._stop()
+            self._tool._log.end_if_answered(self._call)
 
 
 def _check_session_name(session: str | None, contract: Contract) -> str:

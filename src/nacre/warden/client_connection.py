@@ -70,14 +70,13 @@ _start_limiter: Final = _StartLimiter()
 
 
 class WardenConnection:
-    _stream: FramedSocket | None = None
-    _timer: Timer | None = None  # the next try, or the end of our patience
-    _ready_fd = -1  # what says when the warden that we have started can be reached
-    _deadline = 0.0
-    _retired = False  # we have asked an older one to give up its place
-
     def __init__(self, loop: EventLoop, name: str = rendezvous.SOCKET) -> None:
         """`name` is that of a certain warden; only the usual one is started."""
+        self._stream: FramedSocket | None = None
+        self._timer: Timer | None = None  # the next try, or the end of our patience
+        self._ready_fd = -1  # what says when the warden that we have started can be reached
+        self._deadline = 0.0
+        self._retired = False  # we have asked an older one to give up its place
         self._loop = loop
         self._name = name
         self._state = ConnectionState.DISCONNECTED

@@ -23,13 +23,6 @@ FindLostRun = Callable[[], Outcome | requests.Wait | None]
 
 class WardenRequest:
     number = 0  # in its connection
-    detached = False  # it has been answered that it goes on
-    _retries = 2  # times that we ask another warden
-    _on_disk = False  # the warden has its output on disk only
-    _uncredited = 0  # bytes that our listener has not heard yet
-    _cancelled = False
-    _detach_requested = False
-    _pending_response: Response | None = None  # the answer, until our listener has heard everything
 
     def __init__(
         self,
@@ -45,6 +38,15 @@ class WardenRequest:
     ) -> None:
         """`line` is one for this ask alone. `fill` puts the output into the outcome of a run that
         its warden has on disk only."""
+        self.detached = False  # it has been answered that it goes on
+        self._retries = 2  # times that we ask another warden
+        self._on_disk = False  # the warden has its output on disk only
+        self._uncredited = 0  # bytes that our listener has not heard yet
+        self._cancelled = False
+        self._detach_requested = False
+        self._pending_response: Response | None = (
+            None  # the answer, until our listener has heard everything
+        )
         self.name = name
         self.request = request
         self._context = context

@@ -24,10 +24,6 @@ _CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
 
 class FramedSocket:
-    open = True
-    _peer_closed = False  # the other end does not hear us any more
-    _handling = False
-
     def __init__(
         self,
         connection: socket.socket,
@@ -39,6 +35,9 @@ class FramedSocket:
     ) -> None:
         """`heard` gets each frame, `gone` is told once why there will be no more: "" when the other
         end has closed."""
+        self.open = True
+        self._peer_closed = False  # the other end does not hear us any more
+        self._handling = False
         self._socket = connection
         self._fd = connection.fileno()
         self._inode = os.fstat(self._fd).st_ino

@@ -28,10 +28,6 @@ OnHostedEnd = Callable[["HostedRun", Outcome], None]
 
 
 class HostedRun:
-    detached = False
-    _wait_timer: Timer | None = None
-    _disk_timer: Timer | None = None
-
     def __init__(
         self,
         request: requests.StartRun,
@@ -40,6 +36,9 @@ class HostedRun:
         context: LoopContext,
         on_end: OnHostedEnd,
     ) -> None:
+        self.detached = False
+        self._wait_timer: Timer | None = None
+        self._disk_timer: Timer | None = None
         self.request = request
         self._record = record
         self.workspace = request.workspace

@@ -142,9 +142,8 @@ class FrameTooLong(Exception):
 class FrameBuffer:
     """Bytes as they come, frames as they are complete."""
 
-    ended = False  # the other end has said all, and closed
-
     def __init__(self, longest: int = MAX_FRAME) -> None:
+        self.ended = False  # the other end has said all, and closed
         # Filled by `extend`, in C: what was received is here, whatever interrupts us.
         self.pieces: deque[bytes] = deque()
         self._longest = longest

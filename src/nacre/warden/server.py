@@ -39,13 +39,12 @@ _FIRST_REQUEST_TIME: Final = 10.0  # seconds that whoever has started us may tak
 
 
 class Warden:
-    _idle_timer: Timer | None = None
-    _retired = False
-    used = False  # somebody has asked for something
-    stopping = False
-    _shutting_down = False
-
     def __init__(self, lock: rendezvous.WardenLock, *, idle: float = IDLE_SECONDS) -> None:
+        self._idle_timer: Timer | None = None
+        self._retired = False
+        self.used = False  # somebody has asked for something
+        self.stopping = False
+        self._shutting_down = False
         self._lock = lock
         self._idle_seconds = idle
         self.sessions = LazySessions(run_to_end, prewarm=True)

@@ -39,9 +39,8 @@ _MAX_UNSENT: Final = 2 * wire.MAX_FRAME  # that a client has not taken
 class ServerConnection:
     """One client, which may ask many things at once."""
 
-    protocol = 0  # that both sides speak; 0: it has not said Hello
-
     def __init__(self, warden: "Warden", connection: socket.socket) -> None:
+        self.protocol = 0  # that both sides speak; 0: it has not said Hello
         self._warden = warden
         self.pending: dict[int, PendingRequest] = {}
         self._stream = FramedSocket(
@@ -170,10 +169,9 @@ class ServerConnection:
 class PendingRequest:
     """One ask of a connection."""
 
-    hosted_run: HostedRun | None = None
-    _owns_run = False  # it is a run of its own that it has asked for
-
     def __init__(self, connection: ServerConnection, number: int) -> None:
+        self.hosted_run: HostedRun | None = None
+        self._owns_run = False  # it is a run of its own that it has asked for
         self._connection = connection
         self._number = number
 

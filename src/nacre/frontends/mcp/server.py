@@ -47,8 +47,6 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
 class McpServer(MCPServer[Any]):
-    _stopping = False
-
     def __init__(self, tool: Tool, *, often: float = 1.0, seldom: float = 5.0) -> None:
         """Progress is told so often (in seconds) while there is news, and at least so seldom."""
         super().__init__(
@@ -61,6 +59,7 @@ class McpServer(MCPServer[Any]):
             log_level="WARNING",
             subscriptions=False,
         )
+        self._stopping = False
         self._tool = tool
         self._often, self._seldom = often, seldom
         self._live: set[CancelToken] = set()

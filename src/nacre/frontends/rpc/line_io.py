@@ -56,10 +56,9 @@ class LineReader:
 class LineWriter:
     """Lines to a descriptor, one after the other, whoever puts them."""
 
-    problem: OSError | None = None  # nobody reads any more
-
     def __init__(self, sink: int, broken: Callable[[], object] = lambda: None) -> None:
         """`broken` is called when nobody reads any more, by whichever thread notices."""
+        self.problem: OSError | None = None  # nobody reads any more
         self._sink = sink
         self._broken = broken
         self._poll = select.poll()

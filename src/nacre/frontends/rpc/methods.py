@@ -59,9 +59,6 @@ MakeTool = Callable[[ToolKey], Tool]  # raises ValueError, OSError
 class RpcCall:
     """A message that is being answered."""
 
-    session: ToolKey | None = None  # whose tool it uses
-    _cancel_wait: Callable[[], None] | None = None
-
     def __init__(
         self,
         id: Id,
@@ -70,6 +67,8 @@ class RpcCall:
         answer: Callable[["RpcCall", Message], None],
     ) -> None:
         """`say` may wait, and is called by threads that may."""
+        self.session: ToolKey | None = None  # whose tool it uses
+        self._cancel_wait: Callable[[], None] | None = None
         self.id = id
         self.verb = verb
         self.cancel = CancelToken()

@@ -33,13 +33,12 @@ _MAX_END: Final = 60.0  # more than any contract's grace
 
 
 class Server:
-    _code: int | None = None  # why we are to end
-    _stopping = False  # what runs has been told to end
-
     def __init__(
         self, verbs: RpcMethods, engine: Engine, sink: int, *, linger: float = 1.0
     ) -> None:
         """`linger`: seconds in which what runs at the end of input may still end by itself."""
+        self._code: int | None = None  # why we are to end
+        self._stopping = False  # what runs has been told to end
         self._verbs = verbs
         self._engine = engine
         self._linger = linger
