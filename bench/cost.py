@@ -1,6 +1,6 @@
 """What a model pays: the characters of the replies to everyday commands, under each contract.
 
-    python -m bench.cost            prints the table that stands in docs/cost.md
+    python -m bench.cost            prints the table that stands in docs/guide/cost.md
     python -m bench.cost --write    and puts it there
 
 Each row names the line that matters; whether a reply has it is checked. Where one contract needs
@@ -23,7 +23,7 @@ import nacre
 from nacre.contracts import registry
 
 CONTRACTS = ("nacre", "phoenix", "harness", "pi")
-PAGE = Path(__file__).parent.parent / "docs" / "cost.md"
+PAGE = Path(__file__).parent.parent / "docs" / "guide" / "cost.md"
 BEGIN, END = "<!-- printed by bench/cost.py -->\n", "<!-- end of what is printed -->\n"
 NEAR = 20  # characters more than the smallest, at most
 FAR = 0.5  # where output is large: of the next smallest, at most

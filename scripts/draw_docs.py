@@ -161,9 +161,9 @@ def _shown(case: Case) -> Iterator[str]:
 
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
-    "design.md": {"lifecycle": lifecycle},
-    "checks.md": {"rules": rules, "interception": interception},
-    "configuration.md": {
+    "internals/lifecycle.md": {"lifecycle": lifecycle},
+    "guide/checks.md": {"rules": rules, "interception": interception},
+    "guide/configuration.md": {
         f"options of {name}": partial(options, name) for name in registry.contract_names()
     },
     **{

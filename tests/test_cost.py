@@ -1,4 +1,4 @@
-"""What a model pays, held to what docs/cost.md says of it."""
+"""What a model pays, held to what docs/guide/cost.md says of it."""
 
 import re
 

@@ -16,11 +16,11 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-CHECKS = (ROOT / "docs" / "checks.md").read_text()
-MCP = (ROOT / "docs" / "mcp.md").read_text()
-RPC = (ROOT / "docs" / "rpc.md").read_text()
-RUNS = (ROOT / "docs" / "runs.md").read_text()
-CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
+CHECKS = (ROOT / "docs" / "guide" / "checks.md").read_text()
+MCP = (ROOT / "docs" / "guide" / "mcp.md").read_text()
+RPC = (ROOT / "docs" / "guide" / "rpc.md").read_text()
+RUNS = (ROOT / "docs" / "guide" / "runs.md").read_text()
+CONFIGURATION = (ROOT / "docs" / "guide" / "configuration.md").read_text()
 CONTRACTS = [path.read_text() for path in sorted((ROOT / "docs" / "contracts").glob("*.md"))]
 
 

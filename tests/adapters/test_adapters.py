@@ -288,7 +288,7 @@ def test_chat_completions(tmp_path: Path) -> None:
         assert "must be a JSON object" in str(made["content"])
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "adapters.md").read_text()
 
 
 @pytest.mark.parametrize("code", blocks("python", PAGE))

@@ -1,7 +1,7 @@
 """A shell that has waited for its script, beside `bash -c`: the same, or a difference with a name.
 
-The differences are told in docs/sessions.md; a probe that begins to differ, or no longer does, is
-noticed here.
+The differences are in docs/guide/sessions.md; a probe that begins to differ, or no longer does,
+fails here.
 """
 
 import os
@@ -118,7 +118,7 @@ SAME = {
     "RANDOM has a seed": "RANDOM=1; echo $RANDOM",
     "extglob is off": "shopt extglob; [[ aa == +(a) ]] && echo matches",
 }
-# What is different, and how it is called in docs/sessions.md.
+# What is different, and how it is called in docs/guide/sessions.md.
 NAMED = {
     "a syntax error": ("echo hi\nfi", "says `eval:`"),
     "one in the first line": ("if", "says `eval:`"),
@@ -134,7 +134,7 @@ NAMED = {
     "traps": ("trap -p", "EXIT trap"),
     "verbose": ("set -v\necho hi", "`set -v`"),
 }
-DOCS = Path(__file__).parents[2] / "docs" / "sessions.md"
+DOCS = Path(__file__).parents[2] / "docs" / "guide" / "sessions.md"
 
 
 class Shells:

@@ -140,13 +140,13 @@ def _sessions(parser: argparse.ArgumentParser) -> None:
 
 
 def _rpc(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Serve the tools to a program, as JSON lines on stdio; docs/rpc.md."
+    parser.description = "Serve the tools to a program, as JSON lines on stdio; docs/guide/rpc.md."
     parser.add_argument("--cwd", metavar="D", help="where calls run that name no directory")
     _add_option_arguments(parser)
 
 
 def _mcp(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Serve the tools to an MCP client, on stdio or HTTP; docs/mcp.md."
+    parser.description = "Serve the tools to an MCP client, on stdio or HTTP; docs/guide/mcp.md."
     _add_session_argument(parser)
     parser.add_argument("--cwd", metavar="D", help="where commands run (default: here)")
     _add_caller_arguments(parser)

@@ -1,4 +1,4 @@
-"""`nacre mcp`: the tools of a contract for an MCP client; docs/mcp.md.
+"""`nacre mcp`: the tools of a contract for an MCP client; docs/guide/mcp.md.
 
 The server asks the tool for everything: which tools there are, what a call answers, which runs
 have output. What is of MCP here: progress while a command runs, cancellation, logs as resources,

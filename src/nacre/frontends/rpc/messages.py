@@ -1,4 +1,4 @@
-"""What the messages of the RPC may hold, besides `id` and `type`; docs/rpc.md."""
+"""What the messages of the RPC may hold, besides `id` and `type`; docs/guide/rpc.md."""
 
 from typing import Any, TypeVar
 

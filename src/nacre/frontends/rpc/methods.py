@@ -1,4 +1,4 @@
-"""What each message of the RPC asks for, and the data that answers it; docs/rpc.md.
+"""What each message of the RPC asks for, and the data that answers it; docs/guide/rpc.md.
 
 A tool is one session of its contract, so calls with the same contract, directory, options and
 tools share one.

@@ -1,4 +1,4 @@
-"""`nacre rpc`: JSON lines on stdin and stdout, as pi's RPC speaks them, and more; docs/rpc.md.
+"""`nacre rpc`: JSON lines on stdin and stdout, as pi's RPC has them, and more; docs/guide/rpc.md.
 
     line → message → verb → data → response
 
