@@ -1,4 +1,4 @@
-"""The door: a script in, a `Reading` out."""
+"""The door: a script in, a `Analysis` out."""
 
 from functools import lru_cache
 from typing import Final

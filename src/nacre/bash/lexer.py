@@ -8,7 +8,7 @@ heredocs (whose nodes swallow whatever follows on their line), newlines and arit
 confuse it that way.
 
 Never raises for what the text says: what cannot be read is `Frame.trouble`, and reading goes on
-as far as it can. `Bomb` is raised for text that is too much to read.
+as far as it can. `TooComplex` is raised for text that is too much to read.
 """
 
 import re

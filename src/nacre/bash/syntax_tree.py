@@ -1,6 +1,6 @@
 """The grammar of a frame: which commands hang together how. The only module that knows tree-sitter.
 
-tree-sitter sees a skeleton (see `lex`), so its nodes are only about structure; here they become a
+tree-sitter sees a skeleton (see `lexer`), so its nodes are only about structure; here they become a
 few small types of ours. What it cannot make sense of comes out as a sequence of what it could.
 """
 

@@ -1,6 +1,6 @@
 """Words, taken apart: quotes, escapes, expansions, substitutions, arrays.
 
-The lower half of the lexer. The upper half (`lex`) reads commands, and is needed here for what
+The lower half of the lexer. The upper half (`lexer`) reads commands, and is needed here for what
 stands in a substitution.
 """
 

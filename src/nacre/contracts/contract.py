@@ -86,7 +86,7 @@ class Contract(Checks, Protocol):
 
 
 def no_user_command(arguments: object, caller: Caller) -> Admitted:
-    """`admit_own` of a contract that knows only the model's."""
+    """`admit_user_command` of a contract that knows only the model's."""
     del arguments, caller
     raise Refused(Unavailable(problem="a user's own commands are pi's; take Tool('pi') for them"))
 

@@ -13,7 +13,7 @@ from nacre.model.plan import Session
 def select_session(
     contract: str, caller: Caller, name: str, *, owner: str, shell_kind: Hashable, setup: str = ""
 ) -> tuple[Session, Caller]:
-    """The session of that name, and its caller, who stands where its shell does. `whose` tells it
+    """The session of that name, and its caller, who stands where its shell does. `owner` tells it
     from others of that name, and so does all that a shell of it is made of."""
     key = _build_key(contract, owner, shell_kind)
     known, sure = caller.session_cwd(key)
@@ -30,5 +30,5 @@ def select_session(
 
 
 @lru_cache(maxsize=16)
-def _build_key(contract: str, whose: str, made_of: Hashable) -> str:
-    return session_key(contract, whose, digest(msgspec.msgpack.encode(made_of)))
+def _build_key(contract: str, owner: str, shell_kind: Hashable) -> str:
+    return session_key(contract, owner, digest(msgspec.msgpack.encode(shell_kind)))

@@ -172,10 +172,10 @@ def _set_future(future: "Future[None]", thread: int) -> None:
 class Engine:
     """Runs plans for any number of threads and event loops.
 
-    `ours`: this process is nacre's own and has made itself the subreaper, see `process.ours`.
-    `keeps`: a loop is kept for the next command, until the engine is closed or forgotten.
-    `warms`: shells of sessions are started before somebody wants them.
-    `leave`: what becomes of the pipes of a command that has left something running.
+    `own_process`: this process is nacre's own and has made itself the subreaper, see `process.ours`.
+    `keep_loop`: a loop is kept for the next command, until the engine is closed or forgotten.
+    `prewarm`: shells of sessions are started before somebody wants them.
+    `on_leftover`: what becomes of the pipes of a command that has left something running.
     """
 
     def __init__(

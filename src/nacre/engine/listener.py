@@ -117,7 +117,7 @@ class ListenerThread:
             self._changed.notify()
 
     def join(self) -> None:
-        """After `heard`: the thread is on its last line."""
+        """After `on_delivered`: the thread is on its last line."""
         self._thread.join()
 
     def _deliver_events(self) -> None:

@@ -60,7 +60,7 @@ class Output:
         on_end: Callback,
         on_disk_limit: Callback,
     ) -> None:
-        """`dry` is called when we listen and the last stream has ended, `full` when the disk limit
+        """`on_end` is called when we listen and the last stream has ended, `on_disk_limit` when the disk limit
         is reached and shall end the command."""
         self._loop = loop
         self._event_sink = event_sink

@@ -15,9 +15,9 @@ def digest(data: bytes, size: int = 8) -> str:
     return blake2b(data, digest_size=size).hexdigest()
 
 
-def session_key(contract: str, whose: str, kind: str) -> str:
+def session_key(contract: str, owner: str, kind: str) -> str:
     """Of a session: whose it is, and what kind of shell it has."""
-    return f"{digest(f'{contract} {whose}'.encode())}-{kind}"
+    return f"{digest(f'{contract} {owner}'.encode())}-{kind}"
 
 
 def check_session_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The step `trailers`: a real `git commit` gets a trailer, exactly once.
+"""The step `trailer_step`: a real `git commit` gets a trailer, exactly once.
 
 Two insertions, everything else stays as it is: the trailer behind the word `commit`, and before it
 a setting that keeps git from adding what is there already, wherever it stands.

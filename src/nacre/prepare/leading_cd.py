@@ -1,4 +1,4 @@
-"""The step `lift`: a leading `cd` becomes the directory to run in."""
+"""The step `lift_leading_cd`: a leading `cd` becomes the directory to run in."""
 
 import os
 import pwd

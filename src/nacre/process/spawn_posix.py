@@ -1,6 +1,6 @@
 """Starting a process without being in anybody's way: the interpreter goes on meanwhile.
 
-`launch` holds the interpreter's lock from the fork to the exec, a millisecond on a busy machine.
+`spawn_fork_exec` holds the interpreter's lock from the fork to the exec, a millisecond on a busy machine.
 For a command that somebody waits for this is best; for one that nobody waits for yet it is not. The
 C library's own spawn, called from a thread of ours, lets the others run.
 """
@@ -40,7 +40,7 @@ def is_available() -> bool:
 
 
 def spawn_posix(request: SpawnRequest, attempt: SpawnAttempt) -> None:
-    """As `launch` does, but that what is passed becomes 3, 4, ... Raises OSError."""
+    """As `spawn_fork_exec` does, but that what is passed becomes 3, 4, ... Raises OSError."""
     library, pid = _load_libc(), ctypes.c_int()
     actions, attributes = (
         ctypes.create_string_buffer(_STRUCT_SIZE),

@@ -59,7 +59,7 @@ class Child(Struct, frozen=True):
 class Spawner:
     """Starts shells; what all of them need is made once.
 
-    `ours`: this process belongs to nacre, so the tag can be worn during the spawn.
+    `own_process`: this process belongs to nacre, so the tag can be worn during the spawn.
     """
 
     def __init__(self, *, own_process: bool) -> None:

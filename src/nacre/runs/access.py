@@ -74,7 +74,7 @@ class RunAccess:
         *,
         on_input_wait: Callback | None = None,
     ) -> Operation:
-        """To be begun on this ground. `asked` is called, once, when it waits for input."""
+        """To be begun on this ground. `on_input_wait` is called, once, when it waits for input."""
         return _WaitForEnd(run, self.workspace, wait_limit, context, answer, on_input_wait)
 
     def peek_operation(

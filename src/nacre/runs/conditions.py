@@ -67,7 +67,7 @@ def build_search_plan(search: SearchQuery, data: bytes = b"", seconds: float | N
 
 
 class ConditionWatch:
-    """`fired` is called once, if at all; it goes on until it is stopped."""
+    """`on_met` is called once, if at all; it goes on until it is stopped."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class WatchedStart:
         make: Callable[[Callable[[Response], None]], DetachableOperation],
     ) -> None:
         """`make` makes the ask itself, and whoever it answers to is told. A request that others
-        have begun is given as `Earlier` instead."""
+        have begun is given as `AlreadyStarted` instead."""
         self._current: Operation | None = None
         self._met: ConditionMet | None = None
         self._watch: ConditionWatch | None = None

@@ -35,7 +35,7 @@ class SessionLease:
         unchanging: bool,
         lost: bool,
     ) -> None:
-        """`plain`: it cannot change its shell; `lost`: nobody could read what the one before it
+        """`unchanging`: it cannot change its shell; `lost`: nobody could read what the one before it
         had left."""
         self._unchanging = unchanging
         self._released = plan.session is not None and plan.session.detached

@@ -72,8 +72,8 @@ class SessionManager:
     def __init__(
         self, run: Callable[[Plan, CancelToken], None], spawn_lock: threading.Lock, *, prewarm: bool
     ) -> None:
-        """`run` runs something of our own to its end; `keeps`: shells are started before somebody
-        wants them, each while nobody else has `births`."""
+        """`run` runs something of our own to its end; `prewarm`: shells are started before somebody
+        wants them, each while nobody else has `spawn_lock`."""
         self._closed = False
         self._spawner: Spawner | None = None
         self._prewarm = prewarm

@@ -49,8 +49,8 @@ class PrewarmedShell:
         draft: str,
         background: bool = False,
     ) -> None:
-        """Started as the plan says, but for its script. `base`, `session` and `mark` say for whom
-        it is, `draft` where it will write what it has become; `quietly`: nobody waits for it, and
+        """Started as the plan says, but for its script. `base`, `session` and `draft_id` say for whom
+        it is, `draft` where it will write what it has become; `background`: nobody waits for it, and
         nobody shall have to. Raises Refused."""
         self.state = ""  # what it was told to be
         self._control = self._script = self._state = -1

@@ -20,7 +20,7 @@ class AppendFile:
     """`path` may be chosen anew before each append; the file before it is closed then."""
 
     def __init__(self, *, lines: bool = False, max_bytes: int | None = None) -> None:
-        """`lines`: what somebody else has left of a line is ended first. Past `most` bytes, whoever
+        """`lines`: what somebody else has left of a line is ended first. Past `max_bytes` bytes, whoever
         appends moves the file out of the way, see `rotate`."""
         self._fd: int | None = None
         self._path = ""

@@ -26,8 +26,8 @@ class Callers:
         session: str,
         has_sessions: bool,
     ) -> None:
-        """`inherits`: commands have the host's environment; `session` is the name of one, or
-        nothing; `remembers`: the contract has such."""
+        """`inherits_env`: commands have the host's environment; `session` is the name of one, or
+        nothing; `has_sessions`: the contract has such."""
         self._known: Caller | None = None
         self._engine = engine
         self._env = env

@@ -1,6 +1,6 @@
-"""The engine behind a socket, for runs that outlive their caller.
+"""The engine as a daemon behind a private socket, for runs that outlive their caller.
 
-`frames` is what is said, through a `stream`; `server` is the process that runs things; `line` and
-`remote` are of whoever asks it to; `door` is where they meet; `bridge` carries the same frames over
-stdin and stdout.
+`protocol` has the frames, `framed_socket` sends and receives them. `server`, `server_connection`
+and `hosted_run` are the daemon; `client_connection` and `client_request` are the calling side;
+`rendezvous` is where both meet; `stdio_bridge` carries the frames over stdin and stdout.
 """

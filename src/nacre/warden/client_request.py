@@ -36,7 +36,7 @@ class WardenRequest:
         fill_output: Callable[[Outcome], Outcome] | None = None,
         listening: Listening | None = None,
     ) -> None:
-        """`line` is one for this ask alone. `fill` puts the output into the outcome of a run that
+        """`connection` is one for this ask alone. `fill_output` puts the output into the outcome of a run that
         its warden has on disk only."""
         self.detached = False  # it has been answered that it goes on
         self._retries = 2  # times that we ask another warden

@@ -34,7 +34,7 @@ def entry() -> NoReturn:
 
 def run_warden(ready: int | None, adopt: str | None) -> int:
     """Be the warden, unless there is one. `ready` is told when it can be reached; `adopt` are pipes
-    to be read from now on, see `inheritance`."""
+    to be read from now on, see `pipe_handover`."""
     run_tag.drop_tag()
     _raise_rlimits()
     os.umask(0o077)

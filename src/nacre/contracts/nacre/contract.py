@@ -1,7 +1,7 @@
 """nacre: every command a run with an id, two clocks.
 
 `wait` is how long a call blocks, `timeout` how long a command may live. What a reply says, and how,
-is in `nacre_words`; the tool `job` in `nacre_job`.
+is in `reply`; the tool `job` in `job`.
 
 Order of decisions: names of variables, directory, safety, co-author, links, environment.
 """

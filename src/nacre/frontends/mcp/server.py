@@ -2,7 +2,7 @@
 
 The server asks the tool for everything: which tools there are, what a call answers, which runs
 have output. What is of MCP here: progress while a command runs, cancellation, logs as resources,
-and ids to choose from. How clients reach it is in `mcp_wire`.
+and ids to choose from. How clients reach it is in `transport`.
 """
 
 import re
