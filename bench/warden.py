@@ -11,8 +11,8 @@ from statistics import median
 import nacre
 from bench.limits import beside
 from bench.result import Result
-from nacre.store import owner
-from nacre.warden import rendezvous
+from nacre.store import run_owner
+from nacre.warden import endpoint
 
 LIVE = 500
 FLOOD = 4 << 30
@@ -37,7 +37,7 @@ def end_warden() -> None:
 
 
 def _pid() -> int:
-    found = owner.parse_owner(rendezvous.read_owner() or "")
+    found = run_owner.parse_owner(endpoint.read_owner() or "")
     assert found is not None
     assert found.is_alive
     return found.pid

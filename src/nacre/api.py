@@ -12,7 +12,7 @@ from nacre.model.events import Listener, Listening
 from nacre.model.outcome import Capture, NotStarted, Outcome
 from nacre.model.plan import Command, Keep, Limits, Plan, Spill, Streams
 from nacre.model.refusals import BadArguments, BadDirectory, DirectoryProblem, Refused
-from nacre.text.suggestion import did_you_mean
+from nacre.text.similar_names import did_you_mean
 
 StrPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 

@@ -22,7 +22,7 @@ from nacre.contracts.option_reader import read_options, struct_fields
 from nacre.model.plan import GIB, KIB, MIB, AtLimit, Spill
 from nacre.store.cleanup import StoreLimits
 from nacre.store.workspace import find_workspace
-from nacre.text.suggestion import did_you_mean
+from nacre.text.similar_names import did_you_mean
 
 DEFAULT: Final = "default"
 GIVEN: Final = "given"

@@ -23,7 +23,7 @@ from msgspec import Struct
 import nacre
 from nacre import settings
 from nacre.contracts import registry
-from nacre.contracts.providers import Format
+from nacre.contracts.provider_formats import Format
 from nacre.frontends.cli import main as cli
 from nacre.frontends.rpc import messages
 from nacre.frontends.rpc.methods import RpcMethods

@@ -18,7 +18,7 @@ from pathlib import Path
 import nacre
 from nacre.contracts import phoenix
 from nacre.model.plan import Keep
-from nacre.store import journal, owner, session_files, setup_snapshots
+from nacre.store import journal, run_owner, session_files, setup_snapshots
 from nacre.text import line_index
 from tests.support import wardens
 from tests.support.helpers import end, eventually
@@ -144,7 +144,7 @@ def neutral(home: Path) -> None:
         elif path.is_dir() and not any(path.iterdir()):
             path.rmdir()
         elif path.is_file():
-            text = path.read_bytes().replace(owner.boot_id().encode(), b"0" * 32)
+            text = path.read_bytes().replace(run_owner.boot_id().encode(), b"0" * 32)
             text = re.sub(rb'"pid":\d+', b'"pid":' + _NO_PID, text)
             text = re.sub(rb"(0{32}:)\d+", rb"\g<1>" + _NO_PID, text)
             text = re.sub(rb'\{"type":"ended","run":7,.*\n', b"", text)

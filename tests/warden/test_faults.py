@@ -18,9 +18,9 @@ from nacre.engine.completion_line import fill
 from nacre.model import requests
 from nacre.model.outcome import Exited, Killed, Lost
 from nacre.model.plan import CompletionLine
-from nacre.store import journal, owner, stored_run
+from nacre.store import journal, run_owner, stored_run
 from nacre.store.journal import EndEntry, StoredStream
-from nacre.warden import client_connection, protocol, rendezvous
+from nacre.warden import client_connection, endpoint, protocol
 from nacre.warden.protocol import Hello, Problem, RequestFrame, ResponseFrame, Welcome
 from tests.support import wardens
 from tests.support.helpers import eventually, named
@@ -76,7 +76,7 @@ def test_numbers_that_make_no_sense_end_the_connection(
 ) -> None:
     with there(tmp_path) as tool:
         tool.call({"command": "true"})
-        made = rendezvous.connect()
+        made = endpoint.connect()
         assert made is not None
         with made:
             made.settimeout(10)
@@ -155,7 +155,7 @@ def test_waiting_for_one_that_stands_in_line_ends_in_time(tmp_path: Path) -> Non
         second = threading.Thread(target=lambda: tool.call({"command": "echo 2"}))
         second.start()
         time.sleep(0.3)
-        made = rendezvous.connect()
+        made = endpoint.connect()
         assert made is not None
         with made:
             made.settimeout(5)
@@ -370,7 +370,7 @@ def test_a_handle_is_good_for_longer_than_its_tool(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"make|cursor|no signal"):
             wrong()
     assert stored_run.parse_run_id("17") == 17
-    assert owner.parse_owner("nonsense") is None
+    assert run_owner.parse_owner("nonsense") is None
 
 
 def test_what_a_killed_caller_waited_for_is_handed_over(tmp_path: Path) -> None:
@@ -415,7 +415,7 @@ def test_a_socket_that_another_user_serves_gets_nothing_from_us(tmp_path: Path, 
         "print(len(peer.recv(1 << 20)), flush=True)\n"
     )
     thief = subprocess.Popen(
-        [sys.executable, "-c", code, str(home / rendezvous.SOCKET)],
+        [sys.executable, "-c", code, str(home / endpoint.SOCKET)],
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -17,8 +17,8 @@ import pytest
 
 import nacre
 from nacre import Exited, Killed, Lost
-from nacre.store import owner, stored_run
-from nacre.warden import rendezvous
+from nacre.store import run_owner, stored_run
+from nacre.warden import endpoint
 from tests.support import wardens
 from tests.support.helpers import alive, eventually, named
 
@@ -212,7 +212,7 @@ def test_runs_of_another_boot_are_lost_whoever_has_their_numbers_now(
     with nacre.Tool("harness", cwd=tmp_path) as tool:
         run = tool.start({"command": "sleep 300.778"})
         (sleeper,) = _eventually_named("300.778")
-        monkeypatch.setattr(owner, "boot_id", lambda: "another")
+        monkeypatch.setattr(run_owner, "boot_id", lambda: "another")
         assert run.state == "lost"
         run.end(grace=0.1)  # must touch nobody
         assert alive(sleeper)
@@ -234,7 +234,7 @@ def test_the_next_call_after_a_killed_warden_starts_a_new_one(tmp_path: Path, ho
         assert tool.call({"command": "echo 2"}).details["stdout"] == "2\n"
         (second,) = wardens.find(home)
         assert second.pid != first.pid
-        assert rendezvous.read_owner() is not None
+        assert endpoint.read_owner() is not None
 
 
 def test_a_call_whose_warden_is_killed_is_answered_with_what_is_known(

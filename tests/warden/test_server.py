@@ -21,9 +21,9 @@ from nacre.model import requests
 from nacre.model.plan import Command, OpenStdin, Plan, Spill
 from nacre.model.refusals import UnknownRun
 from nacre.procfs import processes
-from nacre.store import owner
+from nacre.store import run_owner
 from nacre.store.state_dir import check_private
-from nacre.warden import protocol, rendezvous
+from nacre.warden import endpoint, protocol
 from nacre.warden.protocol import Hello, Problem, RequestFrame, ResponseFrame, Welcome
 from tests.support import wardens
 from tests.support.helpers import alive, eventually, named
@@ -58,7 +58,7 @@ def test_it_goes_when_it_is_idle_and_the_next_call_starts_another(
         for number in range(3):
             assert one.call({"command": f"echo {number}"}).details["stdout"] == f"{number}\n"
             eventually(lambda: not wardens.find(home))
-            assert not (home / rendezvous.SOCKET).exists()
+            assert not (home / endpoint.SOCKET).exists()
         # What runs keeps it.
         run = one.start({"command": "sleep 0.8; exit 5"})
         outcome = run.wait(10)
@@ -181,7 +181,7 @@ def test_a_run_of_another_workspace_is_not_found(tmp_path: Path) -> None:
 
 
 def _connected() -> socket.socket:
-    made = rendezvous.connect()
+    made = endpoint.connect()
     assert made is not None
     made.settimeout(10)
     return made
@@ -333,7 +333,7 @@ def test_another_user_is_turned_away_even_with_the_socket_in_hand(
     with tool(tmp_path) as one:
         one.call({"command": "true"})
         home.chmod(0o755)  # as if somebody had been careless
-        (home / rendezvous.SOCKET).chmod(0o777)
+        (home / endpoint.SOCKET).chmod(0o777)
         code = (
             "import os, socket, sys\n"
             "os.setgid(65534); os.setuid(65534)\n"
@@ -341,7 +341,7 @@ def test_another_user_is_turned_away_even_with_the_socket_in_hand(
             "s.settimeout(5); print(s.recv(10))\n"
         )
         said = subprocess.run(
-            [sys.executable, "-c", code, str(rendezvous.SOCKET)],
+            [sys.executable, "-c", code, str(endpoint.SOCKET)],
             cwd=home,  # what is above it stays closed to others
             capture_output=True,
             text=True,
@@ -354,7 +354,7 @@ def test_another_user_is_turned_away_even_with_the_socket_in_hand(
 def test_a_symlink_in_the_way_is_not_followed(tmp_path: Path, home: Path) -> None:
     home.mkdir(mode=0o700)
     target = tmp_path / "target"
-    for name in (rendezvous.LOCK, rendezvous.LOG, "counter"):
+    for name in (endpoint.LOCK, endpoint.LOG, "counter"):
         (home / name).unlink(missing_ok=True)
         (home / name).symlink_to(target)
         with nacre.Tool("phoenix", cwd=tmp_path) as one:
@@ -366,11 +366,11 @@ def test_a_symlink_in_the_way_is_not_followed(tmp_path: Path, home: Path) -> Non
 
 def test_a_stale_socket_and_a_stale_lock_are_no_obstacle(tmp_path: Path, home: Path) -> None:
     home.mkdir(mode=0o700)
-    for name in (rendezvous.SOCKET, "warden.4194000.sock"):
+    for name in (endpoint.SOCKET, "warden.4194000.sock"):
         stale = socket.socket(socket.AF_UNIX)
         stale.bind(str(home / name))
         stale.close()
-    (home / rendezvous.LOCK).write_text("old:1:2:warden\n")
+    (home / endpoint.LOCK).write_text("old:1:2:warden\n")
     with tool(tmp_path) as one:
         assert one.call({"command": "echo x"}).details["stdout"] == "x\n"
     assert not (home / "warden.4194000.sock").exists()
@@ -426,7 +426,7 @@ def other_warden(home: Path, protocol: int, oldest: int, version: str) -> "subpr
 
 def _connects() -> bool:
     try:
-        made = rendezvous.connect()
+        made = endpoint.connect()
     except OSError:
         return False
     if made is None:
@@ -451,7 +451,7 @@ def test_an_older_warden_gives_its_place_to_a_newer_one_and_keeps_its_runs(
             assert heard[0].version == "0.0.9"
         with tool(tmp_path) as one:
             assert one.call({"command": "echo new"}).details["stdout"] == "new\n"
-            now = owner.parse_owner(rendezvous.read_owner() or "")
+            now = run_owner.parse_owner(endpoint.read_owner() or "")
             assert now is not None
             assert now.pid != old.pid
             (run,) = [each for each in one.runs() if each.state == "running"]

@@ -13,8 +13,17 @@ from nacre.bash import tokens
 from nacre.bash.brace_expansion import MAX_WORDS, expand_braces
 from nacre.bash.commands import Word
 from nacre.bash.parameter_expansion import expand_parameter
+from nacre.bash.possible_values import (
+    EMPTY,
+    IFS,
+    MAX_CHOICES,
+    UNKNOWN,
+    Scope,
+    Value,
+    known_text,
+    one_of,
+)
 from nacre.bash.tokens import Array, Double, Parameter, Part, Quoted, Substitution, Sum, Text
-from nacre.bash.values import EMPTY, IFS, MAX_CHOICES, UNKNOWN, Scope, Value, known_text, one_of
 
 _SPECIAL: Final = re.compile(rb"[~{*?\[]")
 _NAMED_TILDE: Final = re.compile(rb"([A-Za-z_]\w*\+?=)~")

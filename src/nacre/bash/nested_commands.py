@@ -10,9 +10,9 @@ import msgspec
 from nacre.bash import lexer
 from nacre.bash.commands import Assignment, Command, Word, program_name
 from nacre.bash.paths import resolve_path
+from nacre.bash.possible_values import UNKNOWN
 from nacre.bash.syntax_tree import Node
 from nacre.bash.tokens import Frame, TooComplex
-from nacre.bash.values import UNKNOWN
 from nacre.bash.variables import Body, Variables, value_of
 from nacre.bash.walk_context import Context, Origin, Surroundings
 from nacre.bash.wrappers import (

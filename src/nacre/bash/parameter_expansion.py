@@ -4,8 +4,8 @@ import fnmatch
 import re
 from typing import Final
 
+from nacre.bash.possible_values import EMPTY, UNKNOWN, UNSET, Scope, Value, known_text, merge_values
 from nacre.bash.tokens import Parameter, Text
-from nacre.bash.values import EMPTY, UNKNOWN, UNSET, Scope, Value, known_text, merge_values
 
 _GLOB: Final = re.compile(rb"[*?\[]")
 _SLICE: Final = re.compile(rb"(0|[1-9]\d{0,5})(?::(0|[1-9]\d{0,5}))?")

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from nacre.bash.commands import Assignment, Word
 from nacre.bash.paths import resolve_path
+from nacre.bash.possible_values import IFS, UNKNOWN, UNSET, Value, known_text, merge_values, one_of
 from nacre.bash.syntax_tree import Node
 from nacre.bash.tokens import Frame
-from nacre.bash.values import IFS, UNKNOWN, UNSET, Value, known_text, merge_values, one_of
 
 _MAX_ELEMENTS: Final = 256
 

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from nacre.bash import expansion, tokens
 from nacre.bash.commands import Assignment, Command, Redirect, Word
+from nacre.bash.possible_values import UNKNOWN, UNSET, Value, known_text
 from nacre.bash.tokens import Frame, Heredoc, Part, Redirection, Substitution, Token
-from nacre.bash.values import UNKNOWN, UNSET, Value, known_text
 from nacre.bash.variables import Variables, value_of
 
 # They change by themselves.

@@ -22,6 +22,7 @@ from nacre.bash.commands import (
     program_name,
 )
 from nacre.bash.nested_commands import NestedCommands
+from nacre.bash.possible_values import UNKNOWN, Value, known_text, merge_values
 from nacre.bash.predicted_output import predict_output
 from nacre.bash.syntax_tree import (
     Case,
@@ -36,7 +37,6 @@ from nacre.bash.syntax_tree import (
     Simple,
 )
 from nacre.bash.tokens import Frame, Substitution
-from nacre.bash.values import UNKNOWN, Value, known_text, merge_values
 from nacre.bash.variables import Body, Variables, value_of
 from nacre.bash.walk_context import Origin, Surroundings
 

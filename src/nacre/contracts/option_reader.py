@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo
 
-from nacre.text.suggestion import did_you_mean
+from nacre.text.similar_names import did_you_mean
 
 T = TypeVar("T", bound=Struct)
 

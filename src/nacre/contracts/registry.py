@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from nacre.contracts.contract import Checks, Contract
-from nacre.text.suggestion import did_you_mean
+from nacre.text.similar_names import did_you_mean
 
 DEFAULT = "nacre"
 _MODULES = {

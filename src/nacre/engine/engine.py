@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nacre.store.run_record import RunRecord
 
 from nacre.engine import leftover_pipes
-from nacre.engine.context import LazySessions, LoopContext, OnLeftover
 from nacre.engine.listener import EventThread
+from nacre.engine.loop_context import LazySessions, LoopContext, OnLeftover
 from nacre.engine.queue import RunQueue
 from nacre.engine.run import Run
 from nacre.engine.supervisor import Operation, Supervisor
@@ -38,7 +38,7 @@ from nacre.process.spawner import descriptor_limit
 A = TypeVar("A")
 MakeOperation = Callable[
     [LoopContext, Callable[[A], None]], Operation
-]  # on this ground, to be answered there
+]  # on this loop, to be answered there
 
 _CLOSE_INTERVAL: Final = 0.02
 # Whoever interrupts us so often does not care about the tree any more.
@@ -172,7 +172,7 @@ def _set_future(future: "Future[None]", thread: int) -> None:
 class Engine:
     """Runs plans for any number of threads and event loops.
 
-    `own_process`: this process is nacre's own and has made itself the subreaper, see `process.ours`.
+    `own_process`: this process is nacre's own, and the subreaper; see `process.prctl`.
     `keep_loop`: a loop is kept for the next command, until the engine is closed or forgotten.
     `prewarm`: shells of sessions are started before somebody wants them.
     `on_leftover`: what becomes of the pipes of a command that has left something running.
@@ -223,7 +223,7 @@ class Engine:
     def start_operation(
         self, make: MakeOperation[A], cancel: CancelToken | None = None
     ) -> Ticket[A]:
-        """Have something waited for that is made on the ground of the calling thread."""
+        """Have something waited for that is made on the event loop of the calling thread."""
         supervisor = self._supervisor()
         ticket: Ticket[A] | None = None
         try:

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from nacre.engine.context import LoopContext
+from nacre.engine.loop_context import LoopContext
 from nacre.engine.survivors import describe_processes
 from nacre.eventloop import Callback, Timer, now
 from nacre.model.outcome import Survivor

@@ -60,8 +60,8 @@ class Output:
         on_end: Callback,
         on_disk_limit: Callback,
     ) -> None:
-        """`on_end` is called when we listen and the last stream has ended, `on_disk_limit` when the disk limit
-        is reached and shall end the command."""
+        """`on_end` is called when the last watched stream has ended, `on_disk_limit` when the disk
+        limit is reached and ends the command."""
         self._loop = loop
         self._event_sink = event_sink
         self._on_end = on_end

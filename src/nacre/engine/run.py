@@ -3,7 +3,7 @@
     descriptors, timers -> _trigger(Trigger) -> lifecycle.next_step -> actions -> _ACTIONS[...]
 
 Everything here runs on the thread that drives the event loop; other threads use `loop.post`.
-`outcome_facts` collects what the outcome is built from, `stopping` ends the process tree,
+`outcome_builder` collects what the outcome is built from, `stopping` ends the process tree,
 `leftover_search` finds what the shell left running.
 """
 
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from nacre.engine.completion_line import fill
-from nacre.engine.context import LoopContext
 from nacre.engine.leftover_pipes import LeftoverPipes
 from nacre.engine.leftover_search import LeftoverSearch, name_processes
 from nacre.engine.lifecycle import Action, State, Trigger, next_step
 from nacre.engine.listener import EventSink, ListenerThread, start_listener_thread
-from nacre.engine.outcome_facts import EndReason, OutcomeFacts
+from nacre.engine.loop_context import LoopContext
+from nacre.engine.outcome_builder import EndReason, OutcomeBuilder
 from nacre.engine.output import Output
 from nacre.engine.queue import QueueState
 from nacre.engine.stdin import OnWritten, StdinWriter
@@ -55,7 +55,7 @@ _SAVE_POLL: Final = 0.001
 
 
 class Run:
-    """Class-level defaults, here and in what else is made for each run (`OutcomeFacts`, `Output`,
+    """Class-level defaults, here and in what else is made for each run (`OutcomeBuilder`, `Output`,
     `RunRecord`, `Sink`, `PipeReader`, `Ticket`, `Call`): most runs change few of them, and setting
     all of them is a few percent of an `echo`. Everywhere else state is set in `__init__`."""
 
@@ -99,7 +99,7 @@ class Run:
         self.lane = plan.lane
         self._actions: deque[Action] = deque()
         self._timers: list[Timer] = []
-        self._facts = OutcomeFacts()
+        self._builder = OutcomeBuilder()
         self._on_started = on_started
         if record is not None and (on_started is not None or record.write_early):
             self._tag = context.spawner.new_tag()  # it stands in what is written before the spawn
@@ -205,7 +205,7 @@ class Run:
         return Running(
             run=self.name,
             pid=self._child.pid,
-            seconds=now() - self._facts.started_at,
+            seconds=now() - self._builder.started_at,
             output=output,
             log=None if log is None else log.path,
         )
@@ -251,12 +251,12 @@ class Run:
 
         traceback.print_exception(error)
         if action is Action.SPAWN and self._child is None:
-            self._facts.refusal = CannotSpawn(reason=f"an error of nacre's own: {error!r}")
+            self._builder.refusal = CannotSpawn(reason=f"an error of nacre's own: {error!r}")
             self._trigger(Trigger.SPAWN_FAILED)
         elif action is Action.FINISH and self._outcome is None:
             self._outcome = Outcome(
                 run=self.name,
-                ending=self._facts.ending(self._plan.limits.timeout),
+                ending=self._builder.ending(self._plan.limits.timeout),
                 output=Capture(),
             )
             self._deliver()
@@ -307,7 +307,7 @@ class Run:
             if isinstance(refused.refusal, NoDescriptors) and context.queue.requeue_first(self):
                 self._trigger(Trigger.NO_DESCRIPTORS)
             else:
-                self._facts.refusal = refused.refusal
+                self._builder.refusal = refused.refusal
                 self._trigger(Trigger.SPAWN_FAILED)
             return
         self._attach(self._child)
@@ -325,7 +325,7 @@ class Run:
                 self._plan, context.spawner, tag, context.loop, ready
             )
         except SessionUnavailable as why:
-            self._plan, self._facts.session_problem = without_session(self._plan), str(why)
+            self._plan, self._builder.session_problem = without_session(self._plan), str(why)
             return True
         if leased is None:
             self.reads_setup = context.sessions().is_reading_setup(self._plan)
@@ -340,7 +340,7 @@ class Run:
 
     def _attach(self, shell: Child) -> None:
         context, plan, timeout = self._context, self._plan, self._plan.limits.timeout
-        self._facts.started_at = now()
+        self._builder.started_at = now()
         context.shell_pids.add(shell.pid)
         self._output = output = Output(
             shell,
@@ -378,11 +378,11 @@ class Run:
         at once."""
         if self._record is not None:
             self.name = self._record.write_start() if self._on_started is None else self.name
-        self._facts.oom_kills_before = processes.count_oom_kills()
+        self._builder.oom_kills_before = processes.count_oom_kills()
         self._output.watch()
         timeout = self._plan.limits.timeout
         if timeout is not None:
-            self._arm(self._facts.started_at + timeout - now(), Trigger.DEADLINE)
+            self._arm(self._builder.started_at + timeout - now(), Trigger.DEADLINE)
 
     def _drain(self) -> None:
         self._output.drain()
@@ -432,14 +432,14 @@ class Run:
 
     def _kill_tree(self) -> None:
         self._stop().kill(self._process_tree())
-        self._facts.killing = True
+        self._builder.killing = True
 
     def _watch_tree(self) -> None:
         """Poll, less and less often, until no process of the tree is left."""
         if self._state is not State.STOPPING:
             return
         stopping = self._stop()
-        if not stopping.find_remaining(self._process_tree()) and self._facts.exited:
+        if not stopping.find_remaining(self._process_tree()) and self._builder.exited:
             self._trigger(Trigger.TREE_EMPTY)
         else:
             stopping.poll_later(self._call_later, self._watch_tree)
@@ -461,23 +461,23 @@ class Run:
     def _note_exit(self) -> None:
         assert self._child is not None
         self._context.loop.unwatch(self._child.pidfd)
-        self._facts.ended_at = now()
-        self._facts.exited = True
+        self._builder.ended_at = now()
+        self._builder.exited = True
 
     def _note_leftovers(self) -> None:
         """Note what is about to be ended with the shell."""
-        self._facts.at_exit = name_processes(self._process_tree().members(), self._lease)
+        self._builder.at_exit = name_processes(self._process_tree().members(), self._lease)
 
     def _find_leftovers(self) -> None:
         assert self._child is not None
         status = None
-        if self._lease is not None and self._facts.exited:
+        if self._lease is not None and self._builder.exited:
             status = ending_code(children.collect(self._child.pidfd, leave=True))
         search = LeftoverSearch(self._context, self._lease, self._call_later, self._on_leftovers)
         search.start(self._child, status, self._tree, self._process_tree)
 
     def _on_leftovers(self, found: tuple[Survivor, ...]) -> None:
-        self._facts.left_running = found
+        self._builder.left_running = found
         self._trigger(Trigger.LEFTOVERS_KNOWN)
 
     def _finish(self) -> None:
@@ -504,15 +504,15 @@ class Run:
 
     def _build_outcome(self) -> Outcome:
         plan, record, completion = self._plan, self._record, self._plan.completion_line
-        if self._facts.reason is EndReason.NOT_STARTED:
+        if self._builder.reason is EndReason.NOT_STARTED:
             captures = [Capture()] * (2 if plan.streams is Streams.SEPARATE else 1)
         else:
             if completion is not None:
-                ending = self._facts.ending(plan.limits.timeout)
+                ending = self._builder.ending(plan.limits.timeout)
                 self._output.add_completion_line(fill(completion, ending))
             captures = self._output.close()
         name = self.name if record is None else record.assign_name()
-        outcome = self._facts.build(name, plan.limits.timeout, captures, self._lease)
+        outcome = self._builder.build(name, plan.limits.timeout, captures, self._lease)
         write_line = self._output.write_completion_line if completion is not None else None
         if record is not None and record.write_end(outcome, write_line):
             return msgspec.structs.replace(outcome, stored=True)
@@ -520,20 +520,22 @@ class Run:
 
     def _release(self, shell: Child) -> None:
         """Collect the shell; what is still open goes on without us."""
-        if not self._facts.exited:
-            self._facts.ended_at = now()
+        if not self._builder.exited:
+            self._builder.ended_at = now()
             self._context.loop.unwatch(shell.pidfd)
-        elif self._facts.status is None:
-            self._facts.status = children.collect(shell.pidfd)
+        elif self._builder.status is None:
+            self._builder.status = children.collect(shell.pidfd)
         self._context.shell_pids.discard(shell.pid)
         if self._stdin is not None:
             self._stdin.close()
         self._child = None  # from here on, an interrupt costs a descriptor
         pipes = {} if self._output.ended else self._output.release_pipes()
-        if self._facts.exited:
+        if self._builder.exited:
             os.close(shell.pidfd)
-        if pipes or not self._facts.exited:
-            self._leftover_pipes = LeftoverPipes(pipes, None if self._facts.exited else shell.pidfd)
+        if pipes or not self._builder.exited:
+            self._leftover_pipes = LeftoverPipes(
+                pipes, None if self._builder.exited else shell.pidfd
+            )
 
     # Telling.
 
@@ -564,7 +566,7 @@ class Run:
 
 
 def _note_reason(reason: EndReason, run: Run) -> None:
-    run._facts.reason = reason
+    run._builder.reason = reason
 
 
 _ACTIONS: Final[dict[Action, Callable[[Run], None]]] = {

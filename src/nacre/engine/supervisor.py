@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from nacre.engine import leftover_pipes
-from nacre.engine.context import LoopContext
+from nacre.engine.loop_context import LoopContext
 from nacre.eventloop import Callback, now
 from nacre.model.refusals import Closed, Refused
 

@@ -9,8 +9,8 @@ import signal as signals
 from collections.abc import Callable
 from typing import Final
 
-from nacre.engine.context import LoopContext
 from nacre.engine.engine import Engine, Ticket
+from nacre.engine.loop_context import LoopContext
 from nacre.engine.supervisor import Operation
 from nacre.eventloop import Callback, Timer, now
 from nacre.model import requests
@@ -22,9 +22,9 @@ from nacre.model.requests import Done, Rejected, Response, Running
 from nacre.process.process_tree import TaggedProcesses
 from nacre.process.run_tag import Tag
 from nacre.process.run_tag import parse_tag as read_tag
-from nacre.store import owner, stored_run
+from nacre.store import run_owner, stored_run
 from nacre.store.stored_run import NoSuchRun, StoredRun
-from nacre.warden import rendezvous
+from nacre.warden import endpoint
 from nacre.warden.client_connection import WardenConnection
 from nacre.warden.client_request import WardenRequest
 
@@ -74,13 +74,13 @@ class RunAccess:
         *,
         on_input_wait: Callback | None = None,
     ) -> Operation:
-        """To be begun on this ground. `on_input_wait` is called, once, when it waits for input."""
+        """To be started on this loop. `on_input_wait` is called, once, when it waits for input."""
         return _WaitForEnd(run, self.workspace, wait_limit, context, answer, on_input_wait)
 
     def peek_operation(
         self, run: StoredRun, context: LoopContext, answer: Callable[[Response], None]
     ) -> Operation:
-        """How it stands at this moment; to be begun on this ground."""
+        """How it stands at this moment; to be started on this loop."""
         request = requests.Wait(run=run.name, workspace=self.workspace, wait_limit=0.0, input=True)
         return self._request_operation(run, context, answer, request)
 
@@ -93,14 +93,14 @@ class RunAccess:
         *,
         eof: bool,
     ) -> Operation:
-        """To be begun on this ground."""
+        """To be started on this loop."""
         request = requests.Write(run=run.name, workspace=self.workspace, data=data, eof=eof)
         return self._request_operation(run, context, answer, request)
 
     def signal_operation(
         self, run: StoredRun, context: LoopContext, answer: Callable[[Response], None], number: int
     ) -> Operation:
-        """To be begun on this ground."""
+        """To be started on this loop."""
         request = requests.Signal(run=run.name, workspace=self.workspace, signal=number)
         if _in_live_warden(run):
             return self._request_operation(run, context, answer, request)
@@ -130,7 +130,7 @@ class RunAccess:
         number: int = signals.SIGTERM,
         grace: float = GRACE,
     ) -> Operation:
-        """To be begun on this ground."""
+        """To be started on this loop."""
         return _EndRun(run, self.workspace, number, grace, context, answer)
 
     def signal(self, name: str, number: int) -> Ticket[Response]:
@@ -181,16 +181,18 @@ def _connection_to_owner(run: StoredRun, context: LoopContext) -> WardenConnecti
     """To the very warden that has it, which may have given its place to a newer one; None: the
     usual one."""
     assert run.owner is not None
-    if owner.parse_owner(rendezvous.read_owner() or "") == run.owner:
+    if run_owner.parse_owner(endpoint.read_owner() or "") == run.owner:
         return None
-    return WardenConnection(context.loop, rendezvous.socket_name(run.owner.pid))
+    return WardenConnection(context.loop, endpoint.socket_name(run.owner.pid))
 
 
 def _has_new_warden(run: StoredRun) -> bool:
     """Whether another warden than the one that had it is there to see how it ends."""
-    current, owned = owner.parse_owner(rendezvous.read_owner() or ""), run.owner
+    current, owned = run_owner.parse_owner(endpoint.read_owner() or ""), run.owner
     watched = (
-        run.start_entry.shell is not None and owned is not None and owned.boot == owner.boot_id()
+        run.start_entry.shell is not None
+        and owned is not None
+        and owned.boot == run_owner.boot_id()
     )
     return watched and current is not None and current != owned and current.is_alive
 
@@ -198,7 +200,11 @@ def _has_new_warden(run: StoredRun) -> bool:
 def tag_of(run: StoredRun) -> Tag | None:
     """By which all that it has started is known; None: that was before the machine was started."""
     owned = run.owner
-    return None if owned is None or owned.boot != owner.boot_id() else read_tag(run.start_entry.tag)
+    return (
+        None
+        if owned is None or owned.boot != run_owner.boot_id()
+        else read_tag(run.start_entry.tag)
+    )
 
 
 def _tagged_processes(run: StoredRun) -> TaggedProcesses | None:

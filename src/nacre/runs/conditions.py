@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import nacre
-from nacre.engine.context import LoopContext
+from nacre.engine.loop_context import LoopContext
 from nacre.engine.run import Run
 from nacre.eventloop import Callback, Timer, now
 from nacre.model.outcome import Outcome

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from nacre.engine import leftover_pipes
-from nacre.engine.context import LoopContext
 from nacre.engine.engine import Engine, Ticket
 from nacre.engine.leftover_pipes import LeftoverPipes
+from nacre.engine.loop_context import LoopContext
 from nacre.engine.run import Run
 from nacre.engine.supervisor import Operation
 from nacre.eventloop import now

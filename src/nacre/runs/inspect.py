@@ -9,7 +9,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from nacre.engine.context import LoopContext
+from nacre.engine.loop_context import LoopContext
 from nacre.engine.run import Run as OwnRun
 from nacre.engine.survivors import describe_processes
 from nacre.eventloop import Timer

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from nacre.engine.context import LoopContext
 from nacre.engine.engine import Engine
+from nacre.engine.loop_context import LoopContext
 from nacre.engine.supervisor import Operation
 from nacre.eventloop import Callback, Timer
 from nacre.model import requests

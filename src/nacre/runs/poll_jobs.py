@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-from nacre.engine.context import LoopContext
 from nacre.engine.engine import Engine
+from nacre.engine.loop_context import LoopContext
 from nacre.engine.supervisor import Operation
 from nacre.eventloop import Timer
 from nacre.model import requests

@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from nacre.engine.context import LoopContext
 from nacre.engine.engine import Engine
+from nacre.engine.loop_context import LoopContext
 from nacre.engine.supervisor import Operation
 from nacre.eventloop import Callback, Timer, now
 from nacre.model import requests

@@ -35,8 +35,8 @@ class SessionLease:
         unchanging: bool,
         lost: bool,
     ) -> None:
-        """`unchanging`: it cannot change its shell; `lost`: nobody could read what the one before it
-        had left."""
+        """`unchanging`: the command cannot change its shell; `lost`: the state that the command
+        before it left could not be read."""
         self._unchanging = unchanging
         self._released = plan.session is not None and plan.session.detached
         self.lost = lost

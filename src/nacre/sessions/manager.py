@@ -42,7 +42,7 @@ from nacre.sessions.setup_cache import BEING_READ, SetupCache
 from nacre.sessions.worker import Worker
 from nacre.shell_state import bash_code
 from nacre.shell_state.state import State
-from nacre.shell_state.unchanging import is_unchanging
+from nacre.shell_state.stateless_commands import is_unchanging
 from nacre.store.session_files import Ledger, SessionFile
 
 _FIRST_RETRY: Final = 0.001  # seconds until we look again, and how many that becomes

@@ -49,9 +49,9 @@ class PrewarmedShell:
         draft: str,
         background: bool = False,
     ) -> None:
-        """Started as the plan says, but for its script. `base`, `session` and `draft_id` say for whom
-        it is, `draft` where it will write what it has become; `background`: nobody waits for it, and
-        nobody shall have to. Raises Refused."""
+        """Started as the plan says, but for its script. `base`, `session` and `draft_id` say which
+        command may use it, `draft` is the file for its state at the end; `background`: no caller
+        waits for it, and its start must not hold up other threads. Raises Refused."""
         self.state = ""  # what it was told to be
         self._control = self._script = self._state = -1
         self.base = base

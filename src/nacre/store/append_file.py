@@ -20,8 +20,8 @@ class AppendFile:
     """`path` may be chosen anew before each append; the file before it is closed then."""
 
     def __init__(self, *, lines: bool = False, max_bytes: int | None = None) -> None:
-        """`lines`: what somebody else has left of a line is ended first. Past `max_bytes` bytes, whoever
-        appends moves the file out of the way, see `rotate`."""
+        """`lines`: an incomplete line of another process is ended first. Past `max_bytes`, the next
+        append moves the file out of the way, see `rotate`."""
         self._fd: int | None = None
         self._path = ""
         self._inode = self._device = 0

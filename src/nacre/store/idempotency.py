@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from nacre.model.ids import digest
 from nacre.model.requests import IdempotencyKey
-from nacre.store import journal, owner
+from nacre.store import journal, run_owner
 from nacre.store.run_record import runs_directory
 from nacre.store.state_dir import make_private_directory, open_private, private_state_dir, state_dir
 
@@ -30,10 +30,10 @@ class Claim(Struct, frozen=True, kw_only=True):
     owner: str  # who was about to begin it
 
 
-def claim_key(key: IdempotencyKey, workspace: bytes, run: int, kind: owner.Kind) -> Claim:
+def claim_key(key: IdempotencyKey, workspace: bytes, run: int, kind: run_owner.Kind) -> Claim:
     """The claim that holds: ours, for this run, or one that was made before. Raises OSError."""
     path = _claim_path(key.id, workspace)
-    mine = Claim(id=key.id, run=run, digest=key.digest, owner=owner.own_id(kind))
+    mine = Claim(id=key.id, run=run, digest=key.digest, owner=run_owner.own_id(kind))
     make_private_directory(os.path.dirname(path))
     draft = f"{path}.{os.getpid()}.{run}"
     with os.fdopen(open_private(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
@@ -107,7 +107,7 @@ def _is_recorded(run: int, place: str) -> bool:
 def _is_valid(there: Claim, workspace: bytes) -> bool:
     if _is_recorded(there.run, journal.workspace_key(workspace)):
         return True
-    maker = owner.parse_owner(there.owner)  # who may be just about to
+    maker = run_owner.parse_owner(there.owner)  # who may be just about to
     return maker is not None and maker.is_alive
 
 

@@ -18,7 +18,7 @@ from nacre.eventloop import Callback
 from nacre.model.events import Stream
 from nacre.model.outcome import Capture, Outcome, Survivor
 from nacre.model.plan import OpenStdin, Plan
-from nacre.store import journal, owner
+from nacre.store import journal, run_owner
 from nacre.store.append_file import AppendFile
 from nacre.store.journal import EndEntry, StartEntry, StoredStream
 from nacre.store.state_dir import (
@@ -37,7 +37,7 @@ class RunFiles:
     """What all runs of a tool write to: the counter, which grows by a byte with each, and the
     journal."""
 
-    def __init__(self, kind: owner.Kind = "host") -> None:
+    def __init__(self, kind: run_owner.Kind = "host") -> None:
         self.last = 0  # number that was given
         self._home = ""
         self.kind = kind
@@ -271,7 +271,7 @@ def _variable_names(env: dict[bytes, bytes]) -> list[str]:
 
 
 def _build_start_entry(
-    number: int, plan: Plan, workspace: bytes, tag: int | None, kind: owner.Kind
+    number: int, plan: Plan, workspace: bytes, tag: int | None, kind: run_owner.Kind
 ) -> StartEntry:
     command = plan.command
     return StartEntry(
@@ -285,7 +285,7 @@ def _build_start_entry(
         timeout=plan.limits.timeout,
         variables=None if command.env is None else _variable_names(command.env),
         workspace_key=journal.workspace_key(workspace),
-        owner=owner.own_id(kind),
+        owner=run_owner.own_id(kind),
         open_stdin=isinstance(plan.stdin, OpenStdin),
         tag=tag,
     )

@@ -11,7 +11,7 @@ from typing import Final
 from nacre.model.plan import Plan
 from nacre.model.refusals import OtherRequest, Refused, Unavailable
 from nacre.model.requests import IdempotencyKey, StartRun
-from nacre.store import cleanup, idempotency, owner
+from nacre.store import cleanup, idempotency, run_owner
 from nacre.store.cleanup import StoreLimits
 from nacre.store.run_record import RunFiles, RunRecord
 
@@ -23,7 +23,7 @@ _DAY: Final = 24 * 3600.0
 _TIME_SLICE: Final = 0.01
 
 
-def claim_run(key: IdempotencyKey, workspace: bytes, number: int, kind: owner.Kind) -> int:
+def claim_run(key: IdempotencyKey, workspace: bytes, number: int, kind: run_owner.Kind) -> int:
     """The run that this request is: this one, or an earlier one. Raises Refused."""
     try:
         there = idempotency.claim_key(key, workspace, number, kind)

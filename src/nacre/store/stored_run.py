@@ -14,10 +14,10 @@ from nacre.model.outcome import Capture, Ending, Lost, Outcome, Saved
 from nacre.model.plan import Keep, Streams
 from nacre.model.requests import Last
 from nacre.procfs import processes
-from nacre.store import journal, owner
+from nacre.store import journal, run_owner
 from nacre.store.journal import EndEntry, StartEntry, StoredStream
 from nacre.store.output_range import BLOCK_SIZE, count_newlines, locate, read_exactly
-from nacre.store.owner import Owner
+from nacre.store.run_owner import Owner
 from nacre.store.run_record import runs_directory
 from nacre.store.state_dir import draft_path, state_dir
 from nacre.text.clean import decode
@@ -84,7 +84,7 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> Owner | None:
-        return owner.parse_owner(self.start_entry.owner)
+        return run_owner.parse_owner(self.start_entry.owner)
 
     @property
     def ending(self) -> Ending | None:
@@ -101,7 +101,7 @@ class StoredRun(Struct, frozen=True, kw_only=True):
         if self.owner.is_alive:
             return True
         shell = self.start_entry.shell
-        if shell is None or self.owner.boot != owner.boot_id():
+        if shell is None or self.owner.boot != run_owner.boot_id():
             return False
         return processes.is_same_process(shell.pid, shell.started)
 

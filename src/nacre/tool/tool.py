@@ -17,7 +17,7 @@ import msgspec
 from nacre import settings
 from nacre.contracts import registry
 from nacre.contracts.contract import Contract, Reply
-from nacre.contracts.providers import Format, for_provider
+from nacre.contracts.provider_formats import Format, for_provider
 from nacre.engine.engine import Engine
 from nacre.model import requests
 from nacre.model.cancel import CancelToken
@@ -32,7 +32,7 @@ from nacre.prepare.decide import decide
 from nacre.runs.dispatch import Dispatcher, Placement
 from nacre.store.audit_log import AuditLog
 from nacre.store.store import Store
-from nacre.tool.call import Call, CallLog, check_response
+from nacre.tool.call_log import Call, CallLog, check_response
 from nacre.tool.callers import Callers, current_directory, cwd_or_dot
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import nacre
-from nacre.engine.context import LoopContext
+from nacre.engine.loop_context import LoopContext
 from nacre.eventloop import EventLoop, Timer, now
 from nacre.model.refusals import Unavailable
 from nacre.model.requests import Request
-from nacre.warden import protocol, rendezvous
+from nacre.warden import endpoint, protocol
 from nacre.warden.framed_socket import FramedSocket
 from nacre.warden.protocol import (
     Cancel,
@@ -70,7 +70,7 @@ _start_limiter: Final = _StartLimiter()
 
 
 class WardenConnection:
-    def __init__(self, loop: EventLoop, name: str = rendezvous.SOCKET) -> None:
+    def __init__(self, loop: EventLoop, name: str = endpoint.SOCKET) -> None:
         """`name` is that of a certain warden; only the usual one is started."""
         self._stream: FramedSocket | None = None
         self._timer: Timer | None = None  # the next try, or the end of our patience
@@ -167,8 +167,8 @@ class WardenConnection:
     def _connect(self) -> None:
         self._cancel_timer()
         try:
-            connection = rendezvous.connect(self._name)
-        except (OSError, rendezvous.ForeignSocket) as error:
+            connection = endpoint.connect(self._name)
+        except (OSError, endpoint.ForeignSocket) as error:
             self._fail(str(error))
             return
         if connection is None:
@@ -187,26 +187,26 @@ class WardenConnection:
 
     def _on_welcome_timeout(self) -> None:
         if self._state is ConnectionState.GREETING:
-            who = rendezvous.read_owner() or "nobody knows which"
+            who = endpoint.read_owner() or "nobody knows which"
             self._disconnect()
             self._fail(f"it does not answer ({who}); is it stopped?")
 
     def _start_warden(self) -> None:
         """Nobody listens. Start one, once, and come back until it does."""
         self._state = ConnectionState.CONNECTING
-        if self._name != rendezvous.SOCKET:
+        if self._name != endpoint.SOCKET:
             self._fail("the warden that ran it is gone")
             return
         if now() > self._deadline:
             self._fail(
-                f"it did not start in {_CONNECT_TIMEOUT:g} s; {rendezvous.last_log_line()}".rstrip(
+                f"it did not start in {_CONNECT_TIMEOUT:g} s; {endpoint.last_log_line()}".rstrip(
                     "; "
                 )
             )
             return
         if self._ready_fd < 0 and _start_limiter.try_start():
             try:
-                self._ready_fd = rendezvous.start_warden()
+                self._ready_fd = endpoint.start_warden()
             except OSError as error:
                 self._fail(str(error))
                 return
@@ -232,9 +232,7 @@ class WardenConnection:
             return
         self._close_ready_fd()
         if self._state is ConnectionState.CONNECTING and self._unsent:
-            self._fail(
-                f"it could not be started; {rendezvous.last_log_line() or 'it byte nothing'}"
-            )
+            self._fail(f"it could not be started; {endpoint.last_log_line() or 'it byte nothing'}")
 
     def _close_ready_fd(self) -> None:
         fd, self._ready_fd = self._ready_fd, -1
@@ -258,7 +256,7 @@ class WardenConnection:
                 f"it (process {welcome.pid}, nacre {welcome.version}) is newer than this nacre "
                 f"({nacre.__version__}); update this one"
             )
-        elif _is_older_warden(welcome) and self._name == rendezvous.SOCKET and not self._retired:
+        elif _is_older_warden(welcome) and self._name == endpoint.SOCKET and not self._retired:
             # What it runs stays with it, and can be reached by its own name. It says when it has
             # left its place; the next one is ours.
             self._retired = True

@@ -4,8 +4,8 @@ import signal as signals
 from collections.abc import Callable
 from typing import Final
 
-from nacre.engine.context import LoopContext
 from nacre.engine.listener import ListenerThread, start_listener_thread
+from nacre.engine.loop_context import LoopContext
 from nacre.model import requests
 from nacre.model.events import Chunk, Finished, Listening, Started
 from nacre.model.outcome import Capture, NotStarted, Outcome
@@ -36,8 +36,8 @@ class WardenRequest:
         fill_output: Callable[[Outcome], Outcome] | None = None,
         listening: Listening | None = None,
     ) -> None:
-        """`connection` is one for this ask alone. `fill_output` puts the output into the outcome of a run that
-        its warden has on disk only."""
+        """`connection` is for this request alone. `fill_output` puts the output into the outcome of a
+        run whose output the warden has on disk only."""
         self.detached = False  # it has been answered that it goes on
         self._retries = 2  # times that we ask another warden
         self._on_disk = False  # the warden has its output on disk only

@@ -33,8 +33,8 @@ class FramedSocket:
         on_close: Callable[[str], None],
         takes_descriptors: bool = False,
     ) -> None:
-        """`on_frame` gets each frame, `on_close` is told once why there will be no more: "" when the other
-        end has closed."""
+        """`on_frame` gets each frame; `on_close` gets, once, why there will be no more: "" when the
+        other end has closed."""
         self.open = True
         self._peer_closed = False  # the other end does not hear us any more
         self._handling = False

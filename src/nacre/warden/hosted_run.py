@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nacre.engine.context import LoopContext
 from nacre.engine.input_wait import InputWaitDetector
+from nacre.engine.loop_context import LoopContext
 from nacre.engine.run import Run
 from nacre.eventloop import Timer
 from nacre.model import requests

@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from nacre.process import rlimits, run_tag
 from nacre.process.process_tree import reap_orphans
 from nacre.procfs.processes import RLIMIT_LOCKS
-from nacre.warden import rendezvous
+from nacre.warden import endpoint
 from nacre.warden.pipe_handover import forward_pipes, parse_handover
 from nacre.warden.server import IDLE_SECONDS, Warden
 
@@ -42,13 +42,13 @@ def run_warden(ready: int | None, adopt: str | None) -> int:
         os.setsid()
     given = None if adopt is None else parse_handover(adopt)
     try:
-        lock = rendezvous.WardenLock()
+        lock = endpoint.WardenLock()
     except BlockingIOError:
         _report_ready(ready)
         if given is not None:
             forward_pipes(*given)
         elif ready is None:
-            print(f"nacre: there is a warden already ({rendezvous.read_owner()})", file=sys.stderr)
+            print(f"nacre: there is a warden already ({endpoint.read_owner()})", file=sys.stderr)
         return 0
     except OSError as error:
         print(f"nacre: the warden cannot start: {error}", file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ import msgspec
 
 import nacre
 from nacre.model.events import Stream
-from nacre.warden import protocol, rendezvous
+from nacre.warden import endpoint, protocol
 from nacre.warden.protocol import Adopt, Hello, Leaving, Problem, ResponseFrame
 
 _FORWARD_TIMEOUT: Final = 10.0
@@ -30,7 +30,7 @@ def hand_over_pipes(adopt: Adopt, fds: list[int]) -> bool:
     except (
         OSError,
         OverflowError,
-        rendezvous.ForeignSocket,
+        endpoint.ForeignSocket,
         protocol.FrameTooLong,
         msgspec.MsgspecError,
     ):
@@ -38,7 +38,7 @@ def hand_over_pipes(adopt: Adopt, fds: list[int]) -> bool:
 
 
 def _send_to_warden(adopt: Adopt, fds: list[int]) -> bool:
-    connection = rendezvous.connect()
+    connection = endpoint.connect()
     if connection is None:
         return False
     hello = Hello(protocol=protocol.PROTOCOL, version=nacre.__version__)
@@ -71,7 +71,7 @@ def _wait_for_acceptance(connection: socket.socket) -> bool:
 def _start_with_pipes(adopt: Adopt, fds: list[int]) -> bool:
     pipes = ",".join(f"{stream.value}:{fd}" for stream, fd in zip(adopt.streams, fds, strict=True))
     word = f"{adopt.run};{adopt.workspace.hex()};{adopt.limit};{pipes}"
-    os.close(rendezvous.start_warden(tuple(fds), "--adopt", word))
+    os.close(endpoint.start_warden(tuple(fds), "--adopt", word))
     return True
 
 

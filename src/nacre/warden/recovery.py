@@ -14,13 +14,13 @@ from contextlib import suppress
 from typing import Final
 
 from nacre.engine.completion_line import fill
-from nacre.engine.context import LoopContext
+from nacre.engine.loop_context import LoopContext
 from nacre.model.events import Stream
 from nacre.model.outcome import Ending, Lost, Survivor
 from nacre.model.plan import MIB
 from nacre.process import spawner
 from nacre.procfs import processes
-from nacre.store import journal, listing, owner
+from nacre.store import journal, listing, run_owner
 from nacre.store.journal import EndEntry, StoredStream
 from nacre.store.run_record import RunFiles
 from nacre.store.state_dir import state_dir, write_atomically
@@ -92,7 +92,7 @@ class Recovery:
     def _watch_if_alive(self, run: StoredRun) -> bool:
         """Whether its shell lives, and we shall hear of its end."""
         shell, owned = run.start_entry.shell, run.owner
-        if shell is None or owned is None or owned.boot != owner.boot_id():
+        if shell is None or owned is None or owned.boot != run_owner.boot_id():
             return False
         try:
             pidfd = os.pidfd_open(shell.pid)
@@ -187,7 +187,7 @@ def _find_leftovers(run: StoredRun) -> tuple[Survivor, ...]:
 
     owned = run.owner
     tag = parse_tag(run.start_entry.tag)
-    if tag is None or owned is None or owned.boot != owner.boot_id():
+    if tag is None or owned is None or owned.boot != run_owner.boot_id():
         return ()
     with suppress(OSError):
         return tuple(

@@ -11,9 +11,9 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from nacre.engine.context import LazySessions, LoopContext
 from nacre.engine.engine import run_to_end
 from nacre.engine.leftover_pipes import LeftoverPipes, watch
+from nacre.engine.loop_context import LazySessions, LoopContext
 from nacre.engine.queue import RunQueue
 from nacre.eventloop import Timer
 from nacre.model import requests
@@ -21,11 +21,11 @@ from nacre.model.outcome import Capture, NotStarted, Outcome
 from nacre.model.refusals import Refused, TooMany, Unavailable, UnknownRun
 from nacre.process.pipes import PipeReader
 from nacre.process.prctl import become_subreaper, trim_memory
-from nacre.store import owner, stored_run
+from nacre.store import run_owner, stored_run
 from nacre.store.late_output import LateOutput
 from nacre.store.run_record import RunFiles, RunRecord
 from nacre.store.store import claim_run, release_claim
-from nacre.warden import rendezvous
+from nacre.warden import endpoint
 from nacre.warden.hosted_run import HostedRun
 from nacre.warden.protocol import MAX_KEPT, Adopt, Leaving
 from nacre.warden.recovery import Recovery
@@ -39,7 +39,7 @@ _FIRST_REQUEST_TIME: Final = 10.0  # seconds that whoever has started us may tak
 
 
 class Warden:
-    def __init__(self, lock: rendezvous.WardenLock, *, idle: float = IDLE_SECONDS) -> None:
+    def __init__(self, lock: endpoint.WardenLock, *, idle: float = IDLE_SECONDS) -> None:
         self._idle_timer: Timer | None = None
         self._retired = False
         self.used = False  # somebody has asked for something
@@ -60,9 +60,9 @@ class Warden:
         self.leftover_pipes: set[LeftoverPipes] = set()
         self.connections: set[ServerConnection] = set()
         self.recovery = Recovery(self.context, self.files)
-        self._socket = rendezvous.open_socket()
+        self._socket = endpoint.open_socket()
         self._listen()
-        lock.write_owner(owner.own_id("warden"))
+        lock.write_owner(run_owner.own_id("warden"))
         self.schedule_idle_exit()
 
     def _listen(self) -> None:
@@ -81,7 +81,7 @@ class Warden:
         self.close()
 
     def close(self) -> None:
-        rendezvous.remove_own_socket()
+        endpoint.remove_own_socket()
         for connection in list(self.connections):
             connection.close()
         self.loop.unwatch(self._socket.fileno())
@@ -126,7 +126,7 @@ class Warden:
         if not self._retired:
             self._retired = True
             self.recovery.drop()  # the next one sees to that
-            rendezvous.remove_public_socket()
+            endpoint.remove_public_socket()
             self._lock.release()
             self.schedule_idle_exit()
 
@@ -147,7 +147,7 @@ class Warden:
             self.loop.unwatch(self._socket.fileno())
             self.loop.call_later(_RETRY_INTERVAL, self._listen)
             return
-        if rendezvous.read_peer(connection)[1] != os.getuid():
+        if endpoint.read_peer(connection)[1] != os.getuid():
             connection.close()
             return
         self.connections.add(ServerConnection(self, connection))

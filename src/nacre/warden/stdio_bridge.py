@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from nacre.warden import rendezvous
+from nacre.warden import endpoint
 
 _START_TIMEOUT: Final = 10.0
 _READ_SIZE: Final = 256 * 1024
@@ -22,7 +22,7 @@ _CLOSE_LINGER: Final = 300  # milliseconds of silence after our own end
 def run_bridge() -> int:
     try:
         warden = connect_or_start()
-    except (OSError, rendezvous.ForeignSocket) as error:
+    except (OSError, endpoint.ForeignSocket) as error:
         print(f"nacre: there is no warden: {error}", file=sys.stderr)
         return 1
     with warden, suppress(OSError):  # whichever end is gone, the other need not be told how
@@ -33,15 +33,15 @@ def run_bridge() -> int:
 
 def connect_or_start() -> socket.socket:
     """A connection, to one that is started if need be. Raises OSError."""
-    found = rendezvous.connect()
+    found = endpoint.connect()
     if found is not None:
         return found
-    ready = rendezvous.start_warden()
+    ready = endpoint.start_warden()
     try:
         end, up = time.monotonic() + _START_TIMEOUT, False
         while time.monotonic() < end:
             readable, _, _ = select.select([ready], [], [], 0.05)
-            if (found := rendezvous.connect()) is not None:
+            if (found := endpoint.connect()) is not None:
                 return found
             if readable and not up:
                 up = os.read(ready, 1) == b"1"
@@ -50,7 +50,7 @@ def connect_or_start() -> socket.socket:
             time.sleep(0.005)
     finally:
         os.close(ready)
-    raise OSError(f"it could not be started: {rendezvous.last_log_line() or 'nobody knows why'}")
+    raise OSError(f"it could not be started: {endpoint.last_log_line() or 'nobody knows why'}")
 
 
 def _copy_both_ways(warden: socket.socket) -> None:

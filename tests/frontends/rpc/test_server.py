@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import nacre
-from nacre.contracts.providers import Format
+from nacre.contracts.provider_formats import Format
 from tests.support.helpers import alive, eventually, named
 
 pytestmark = pytest.mark.slow

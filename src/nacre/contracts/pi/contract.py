@@ -30,7 +30,7 @@ from nacre.contracts.pi.reply import (
 )
 from nacre.contracts.session_key import select_session
 from nacre.contracts.shared_options import resolve_cwd, safety_steps, trailer_steps
-from nacre.hints.progress import drop_progress
+from nacre.hints.progress_lines import drop_progress
 from nacre.model.caller import Caller
 from nacre.model.findings import AnyFinding, LinesLimited
 from nacre.model.outcome import NotStarted, Outcome

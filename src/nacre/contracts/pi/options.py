@@ -9,7 +9,7 @@ from nacre.contracts.option_reader import LATER, LESS, MORE, OFF, Seconds
 from nacre.contracts.shared_options import SharedOptions
 from nacre.prepare import interception, interception_rules
 from nacre.prepare.interception import Mode, Rule, UserRule
-from nacre.text.suggestion import did_you_mean
+from nacre.text.similar_names import did_you_mean
 
 _DEFAULTS: Final = {rule.id: rule for rule in interception_rules.DEFAULT_RULES}
 SHORTEST, LONGEST = 1, 3600  # seconds that a command may take

@@ -24,10 +24,10 @@ from nacre.prepare.git_trailers import FIRST_WITH_TRAILERS
 from nacre.process import rlimits, run_tag
 from nacre.process.prctl import become_subreaper, landlock_version
 from nacre.procfs import processes
-from nacre.store import owner
+from nacre.store import run_owner
 from nacre.store.state_dir import check_private, state_dir
 from nacre.text.clean import human_size
-from nacre.warden import rendezvous
+from nacre.warden import endpoint
 
 
 class Diagnosis(NamedTuple):
@@ -201,7 +201,7 @@ def _state() -> Diagnosis:
 def _warden() -> Diagnosis:
     """Whether one runs, and whether its commands have what ours would have."""
     try:
-        signed = owner.parse_owner(rendezvous.read_owner() or "")
+        signed = run_owner.parse_owner(endpoint.read_owner() or "")
     except OSError as error:
         return Diagnosis("warden", str(error), "see state, above", essential=False)
     if signed is None or not signed.is_alive:

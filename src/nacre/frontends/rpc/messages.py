@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from nacre.contracts.providers import Format
+from nacre.contracts.provider_formats import Format
 from nacre.frontends.run_json import MAX_PART
 
 Message = dict[str, Any]

@@ -11,7 +11,7 @@ from nacre.prepare.safety import disk_rules, git_rules, workspace_rules
 from nacre.prepare.safety.rule import Rule, RuleContext, RuleMatch
 from nacre.prepare.script import analyze_plan, command_home
 from nacre.text.clean import decode
-from nacre.text.suggestion import did_you_mean
+from nacre.text.similar_names import did_you_mean
 
 RULES: Final[dict[str, Rule]] = {
     rule.id: rule for rule in (*disk_rules.RULES, *git_rules.RULES, *workspace_rules.RULES)

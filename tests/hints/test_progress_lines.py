@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.bash.analyze import analyze
-from nacre.hints.progress import drop_progress
+from nacre.hints.progress_lines import drop_progress
 
 
 def short(command: str, *lines: str) -> str | None:

@@ -31,7 +31,7 @@ class EndReason(enum.Enum):
     CANCEL = "cancel"
 
 
-class OutcomeFacts:
+class OutcomeBuilder:
     """Class-level defaults, as in `Run`: most runs change few of them."""
 
     refusal: AnyRefusal = CalledOff()  # why nothing ran

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from nacre.shell_state import state as states
-from nacre.shell_state.unchanging import is_unchanging
+from nacre.shell_state.stateless_commands import is_unchanging
 
 pytestmark = pytest.mark.slow
 
