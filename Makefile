@@ -13,7 +13,9 @@ export CMD
 # Tests mostly wait, so more of them run at once than there are processors.
 WORKERS ?= 5
 # `tests.support.startup` comes first: it undoes what pytest would inherit from nohup, `<&-` and the like.
-PYTEST := $(BIN)/python -m pytest -p tests.support.startup
+# Bytecode is written once, for all workers and the next run, also where it is not wanted elsewhere.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX="$(CURDIR)/$(VENV)/bytecode" \
+	$(BIN)/python -m pytest -p tests.support.startup
 
 .PHONY: run test test-fast test-adapters lint bench chaos docs format clean
 

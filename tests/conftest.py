@@ -1,5 +1,6 @@
 """What every test has: a time limit, a leak check, and a user without a set-up of their own."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -28,9 +29,11 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Hundreds of tests start a Python; compiling us each time takes longer than all the rest."""
+    """Hundreds of tests start a Python; compiling us each time takes longer than all the rest. make
+    names a directory that is still there in the next run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
+        if "PYTHONPYCACHEPREFIX" not in os.environ:
+            patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         yield
 
