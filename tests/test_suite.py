@@ -27,11 +27,14 @@ def inner(tmp_path: Path) -> Inner:
         place = tmp_path / "inner"
         place.mkdir(exist_ok=True)
         (place / "test_inner.py").write_text(code)
-        plugins = [f"-ptests.support.{each}" for each in ("startup", "limits", "order", "leaks")]
+        ours = [f"tests.support.{each}" for each in ("startup", "limits", "order", "leaks")]
+        plugins = [f"-p{each}" for each in (*ours, "xdist.plugin")]
         command = [sys.executable, "-m", "pytest", *plugins, "-c", os.devnull, *words]
         command += ["--rootdir", str(place), "-p", "no:cacheprovider", str(place)]
         command += ["--basetemp", str(tmp_path / "base")]
-        given = {"capture_output": True, "text": True, "timeout": 50, **options}
+        # Loading the plugins that happen to be installed takes as long as all the rest.
+        env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        given = {"capture_output": True, "text": True, "timeout": 50, "env": env, **options}
         return subprocess.run(command, cwd=ROOT, **given)  # type: ignore[call-overload, no-any-return]
 
     return run

@@ -7,6 +7,7 @@ one, which has loaded everything and started nothing: what starting Python costs
 a row answers is written to DIRECTORY/NUMBER/said.json.
 """
 
+import gc
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre.frontends.cli import common
+from nacre.frontends.cli.main import entry as command_line_entry
 from nacre.frontends.cli.main import main as command_line_main
 from nacre.frontends.rpc.line_io import MAX_LINE
 from tests.support import case_table
@@ -96,7 +98,9 @@ class Place:
         if self.begun is not None:
             threading.Thread(target=wait, args=(self.begun,), daemon=True).start()
 
-    def prepare(self) -> None:
+    def prepare(self, nacre: "Callable[[Place, list[str]], None] | None" = None) -> None:
+        """Make the files and run what comes before; `nacre`: runs that program, instead of a real
+        start of it."""
         self.root.mkdir(parents=True)
         for path, content in self.case.get("files", {}).items():
             (self.root / path).write_text(content)
@@ -105,7 +109,11 @@ class Place:
         for command in self.case.get("before", []):
             given = json.dumps({"command": command})
             session = ["--session", self.case["session"]] if "session" in self.case else []
-            self._run([str(NACRE), "call", "--contract", self.contract, *session, given])
+            words = ["call", "--contract", self.contract, *session, given]
+            if nacre is None:
+                self._run([str(NACRE), *words])
+            else:
+                nacre(self, words)
 
     def _run(self, words: list[str]) -> None:
         subprocess.run(
@@ -283,13 +291,32 @@ FRONTS: dict[str, Callable[[Place], Answer]] = {
 def _row(front: str, root: Path, contract: str, case: Case) -> None:
     """In a process of its own."""
     place = Place(root / "place", root / "state", contract, case)
-    place.prepare()
+    place.prepare(_forked_nacre)
+    _move_to(place)
+    said = FRONTS[front](place)
+    (root / "said.json").write_text(json.dumps(said))
+
+
+def _move_to(place: Place) -> None:
     os.environ.update(place.env)
     os.chdir(place.root)
     # A fork has the variables of whoever forked it, in /proc.
     common.initial_environment = lambda: dict(os.environb)  # type: ignore[assignment]
-    said = FRONTS[front](place)
-    (root / "said.json").write_text(json.dumps(said))
+
+
+def _forked_nacre(place: Place, words: list[str]) -> None:
+    """The program in a fork of this process. The rows of the library start it for real."""
+    if pid := os.fork():
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert code == 0, f"nacre {words} ended with {code}"
+        return
+    os.dup2(os.open(place.root.parent / "before", os.O_CREAT | os.O_WRONLY), 1)
+    _move_to(place)
+    sys.argv = [str(NACRE), *words]
+    try:
+        command_line_entry()
+    finally:
+        os._exit(99)
 
 
 def _warm(front: str, directory: Path) -> None:
@@ -307,6 +334,8 @@ def _warm(front: str, directory: Path) -> None:
 def main(front: str, directory: Path) -> None:
     _warm(front, directory)
     assert threading.active_count() == 1
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy every page that it looks at
     waiting: set[int] = set()
     for number, (contract, case) in enumerate(rows_of(front)):
         if len(waiting) >= AT_ONCE:

@@ -125,27 +125,36 @@ class _Census:
     """The children of this worker, zombies included, and everything that its tests have started.
 
     Looking at every process takes as long as a small test does, so it is done again only when a
-    process was started, by any program, since the last time. After a second the numbers may have
-    gone all the way around.
+    process was started, by any program, since the last time, and then only at those with a number
+    that is new. After a second the numbers may have gone all the way around.
     """
 
     def __init__(self) -> None:
         self._newest = proc.LastPid()
         self._found: _Processes = {}
+        self._others: set[int] = set()
         self._pid: int | None = None
         self._when = 0.0
 
     def take(self, ours: run_tag.Tag) -> _Processes:
         """All that there are, and maybe some that have ended."""
         newest, now = self._newest.read(), time.monotonic()
-        if newest is None or newest != self._pid or now - self._when > 1:
-            # Read before looking: what starts meanwhile is looked for the next time.
-            self._pid, self._when = newest, now
-            self._found = {
-                (each.pid, each.started): each
-                for each in proc.read_all_processes().values()
-                if each.parent == os.getpid() or _is_of(ours, each)
-            }
+        if newest is None or now - self._when > 1:
+            self._others, self._when = set(), now
+        elif newest == self._pid:
+            return self._found
+        # Read before looking: what starts meanwhile is looked for the next time.
+        self._pid = newest
+        self._found, others = {}, set()
+        for pid in proc.list_pids():
+            process = None if pid in self._others else proc.read_process(pid)
+            if process is None:
+                others.add(pid)
+            elif process.parent == os.getpid() or _is_of(ours, process):
+                self._found[pid, process.started] = process
+            elif process.alive:
+                others.add(pid)
+        self._others = others
         return self._found
 
     def new(self, ours: run_tag.Tag, before: _Processes) -> list[Process]:
