@@ -321,6 +321,10 @@ def _forked_nacre(place: Place, words: list[str]) -> None:
 
 def _warm(front: str, directory: Path) -> None:
     """Load what rows load, by calls that are refused before anything runs."""
+    if front == "mcp":
+        import jsonschema  # the client loads it for the first result that it checks
+
+        jsonschema.validate({}, {"type": "object"})
     os.environ["NACRE_HOME"] = str(directory / "warm")
     for contract in case_table.contracts():
         for says in ("legacy", "auto.."):  # both eras of MCP
