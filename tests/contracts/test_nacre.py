@@ -101,13 +101,15 @@ def test_a_retry_gets_the_run_of_the_first_one_for_as_long_as_it_is_known(
     assert again.text == "once\n[exit code 3]"
 
 
-def test_a_retry_of_what_still_runs_waits_for_it(tool: nacre.Tool) -> None:
-    arguments = {"command": "echo on; sleep 1; echo over", "request_id": "x"}
+def test_a_retry_of_what_still_runs_waits_for_it(tool: nacre.Tool, tmp_path: Path) -> None:
+    script = "echo on; until [ -e go ]; do sleep 0.02; done; echo over"
+    arguments = {"command": script, "request_id": "x"}
     assert tool.call({**arguments, "wait": 0}).details["state"] == "running"
     soon = tool.call({**arguments, "wait": 0.1})
     assert (soon.text, soon.details["state"]) == ("on\n[r1 is running; cursor 3]", "running")
     until = tool.call({**arguments, "until": {"output": "on"}})
     assert until.details["until"] == {"output": "on", "line": 1, "text": "on"}
+    (tmp_path / "place" / "go").touch()
     assert tool.call(arguments).text == "on\nover\n"
 
 
