@@ -1,8 +1,8 @@
 """Starting a process without being in anybody's way: the interpreter goes on meanwhile.
 
 `spawn_fork_exec` holds the interpreter's lock from the fork to the exec, a millisecond on a busy
-machine. For a command that a caller waits for this is best; for a shell that is prewarmed it is not.
-The C library's own spawn, called from a background thread, lets the other threads run.
+machine. For a command that a caller waits for this is best; for a prewarmed shell it is not. The C
+library's own spawn, called from a background thread, lets the other threads run.
 """
 
 import ctypes

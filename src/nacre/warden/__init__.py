@@ -2,5 +2,6 @@
 
 `protocol` has the frames, `framed_socket` sends and receives them. `server`, `server_connection`
 and `hosted_run` are the daemon; `client_connection` and `client_request` are the calling side;
-`endpoint` is where both meet (lock, socket, start); `stdio_bridge` carries the frames over stdin and stdout.
+`endpoint` is where both meet (lock, socket, start); `stdio_bridge` carries the frames over stdin
+and stdout.
 """

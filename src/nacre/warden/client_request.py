@@ -36,7 +36,7 @@ class WardenRequest:
         fill_output: Callable[[Outcome], Outcome] | None = None,
         listening: Listening | None = None,
     ) -> None:
-        """`connection` is for this request alone. `fill_output` puts the output into the outcome of a
+        """`connection` is for this request alone. `fill_output` adds the output to the outcome of a
         run whose output the warden has on disk only."""
         self.detached = False  # it has been answered that it goes on
         self._retries = 2  # times that we ask another warden
