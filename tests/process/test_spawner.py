@@ -14,7 +14,11 @@ from nacre.model.outcome import Exited, NotStarted
 from nacre.model.plan import Command, Plan
 from nacre.model.refusals import BadDirectory, CannotSpawn, NoShell
 from nacre.process import spawn_fork_exec, spawn_popen
+from nacre.process.spawn_request import SpawnAttempt, SpawnRequest
+from nacre.process.spawner import Spawner
+from nacre.procfs import processes
 from tests.engine.test_hosts import host
+from tests.support.helpers import eventually, named
 
 
 @pytest.fixture(params=["directly", "by Popen"])
@@ -109,6 +113,28 @@ def test_an_interrupt_at_the_birth_leaves_no_child() -> None:
         noise=True,  # Python says so when it swallows an interrupt in a destructor
     )
     assert said.splitlines()[-1] == "200 0"
+
+
+def test_an_interrupt_at_the_birth_ends_what_the_child_has_started() -> None:
+    """On a busy machine a shell has done a lot before the call returns that started it."""
+    seconds = f"98767.{os.getpid():07d}"
+    script = f"(setsid sleep {seconds} &); sleep {seconds}".encode()
+    command = Command(original=script, script=script, cwd=b"/")
+    spawner = Spawner(own_process=False)
+
+    def start(request: SpawnRequest, attempt: SpawnAttempt) -> None:
+        spawn_fork_exec.spawn(request, attempt)
+        eventually(lambda: sum(_is_sleep(each.pid) for each in named(seconds)) == 2)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        spawner.spawn(Plan(command=command), SpawnAttempt(), spawner.new_tag(), start=start)
+    assert named(seconds) == []
+    spawner.close()
+
+
+def _is_sleep(pid: int) -> bool:
+    return processes.command_line(pid).startswith("sleep")
 
 
 def descriptors() -> set[str]:

@@ -2,18 +2,24 @@
 
 import os
 import signal
+import time
 from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
 
+from nacre.eventloop import now
 from nacre.process import run_tag
+from nacre.process.process_tree import TaggedProcesses
 from nacre.process.rlimits import Rlimit
 
 RESTORED_SIGNALS: Final = (
     signal.SIGPIPE,
     signal.SIGXFSZ,
 )  # which Python ignores, and a child does not
+
+
+_KILL_WAIT: Final = 1.0  # seconds that what is killed may take to be gone
 
 
 class SpawnRequest(Struct, frozen=True):
@@ -37,6 +43,7 @@ class SpawnAttempt:
     that makes it, or before anything can come between.
     """
 
+    tag: run_tag.Tag | None = None  # of all that the child starts
     late_tag: run_tag.Tag | None = None  # a tag that the child is not born with
     hard_limit = 0  # the hard limit that it is born with
 
@@ -66,7 +73,7 @@ class SpawnAttempt:
     def discard_child(self) -> None:
         """No child has come of it; another one may."""
         while self.pids:
-            _kill_child(self.pids[-1])
+            _kill_child(self.pids[-1], self.tag)
             self.pids.pop()
         if self.pidfd >= 0:
             fd, self.pidfd = self.pidfd, -1
@@ -80,8 +87,8 @@ class SpawnAttempt:
             os.close(self.parent_fds.pop())
 
 
-def _kill_child(pid: int) -> None:
-    """Kill a child and collect it, unless Popen has done so."""
+def _kill_child(pid: int, tag: run_tag.Tag | None) -> None:
+    """Kill a child and what it has started, and collect it, unless Popen has done so."""
     try:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -89,5 +96,16 @@ def _kill_child(pid: int) -> None:
     for kill in (os.killpg, os.kill):  # it may have a group already
         with suppress(OSError):
             kill(pid, signal.SIGKILL)
+    if tag is not None:
+        _kill_tagged(tag)
     with suppress(OSError):
         os.waitpid(pid, 0)
+
+
+def _kill_tagged(tag: run_tag.Tag) -> None:
+    """On a busy machine a shell has started something, which may have left its group, before the
+    call returns that started the shell."""
+    tagged, give_up = TaggedProcesses(tag), now() + _KILL_WAIT
+    with suppress(OSError):  # no descriptor to look with
+        while tagged.signal(signal.SIGKILL) and now() < give_up:
+            time.sleep(0.001)

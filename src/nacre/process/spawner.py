@@ -137,7 +137,7 @@ class Spawner:
         if len(script) > memfd.LONGEST_ARGUMENT:
             attempt.child_fds.append(fd := memfd.create_memfd("nacre-script", script))
             words[-1], passed = memfd.build_script_loader(fd), (*passed, fd)
-        attempt.hard_limit = self._tags.hard
+        attempt.tag, attempt.hard_limit = tag, self._tags.hard
         wear: tuple[Rlimit, ...] = ()
         if tag is not None and self._own_process:
             wear = ((RLIMIT_LOCKS, tag.value, attempt.hard_limit),)
