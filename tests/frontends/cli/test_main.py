@@ -158,8 +158,8 @@ def test_a_timeout_holds_although_nobody_reads_our_output() -> None:
 def test_a_stuck_reader_does_not_keep_us_from_stopping(number: signal.Signals) -> None:
     readable, writable = os.pipe()
     process = subprocess.Popen([*NACRE, "run", "--timeout", "0", "--", "yes"], stdout=writable)
+    eventually(lambda: not select.select([], [writable], [], 0)[1])  # the pipe is full
     os.close(writable)
-    time.sleep(0.6)
     process.send_signal(number)
     assert process.wait(20) == 128 + number
     os.close(readable)
