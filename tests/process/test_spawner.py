@@ -11,7 +11,7 @@ import pytest
 import nacre
 from nacre.engine.engine import Engine
 from nacre.model.outcome import Exited, NotStarted
-from nacre.model.plan import Command, Plan
+from nacre.model.plan import Command, LeftoverPolicy, Plan
 from nacre.model.refusals import BadDirectory, CannotSpawn, NoShell
 from nacre.process import spawn_fork_exec, spawn_popen
 from nacre.process.spawn_request import SpawnAttempt, SpawnRequest
@@ -131,6 +131,25 @@ def test_an_interrupt_at_the_birth_ends_what_the_child_has_started() -> None:
         spawner.spawn(Plan(command=command), SpawnAttempt(), spawner.new_tag(), start=start)
     assert named(seconds) == []
     spawner.close()
+
+
+def test_what_is_to_be_ended_is_known_however_late_we_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script does not show what a file starts that it reads."""
+    seconds = f"98768.{os.getpid():07d}"
+    (tmp_path / "file").write_text(f"setsid sleep {seconds} </dev/null >/dev/null 2>&1 &\n")
+    command = Command(original=b"", script=b". ./file", cwd=os.fsencode(tmp_path))
+    see_to_it = SpawnAttempt.on_started
+
+    def late(attempt: SpawnAttempt) -> None:
+        eventually(lambda: any(_is_sleep(each.pid) for each in named(seconds)))
+        see_to_it(attempt)
+
+    monkeypatch.setattr(SpawnAttempt, "on_started", late)
+    plan = Plan(command=command, leftovers=LeftoverPolicy.END)
+    assert Engine().start(plan).wait().ending == Exited(0)
+    assert named(seconds) == []
 
 
 def _is_sleep(pid: int) -> bool:

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from nacre.model.outcome import Exited, Killed
-from nacre.model.plan import Plan, Streams
+from nacre.model.plan import LeftoverPolicy, Plan, Streams
 from nacre.model.refusals import (
     AnyRefusal,
     BadDirectory,
@@ -142,7 +142,7 @@ class Spawner:
         if tag is not None and self._own_process:
             wear = ((RLIMIT_LOCKS, tag.value, attempt.hard_limit),)
         elif tag is not None:
-            if _needs_tag_at_start(script) and _can_start_tagged(plan.shell):
+            if _needs_tag_at_start(plan) and _can_start_tagged(plan.shell):
                 words = [rlimits.PRLIMIT, b"--locks=%d:" % tag.value, *words]
             else:
                 attempt.late_tag = tag
@@ -171,16 +171,18 @@ def _build_child(plan: Plan, attempt: SpawnAttempt, tag: run_tag.Tag | None) -> 
     return Child(attempt.pids[0], attempt.pidfd, output, errors, tag, more[0] if more else None)
 
 
-def _needs_tag_at_start(script: bytes) -> bool:
+def _needs_tag_at_start(plan: Plan) -> bool:
     """Whether something could escape before we have tagged the shell.
 
     In a host we do so right after the spawn, some 20 µs, while bash takes a millisecond to start.
     But a spawn lets go of the GIL, which another thread may keep from us for 5 ms; and now and then
     the kernel lets the child run for its whole slice first. So where there are other threads, or
     the script puts something into the background, prlimit(1) sets the tag and becomes the shell;
-    it costs half a millisecond. A script that is misread only takes the other way.
+    it costs half a millisecond. A script that is misread only takes the other way, unless all that
+    it starts is to be ended: then files that it reads, such as the user's set-up, count as well.
     """
-    if threading.active_count() - len(idle_threads) > 1:
+    script = plan.command.script
+    if plan.leftovers is LeftoverPolicy.END or threading.active_count() - len(idle_threads) > 1:
         return True
     return (b"&" in script or b"setsid" in script) and _BACKGROUNDS.search(script) is not None
 
