@@ -39,10 +39,9 @@ class Operation(Protocol):
 
 
 class Supervisor:
-    closing = False  # whatever begins here is called off
-
     def __init__(self, context: LoopContext, owner: "Callable[[], Engine | None]") -> None:
         """`keeper` says who is told that we rest; nobody, when it has been forgotten meanwhile."""
+        self.closing = False  # whatever begins here is called off
         self.closed = False
         self._driver = 0  # the thread that drives, at this moment
         self._interrupted = False  # somebody may have more to do

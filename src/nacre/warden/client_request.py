@@ -22,8 +22,6 @@ FindLostRun = Callable[[], Outcome | requests.Wait | None]
 
 
 class WardenRequest:
-    number = 0  # in its connection
-
     def __init__(
         self,
         request: Request,
@@ -38,6 +36,7 @@ class WardenRequest:
     ) -> None:
         """`connection` is for this request alone. `fill_output` adds the output to the outcome of a
         run whose output the warden has on disk only."""
+        self.number = 0  # in its connection
         self.detached = False  # it has been answered that it goes on
         self._retries = 2  # times that we ask another warden
         self._on_disk = False  # the warden has its output on disk only
