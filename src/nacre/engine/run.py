@@ -376,9 +376,10 @@ class Run:
     def _watch(self) -> None:
         """Hear what it says, mind its time and write it down: it is not one of those that are over
         at once."""
+        # Before we write: where memory is scarce, that takes longer than a command takes to die.
+        self._builder.oom_kills_before = processes.count_oom_kills()
         if self._record is not None:
             self.name = self._record.write_start() if self._on_started is None else self.name
-        self._builder.oom_kills_before = processes.count_oom_kills()
         self._output.watch()
         timeout = self._plan.limits.timeout
         if timeout is not None:
