@@ -466,11 +466,13 @@ def test_drafts_do_not_pile_up(tmp_path: Path, home: Path) -> None:
 
 
 def test_a_background_subshell_is_called_by_what_it_runs(tmp_path: Path) -> None:
+    sleep = f"sleep 98769.{os.getpid():07d}"
     with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
-        reply = tool.call({"command": "(sleep 0.3; :) & x=1"})
-        assert "/bin/bash -c (sleep 0.3; :) & x=1]" in reply.text
+        reply = tool.call({"command": f"({sleep}; :) & x=1"})
+        for each in named(sleep):
+            send_signal(each, signal.SIGKILL)
+        assert f"/bin/bash -c ({sleep}; :) & x=1]" in reply.text
         assert "_nacre" not in reply.text
-        eventually(lambda: not named("sleep 0.3"))
 
 
 def test_a_function_of_the_environment_that_was_unset_is_gone(tmp_path: Path) -> None:
