@@ -122,8 +122,8 @@ class RpcCall:
             if isinstance(event, Chunk):
                 if event.stream not in decoders:
                     decoders[event.stream] = codecs.getincrementaldecoder("utf-8")("replace")
-                envelope = decoders[event.stream].decode(event.data)
-                self._on_chunk(event.stream, envelope, event.skipped)
+                text = decoders[event.stream].decode(event.data)
+                self._on_chunk(event.stream, text, event.skipped)
             else:
                 for stream, decoder in decoders.items():
                     self._on_chunk(stream, decoder.decode(b"", final=True), 0)
