@@ -46,10 +46,12 @@ def runnable(tool: Tool) -> "list[BetaFunctionTool[Any]]":
     with require("anthropic"):
         from anthropic import beta_tool
 
-    def made(name: str) -> Any:
+    def build(name: str) -> Any:
         return lambda **given: _reply_text(tool.call(given, tool=name))
 
-    return [beta_tool(made(each["name"]), **_custom_spec(each)) for each in tool.specs("anthropic")]
+    return [
+        beta_tool(build(each["name"]), **_custom_spec(each)) for each in tool.specs("anthropic")
+    ]
 
 
 def arunnable(tool: Tool) -> "list[BetaAsyncFunctionTool[Any]]":
@@ -57,13 +59,13 @@ def arunnable(tool: Tool) -> "list[BetaAsyncFunctionTool[Any]]":
     with require("anthropic"):
         from anthropic import beta_async_tool
 
-    def made(name: str) -> Any:
+    def build(name: str) -> Any:
         async def call(**given: Any) -> str:
             return _reply_text(await tool.acall(given, tool=name))
 
         return call
 
-    return [beta_async_tool(made(each["name"]), **_custom_spec(each)) for each in tool.specs()]
+    return [beta_async_tool(build(each["name"]), **_custom_spec(each)) for each in tool.specs()]
 
 
 class SessionKeeper:

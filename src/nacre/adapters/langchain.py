@@ -19,16 +19,16 @@ def tools(tool: Tool) -> "list[StructuredTool]":
     with require("langchain-core"):
         from langchain_core.tools import StructuredTool, ToolException
 
-    def answered(reply: Reply) -> tuple[str, dict[str, Any]]:
+    def to_content(reply: Reply) -> tuple[str, dict[str, Any]]:
         if reply.is_error:
             raise ToolException(reply.text)
         return reply.text, reply.details
 
-    def made(name: str) -> Any:
+    def build(name: str) -> Any:
         async def acall(**given: Any) -> tuple[str, dict[str, Any]]:
-            return answered(await tool.acall(given, tool=name))
+            return to_content(await tool.acall(given, tool=name))
 
-        return {"func": lambda **given: answered(tool.call(given, tool=name)), "coroutine": acall}
+        return {"func": lambda **given: to_content(tool.call(given, tool=name)), "coroutine": acall}
 
     return [
         StructuredTool(
@@ -37,7 +37,7 @@ def tools(tool: Tool) -> "list[StructuredTool]":
             args_schema=spec["input_schema"],
             response_format="content_and_artifact",
             handle_tool_error=True,
-            **made(spec["name"]),
+            **build(spec["name"]),
         )
         for spec in tool.specs("anthropic")
     ]

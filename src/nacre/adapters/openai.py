@@ -34,8 +34,8 @@ _MAX_OUTPUT = 20_000  # characters of a stream, where the model names no limit
 
 
 def tools(tool: Tool) -> "list[FunctionToolParam]":
-    made = [{"type": "function", **each["function"]} for each in tool.specs("openai")]
-    return cast("list[FunctionToolParam]", made)
+    build = [{"type": "function", **each["function"]} for each in tool.specs("openai")]
+    return cast("list[FunctionToolParam]", build)
 
 
 def answer(tool: Tool, call: "ResponseFunctionToolCall") -> "FunctionCallOutput":
@@ -155,7 +155,7 @@ def _call_output(call: "ResponseFunctionToolCall", reply: Reply) -> "FunctionCal
 def _shell_output(
     call: "ResponseFunctionShellToolCall", done: list[dict[str, Any]]
 ) -> "ShellCallOutput":
-    made: dict[str, Any] = {"type": "shell_call_output", "call_id": call.call_id, "output": done}
+    build: dict[str, Any] = {"type": "shell_call_output", "call_id": call.call_id, "output": done}
     if call.action.max_output_length is not None:
-        made["max_output_length"] = call.action.max_output_length
-    return cast("ShellCallOutput", made)
+        build["max_output_length"] = call.action.max_output_length
+    return cast("ShellCallOutput", build)

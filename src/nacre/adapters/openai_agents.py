@@ -18,7 +18,7 @@ def tools(tool: Tool) -> "list[FunctionTool]":
     with require("openai-agents"):
         from agents import FunctionTool
 
-    def made(name: str) -> Any:
+    def build(name: str) -> Any:
         async def invoke(_: Any, arguments: str) -> str:
             return (await tool.acall(parse_arguments(arguments), tool=name)).text
 
@@ -29,7 +29,7 @@ def tools(tool: Tool) -> "list[FunctionTool]":
             name=spec["name"],
             description=spec["description"],
             params_json_schema=spec["parameters"],
-            on_invoke_tool=made(spec["name"]),
+            on_invoke_tool=build(spec["name"]),
             strict_json_schema=spec["strict"],
         )
         for spec in (each["function"] for each in tool.specs("openai"))

@@ -18,7 +18,7 @@ def tools(tool: Tool) -> "list[pydantic_ai.Tool[Any]]":
     with require("pydantic-ai"):
         import pydantic_ai
 
-    def made(name: str) -> Any:
+    def build(name: str) -> Any:
         async def call(**given: Any) -> pydantic_ai.ToolReturn[str]:
             reply = await tool.acall(given, tool=name)
             if reply.is_error:
@@ -29,7 +29,7 @@ def tools(tool: Tool) -> "list[pydantic_ai.Tool[Any]]":
 
     return [
         pydantic_ai.Tool.from_schema(
-            made(spec["name"]), spec["name"], spec["description"], spec["input_schema"]
+            build(spec["name"]), spec["name"], spec["description"], spec["input_schema"]
         )
         for spec in tool.specs("anthropic")
     ]

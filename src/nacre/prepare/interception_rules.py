@@ -81,7 +81,7 @@ def _find(command: Command) -> Arguments | None:
         return None
     starts = [each for each in command.arguments if each.text not in (b"-L", b"-H", b"-P")]
     start = starts[0] if starts and not known_prefix(starts[0]).startswith(b"-") else None
-    return _found(command, _after(command, *_FIND_ASKS - {b"-type"}), start)
+    return _search_arguments(command, _after(command, *_FIND_ASKS - {b"-type"}), start)
 
 
 def _fd(command: Command) -> Arguments | None:
@@ -91,7 +91,7 @@ def _fd(command: Command) -> Arguments | None:
     if not has_flag(command.arguments, b"tge", b"--type", b"--glob", b"--extension"):
         return None
     words: list[Word | None] = [*find_operands(command.arguments, _FD_VALUED), None, None]
-    return _found(command, words[0], words[1])
+    return _search_arguments(command, words[0], words[1])
 
 
 def _locate(command: Command) -> Arguments | None:
@@ -99,10 +99,12 @@ def _locate(command: Command) -> Arguments | None:
     if not any(b"*" in text or text.startswith((b"-b", b"--basename", b"-r")) for text in texts):
         return None
     words = [*find_operands(command.arguments, frozenset({b"-d", b"-l", b"-n"}))]
-    return _found(command, words[0] if words else None, None)
+    return _search_arguments(command, words[0] if words else None, None)
 
 
-def _found(command: Command, pattern: Word | None, start: Word | None) -> Arguments | None:
+def _search_arguments(
+    command: Command, pattern: Word | None, start: Word | None
+) -> Arguments | None:
     """What to ask the other tool for: files of that name, from there on."""
     if _keeps_its_output(command) or (start is not None and _is_device(start)):
         return None
@@ -170,7 +172,7 @@ def _write(command: Command) -> Arguments | None:
     if not targets:
         return None
     arguments = _path(targets[-1].target)
-    body = command.stdin if command.name == b"cat" else _said(command)
+    body = command.stdin if command.name == b"cat" else _written_text(command)
     if body is not None and targets[-1].operator not in (b">>", b"&>>"):
         arguments |= {"content": decode(body)}
     return arguments
@@ -210,7 +212,7 @@ def _is_device(word: Word) -> bool:
     return any((text.rstrip(b"/") + b"/").startswith(_NOT_FILES) for text in texts if text)
 
 
-def _said(command: Command) -> bytes | None:
+def _written_text(command: Command) -> bytes | None:
     return predict_output(msgspec.structs.replace(command, redirects=()))
 
 

@@ -87,14 +87,14 @@ class Dispatcher:
             record.write_early = request.idempotency_key is not None
 
             def make(context: LoopContext, answer: Callable[[Outcome], None]) -> Operation:
-                def ended(outcome: Outcome) -> None:
+                def on_end(outcome: Outcome) -> None:
                     self._live_commands.pop(number, None)
                     if isinstance(outcome.ending, NotStarted):
                         release_claim(request, number)
                     answer(outcome)
 
                 return Run(
-                    "", request.plan, context, listening=listening, record=record, on_outcome=ended
+                    "", request.plan, context, listening=listening, record=record, on_outcome=on_end
                 )
 
             return self._engine.start_operation(make, cancel)
@@ -160,7 +160,7 @@ class Dispatcher:
             WatchedStart,  # who waits for no more than the end need not load it
         )
 
-        def pursue(context: LoopContext, answer: Callable[[Response], None]) -> Operation:
+        def start_watched(context: LoopContext, answer: Callable[[Response], None]) -> Operation:
             return WatchedStart(
                 request,
                 self._engine,
@@ -169,7 +169,7 @@ class Dispatcher:
                 lambda on_response: make(context, on_response),
             )
 
-        return self._engine.start_operation(pursue, cancel)
+        return self._engine.start_operation(start_watched, cancel)
 
     def run_job_request(
         self, request: requests.JobRequest, workspace: bytes, cancel: CancelToken | None

@@ -94,9 +94,9 @@ def _install_signal_handlers(warden: Warden) -> None:
         nonlocal waiting
         if not waiting:  # most are shells, whose runs see to them
             waiting = True
-            warden.loop.post(soon)
+            warden.loop.post(schedule_reap)
 
-    def soon() -> None:
+    def schedule_reap() -> None:
         warden.loop.call_later(_REAP_DELAY, reap)
 
     def end(*_: object) -> None:

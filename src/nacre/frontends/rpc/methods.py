@@ -266,13 +266,13 @@ class RpcMethods:
             call.wait_for(runs.signal(name, signal_number(given.signal)), _end_details(runs, name))
             return
 
-        def ended(outcome: Outcome | None) -> Message:
+        def on_end(outcome: Outcome | None) -> Message:
             if outcome is None:
                 raise BadMessage(f"something of {name} could not be killed; ps shows it")
             return run_to_json(runs.find(name))
 
         grace = _seconds(given.grace) or 0.0
-        call.wait_for(runs.end(name, signal.SIGTERM, grace), ended)
+        call.wait_for(runs.end(name, signal.SIGTERM, grace), on_end)
 
     def _ping(self, call: RpcCall, message: Message) -> None:
         messages.read_message(message, messages.EmptyMessage)

@@ -95,12 +95,12 @@ def _remove(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
                 yield RuleMatch(
                     words=(command.words[0], word),
                     shown=show_words(command.words),
-                    why=f"would remove {_named(path)} and everything in it",
+                    why=f"would remove {_describe_path(path)} and everything in it",
                     instead="name exactly the files or the subdirectory that shall go",
                 )
 
 
-def _named(path: bytes) -> str:
+def _describe_path(path: bytes) -> str:
     return path.decode("utf-8", "replace")
 
 
@@ -158,7 +158,7 @@ def _is_wide_search(find: Command, deleter: Command, around: RuleContext) -> Ite
                 yield RuleMatch(
                     words=(first, word, *(deleter.words[:1] if deleter is not find else ())),
                     shown=show_words(find.words),
-                    why=f"would search all of {_named(path)} and delete what it finds",
+                    why=f"would search all of {_describe_path(path)} and delete what it finds",
                     instead="search the directory that you mean, and look before deleting",
                 )
 
@@ -186,7 +186,7 @@ def _permissions(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
                 yield RuleMatch(
                     words=(command.words[0], word),
                     shown=show_words(command.words),
-                    why=f"would {name} all of {_named(path)}, which breaks the system",
+                    why=f"would {name} all of {_describe_path(path)}, which breaks the system",
                     instead=f"{name} only the files that need it",
                 )
 
@@ -195,7 +195,7 @@ def _writes_device(hit: tuple[Word, ...], target: bytes, command: Command) -> Ru
     return RuleMatch(
         words=(command.words[0], *hit) if command.words else hit,
         shown=show_words(command.words),
-        why=f"would overwrite the device {_named(target)}",
+        why=f"would overwrite the device {_describe_path(target)}",
         instead="write to a file, and let a person write it to a disk",
     )
 
@@ -226,13 +226,17 @@ def _redirects(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
         for target in named_devices(redirect.target, command):
             yield RuleMatch(
                 redirect=redirect,
-                shown=(*show_words(command.words), redirect.operator, _shown(redirect, target)),
-                why=f"would overwrite the device {_named(target)}",
+                shown=(
+                    *show_words(command.words),
+                    redirect.operator,
+                    _show_redirect(redirect, target),
+                ),
+                why=f"would overwrite the device {_describe_path(target)}",
                 instead="write to a file, and let a person write it to a disk",
             )
 
 
-def _shown(redirect: Redirect, target: bytes) -> bytes:
+def _show_redirect(redirect: Redirect, target: bytes) -> bytes:
     return redirect.target.text or target
 
 
@@ -245,7 +249,7 @@ def _format(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
             yield RuleMatch(
                 words=(command.words[0], word),
                 shown=show_words(command.words),
-                why=f"would erase what is on the device {_named(target)}",
+                why=f"would erase what is on the device {_describe_path(target)}",
                 instead="make a file system in a file (truncate -s 1G disk.img), "
                 "and leave devices to a person",
             )
