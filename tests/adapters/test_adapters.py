@@ -20,6 +20,8 @@ from tests.support.contract_rows import ROWS, Place
 from tests.support.helpers import eventually, named
 from tests.test_docs import blocks
 
+pytestmark = pytest.mark.slow
+
 EACH = pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 SHOWN = [
     pytest.param(contract, case, id=f"{contract}: {case['shows']}")

@@ -13,10 +13,13 @@ import pytest
 INSPECTOR = Path(sys.prefix) / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
 NACRE = Path(sys.executable).parent / "nacre"
 
-pytestmark = pytest.mark.skipif(
-    not INSPECTOR.exists() or shutil.which("node") is None,
-    reason="DID NOT RUN: MCP's inspector is not here; `make test-adapters` installs it, with npm",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not INSPECTOR.exists() or shutil.which("node") is None,
+        reason="DID NOT RUN: MCP's inspector is not here; `make test-adapters` installs it by npm",
+    ),
+]
 
 
 def inspect(place: Path, *words: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class LeftoverSearch:
             else:
                 left = new_tree().members()
         if self._lease is None:
-            self._describe(left, _COMMAND_TRIES)
+            self.describe(left)
         else:
             self._end_lease(self._lease, left, status, now())
 
@@ -72,12 +72,13 @@ class LeftoverSearch:
             self._call_later(_POLL, partial(self._end_lease, lease, left, status, since))
             return
         lease.end(left, status)
-        self._describe(lease.without_savers(left), _COMMAND_TRIES)
+        self.describe(lease.without_savers(left))
 
-    def _describe(self, left: list[Process], tries: int) -> None:
+    def describe(self, left: list[Process], tries: int = _COMMAND_TRIES) -> None:
+        """Describe these and report them; again a little later while one has no arguments."""
         found = name_processes(left, self._lease) if left else ()
         if tries and any(each.command.startswith("[") for each in found):  # `[bash]`: no arguments
-            self._call_later(_POLL, partial(self._describe, left, tries - 1))
+            self._call_later(_POLL, partial(self.describe, left, tries - 1))
         else:
             self._on_found(found)
 

@@ -470,12 +470,22 @@ class Run:
         self._builder.at_exit = name_processes(self._process_tree().members(), self._lease)
 
     def _find_leftovers(self) -> None:
-        assert self._child is not None
+        shell, context = self._child, self._context
+        assert shell is not None
+        if self._lease is None and self._tree is None and not context.own_process:
+            left = context.tag_index.find_leftovers(shell.pid, shell.tag)
+            if not left:  # as after most commands
+                self._trigger(Trigger.LEFTOVERS_KNOWN)
+                return
+            self._new_leftover_search().describe(left)
+            return
         status = None
         if self._lease is not None and self._builder.exited:
-            status = ending_code(children.collect(self._child.pidfd, leave=True))
-        search = LeftoverSearch(self._context, self._lease, self._call_later, self._on_leftovers)
-        search.start(self._child, status, self._tree, self._process_tree)
+            status = ending_code(children.collect(shell.pidfd, leave=True))
+        self._new_leftover_search().start(shell, status, self._tree, self._process_tree)
+
+    def _new_leftover_search(self) -> LeftoverSearch:
+        return LeftoverSearch(self._context, self._lease, self._call_later, self._on_leftovers)
 
     def _on_leftovers(self, found: tuple[Survivor, ...]) -> None:
         self._builder.left_running = found

@@ -43,11 +43,13 @@ class SpawnAttempt:
     that makes it, or before anything can come between.
     """
 
+    # Class-level defaults: see `engine.run.Run`.
+    tag: run_tag.Tag | None = None  # of all that the child starts
+    late_tag: run_tag.Tag | None = None  # a tag that the child is not born with
+    hard_limit = 0  # the hard limit that it is born with
+    pidfd = -1
+
     def __init__(self) -> None:
-        self.tag: run_tag.Tag | None = None  # of all that the child starts
-        self.late_tag: run_tag.Tag | None = None  # a tag that the child is not born with
-        self.hard_limit = 0  # the hard limit that it is born with
-        self.pidfd = -1
         self.pids: list[int] = []  # one, when all goes well
         self.parent_fds: list[int] = []  # descriptors that stay with us
         self.child_fds: list[int] = []  # and those that only the child keeps
