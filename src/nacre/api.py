@@ -12,7 +12,6 @@ from nacre.model.events import Listener, Listening
 from nacre.model.outcome import Capture, NotStarted, Outcome
 from nacre.model.plan import Command, Keep, Limits, Plan, Spill, Streams
 from nacre.model.refusals import BadArguments, BadDirectory, DirectoryProblem, Refused
-from nacre.text.similar_names import did_you_mean
 
 StrPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -88,6 +87,8 @@ def _start(
 def _build_plan(command: str | bytes, options: RunOptions) -> Plan:
     """Raises Refused for values that no command can have, TypeError for what is no wish at all."""
     for name in options.keys() - RunOptions.__annotations__.keys():
+        from nacre.text.similar_names import did_you_mean  # only a mistake pays for it
+
         hint = did_you_mean(name, RunOptions.__annotations__)
         raise TypeError(f"nacre.run has no option {name!r}; {hint}".rstrip("; "))
     script = _encode(command, "command")

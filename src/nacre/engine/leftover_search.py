@@ -6,17 +6,17 @@ A timer looks again while a copy of a session's shell may be about to save the s
 a process of the command, and while a process is inside execve(2) and has no arguments to show.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from nacre.engine.loop_context import LoopContext
-from nacre.engine.survivors import describe_processes
 from nacre.eventloop import Callback, Timer, now
 from nacre.model.outcome import Survivor
 from nacre.process.process_tree import ProcessTree, reap_orphans
 from nacre.process.spawner import Child
+from nacre.procfs import ports, processes
 from nacre.procfs.processes import Process
 
 if TYPE_CHECKING:
@@ -81,6 +81,20 @@ class LeftoverSearch:
             self._call_later(_POLL, partial(self.describe, left, tries - 1))
         else:
             self._on_found(found)
+
+
+def describe_processes(members: Iterable[Process]) -> tuple[Survivor, ...]:
+    found = list(members)
+    listens = ports.find_ports(each.pid for each in found)
+    return tuple(
+        Survivor(
+            pid=each.pid,
+            started=each.started,
+            command=processes.command_line(each.pid),
+            ports=listens[each.pid],
+        )
+        for each in found
+    )
 
 
 def name_processes(members: list[Process], lease: "SessionLease | None") -> tuple[Survivor, ...]:

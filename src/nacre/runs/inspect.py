@@ -9,9 +9,9 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from nacre.engine.leftover_search import describe_processes
 from nacre.engine.loop_context import LoopContext
 from nacre.engine.run import Run as OwnRun
-from nacre.engine.survivors import describe_processes
 from nacre.eventloop import Timer
 from nacre.model import requests
 from nacre.model.events import Stream
