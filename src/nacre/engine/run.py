@@ -55,9 +55,13 @@ _SAVE_POLL: Final = 0.001
 
 
 class Run:
-    """Class-level defaults, here and in what else is made for each run (`OutcomeBuilder`, `Output`,
-    `RunRecord`, `Sink`, `PipeReader`, `Ticket`, `Call`): most runs change few of them, and setting
-    all of them is a few percent of an `echo`. Everywhere else state is set in `__init__`."""
+    """One command under way.
+
+    Class-level defaults, here and in what else is made for each run (`OutcomeBuilder`, `Output`,
+    `RunRecord`, `Sink`, `PipeReader`, `SpawnAttempt`, `Ticket`, `Call`): most runs change few of
+    them, and setting all of them is a few percent of an `echo`. Everywhere else state is set in
+    `__init__`.
+    """
 
     queue_state = QueueState.NOT_QUEUED
     _state = State.QUEUED
