@@ -62,7 +62,7 @@ class Store:
         last = self._files.last
         if last % _EVERY_RUNS == 1 and last != self._cleaned_at:
             self._cleaned_at = last
-            with suppress(OSError):
+            with suppress(OSError, ImportError):  # modules are loaded there, which may fail, too
                 self._clean_up(f"{self._files.home()}/swept")
 
     def _clean_up(self, stamp: str) -> None:
