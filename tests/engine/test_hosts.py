@@ -76,8 +76,10 @@ def test_an_interrupt_in_the_middle_of_an_action_neither_hangs_nor_poisons(
         import sys, nacre
         from nacre.capture.sink import Sink
         from nacre.engine.engine import Engine, Ticket
+        from nacre.engine.outcome_builder import OutcomeBuilder
         from nacre.engine.output import Output
         from nacre.engine.run import Run
+        from nacre.engine.shell_start import ShellStart
         from nacre.engine.supervisor import Supervisor
         from nacre.process import spawner
         from nacre.process.tag_index import TagIndex
@@ -92,7 +94,8 @@ def test_an_interrupt_in_the_middle_of_an_action_neither_hangs_nor_poisons(
 
         places = [(TagIndex, "find_leftovers"), (TagIndex, "close"), (Output, "drain"),
                   (Output, "close"), (TagIndex, "tag_early_children"),
-                  (Run, "_release"), (Run, "_build_outcome"), (Supervisor, "rest_if_idle"),
+                  (Run, "_release"), (OutcomeBuilder, "build"), (ShellStart, "try_start"),
+                  (Supervisor, "rest_if_idle"),
                   (spawner.Spawner, "spawn"), (spawner, "collect"),
                   (Supervisor, "on_end"), (Sink, "close"), (Output, "_end"), (Engine, "on_idle"),
                   (Supervisor, "close"), (Ticket, "wait"), (Ticket, "start")]

@@ -11,7 +11,8 @@ from nacre.eventloop import EventLoop
 from nacre.model.cancel import CancelToken
 from nacre.model.plan import Plan
 from nacre.process.pipes import PipeGrowth
-from nacre.process.spawner import Spawner
+from nacre.process.process_tree import ProcessTree
+from nacre.process.spawner import Child, Spawner
 from nacre.process.tag_index import TagIndex
 
 if TYPE_CHECKING:  # who has no sessions need not load them
@@ -117,6 +118,19 @@ class LoopContext:
         self.spawner.disown()
         _disowned.append(self)
         return False
+
+    def new_process_tree(self, shell: Child, pipes: frozenset[int]) -> ProcessTree:
+        return ProcessTree(
+            shell.pid,
+            shell.tag,
+            pipes=pipes,
+            owns_orphans=self._owns_orphans,
+            free_descriptors=self.tag_index.spare_descriptors,
+        )
+
+    def _owns_orphans(self) -> bool:
+        """Whether an orphan that came to this process can only be of the one run that there is."""
+        return self.own_process and len(self.shell_pids) == 1
 
     @property
     def has_pending_events(self) -> bool:

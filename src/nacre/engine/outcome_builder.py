@@ -4,6 +4,10 @@ import enum
 import signal
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from nacre.engine.completion_line import fill
+from nacre.engine.output import Output
 from nacre.model.outcome import (
     Cancelled,
     Capture,
@@ -16,11 +20,13 @@ from nacre.model.outcome import (
     Survivor,
     TimedOut,
 )
+from nacre.model.plan import Plan, Streams
 from nacre.model.refusals import AnyRefusal, CalledOff
 from nacre.procfs import processes
 
 if TYPE_CHECKING:
     from nacre.sessions.lease import SessionLease
+    from nacre.store.run_record import RunRecord
 
 
 class EndReason(enum.Enum):
@@ -63,14 +69,23 @@ class OutcomeBuilder:
 
     def build(
         self,
-        run: str,
-        timeout: float | None,
-        captures: list[Capture],
+        name: str,
+        plan: Plan,
+        output: Output | None,
+        record: "RunRecord | None",
         lease: "SessionLease | None",
     ) -> Outcome:
-        return Outcome(
-            run=run,
-            ending=self.ending(timeout),
+        """Close the output, build the outcome and record it; without an `output` nothing ran."""
+        ending, completion = self.ending(plan.limits.timeout), plan.completion_line
+        if output is None:
+            captures = [Capture()] * (2 if plan.streams is Streams.SEPARATE else 1)
+        else:
+            if completion is not None:
+                output.add_completion_line(fill(completion, ending))
+            captures = output.close()
+        outcome = Outcome(
+            run=name if record is None else record.assign_name(),
+            ending=ending,
             output=captures[0],
             errors=captures[1] if len(captures) == 2 else None,
             seconds=self.seconds,
@@ -81,6 +96,11 @@ class OutcomeBuilder:
             session_problem=self.session_problem,
             previous_state_lost=lease is not None and lease.lost,
         )
+        if record is None:
+            return outcome
+        write_line = None if output is None or completion is None else output.write_completion_line
+        stored = record.write_end(outcome, write_line)
+        return msgspec.structs.replace(outcome, stored=True) if stored else outcome
 
     def _session_saved(self, lease: "SessionLease | None") -> bool | None:
         """None: the run has no session."""

@@ -3,8 +3,8 @@
     descriptors, timers -> _trigger(Trigger) -> lifecycle.next_step -> actions -> _ACTIONS[...]
 
 Everything here runs on the thread that drives the event loop; other threads use `loop.post`.
-`outcome_builder` collects what the outcome is built from, `stopping` ends the process tree,
-`leftover_search` finds what the shell left running.
+`shell_start` starts the shell, `stopping` ends the process tree, `leftover_search` finds what the
+shell left running, `outcome_builder` collects what the outcome is built from.
 """
 
 import os
@@ -15,9 +15,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from nacre.engine.completion_line import fill
 from nacre.engine.leftover_pipes import LeftoverPipes
 from nacre.engine.leftover_search import LeftoverSearch, name_processes
 from nacre.engine.lifecycle import Action, State, Trigger, next_step
@@ -26,6 +23,7 @@ from nacre.engine.loop_context import LoopContext
 from nacre.engine.outcome_builder import EndReason, OutcomeBuilder
 from nacre.engine.output import Output
 from nacre.engine.queue import QueueState
+from nacre.engine.shell_start import ShellStart
 from nacre.engine.stdin import OnWritten, StdinWriter
 from nacre.engine.stopping import Stopping
 from nacre.eventloop import Callback, Timer, now
@@ -36,8 +34,6 @@ from nacre.model.refusals import CannotSpawn, NoDescriptors, Refused, Unavailabl
 from nacre.model.requests import Running
 from nacre.process import spawner as children
 from nacre.process.process_tree import ProcessTree
-from nacre.process.run_tag import Tag
-from nacre.process.spawn_request import SpawnAttempt
 from nacre.process.spawner import Child
 from nacre.procfs import blocked_readers, processes
 
@@ -65,19 +61,16 @@ class Run:
 
     queue_state = QueueState.NOT_QUEUED
     _state = State.QUEUED
-    _tag: Tag | None = None
     _child: Child | None = None
     _output: Output  # from the spawn on
     _stdin: StdinWriter | None = None
     _leftover_pipes: LeftoverPipes | None = None
-    _spawn_attempt: SpawnAttempt | None = None  # rolled back when an interrupt loses the child
     _lease: "SessionLease | None" = None  # the session that it is a command of
     _exit_seen_at = 0.0  # when its shell had ended, where that is not yet its end
     _tree: ProcessTree | None = None
     _stopping: Stopping | None = None
     _requested_signal = 0
     _acting = False
-    reads_setup = False  # it waits for the user's set-up, which is read once, and in bounded time
     _cancel_requested = False  # somebody has cancelled, be it too late to matter
     _outcome: Outcome | None = None
 
@@ -105,9 +98,7 @@ class Run:
         self._timers: list[Timer] = []
         self._builder = OutcomeBuilder()
         self._on_started = on_started
-        if record is not None and (on_started is not None or record.write_early):
-            self._tag = context.spawner.new_tag()  # it stands in what is written before the spawn
-            record.tag = None if self._tag is None else self._tag.value
+        self._start = ShellStart(plan, context, record, hosted=on_started is not None)
         self._event_sink = event_sink if listening is None else self._listener_thread(listening)
         # The descriptors that it takes while it runs.
         streams = 2 if plan.streams is Streams.SEPARATE else 1
@@ -222,6 +213,10 @@ class Run:
     def started(self) -> bool:
         return self._child is not None
 
+    @property
+    def reads_setup(self) -> bool:
+        return self._start.reads_setup
+
     # The table.
 
     def _trigger(self, trigger: Trigger) -> None:
@@ -282,65 +277,24 @@ class Run:
         self._context.loop.post(lambda: self._trigger(Trigger.SLOT_FREE))
 
     def _spawn(self) -> None:
-        if self._child is not None:
-            self._attach(self._child)  # we were interrupted while we began to
+        start, queue = self._start, self._context.queue
+        if start.roll_back() and self._cancel_requested:
+            self._trigger(Trigger.SPAWN_FAILED)
             return
-        if self._spawn_attempt is not None:  # we were interrupted while it was born
-            self._spawn_attempt.rollback()
-            self._spawn_attempt = None
-            if self._cancel_requested:
-                self._trigger(Trigger.SPAWN_FAILED)
-                return
-        context = self._context
         try:
-            if self._plan.chores:
-                self._do_chores()
-            tag = self._tag = self._tag or context.spawner.new_tag()
-            if self._record is not None:
-                self._record.tag = None if tag is None else tag.value
-                if self._on_started is not None or self._record.write_early:
-                    self._record.write_start()
-            if self._plan.session is not None and not self._acquire_session(tag):
-                self._trigger(Trigger.SESSION_NOT_READY)
-                return
-            if self._child is None:
-                self._spawn_attempt = attempt = SpawnAttempt()
-                self._child = context.spawner.spawn(self._plan, attempt, tag)
+            shell = start.try_start(partial(self._trigger, Trigger.SLOT_FREE))
         except Refused as refused:
-            self._spawn_attempt = None
-            if isinstance(refused.refusal, NoDescriptors) and context.queue.requeue_first(self):
+            if isinstance(refused.refusal, NoDescriptors) and queue.requeue_first(self):
                 self._trigger(Trigger.NO_DESCRIPTORS)
             else:
                 self._builder.refusal = refused.refusal
                 self._trigger(Trigger.SPAWN_FAILED)
             return
-        self._attach(self._child)
-
-    def _acquire_session(self, tag: Tag | None) -> bool:
-        """The shell of its session; False: that is not ready, and says when it is worth another
-        try. Where nothing can be remembered, it runs all the same. Raises Refused."""
-        from nacre.sessions.manager import SessionUnavailable, without_session
-
-        context = self._context
-        ready = partial(self._trigger, Trigger.SLOT_FREE)
-        context.tag_index.start(None, alone=not context.shell_pids)
-        try:
-            leased = context.sessions().acquire(
-                self._plan, context.spawner, tag, context.loop, ready
-            )
-        except SessionUnavailable as why:
-            self._plan, self._builder.session_problem = without_session(self._plan), str(why)
-            return True
-        if leased is None:
-            self.reads_setup = context.sessions().is_reading_setup(self._plan)
-            return False
-        self._child, self._lease = leased
-        return True
-
-    def _do_chores(self) -> None:
-        from nacre.store import file_chores  # few have any
-
-        file_chores.do_chores(self._plan.chores)
+        if shell is None:
+            self._trigger(Trigger.SESSION_NOT_READY)
+            return
+        self._child, self._lease, self._plan = shell, start.lease, start.plan
+        self._attach(shell)
 
     def _attach(self, shell: Child) -> None:
         context, plan, timeout = self._context, self._plan, self._plan.limits.timeout
@@ -402,20 +356,10 @@ class Run:
     # Stopping.
 
     def _process_tree(self) -> ProcessTree:
-        assert self._child is not None
         if self._tree is None:
-            self._tree = ProcessTree(
-                self._child.pid,
-                self._child.tag,
-                pipes=self._output.pipes(),
-                owns_orphans=self._owns_orphans,
-                free_descriptors=self._context.tag_index.spare_descriptors,
-            )
+            assert self._child is not None
+            self._tree = self._context.new_process_tree(self._child, self._output.pipes())
         return self._tree
-
-    def _owns_orphans(self) -> bool:
-        """Whether an orphan that came to us can only be of this run."""
-        return self._context.own_process and len(self._context.shell_pids) == 1
 
     def _signal_tree(self) -> None:
         self._process_tree().signal(self._requested_signal)
@@ -504,7 +448,10 @@ class Run:
         if self._lease is not None:
             self._lease.release()
         if self._outcome is None:
-            self._outcome = self._build_outcome()
+            builder = self._builder
+            output = None if builder.reason is EndReason.NOT_STARTED else self._output
+            builder.session_problem = self._start.session_problem
+            self._outcome = builder.build(self.name, self._plan, output, self._record, self._lease)
         if self._leftover_pipes is not None:
             leftover, self._leftover_pipes = self._leftover_pipes, None
             leftover.run = self._outcome.run
@@ -516,22 +463,6 @@ class Run:
             self._deliver()
         else:
             self._wait_for_listener(self._event_sink, self._outcome)
-
-    def _build_outcome(self) -> Outcome:
-        plan, record, completion = self._plan, self._record, self._plan.completion_line
-        if self._builder.reason is EndReason.NOT_STARTED:
-            captures = [Capture()] * (2 if plan.streams is Streams.SEPARATE else 1)
-        else:
-            if completion is not None:
-                ending = self._builder.ending(plan.limits.timeout)
-                self._output.add_completion_line(fill(completion, ending))
-            captures = self._output.close()
-        name = self.name if record is None else record.assign_name()
-        outcome = self._builder.build(name, plan.limits.timeout, captures, self._lease)
-        write_line = self._output.write_completion_line if completion is not None else None
-        if record is not None and record.write_end(outcome, write_line):
-            return msgspec.structs.replace(outcome, stored=True)
-        return outcome
 
     def _release(self, shell: Child) -> None:
         """Collect the shell; what is still open goes on without us."""
