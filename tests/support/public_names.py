@@ -147,12 +147,10 @@ def options() -> dict[str, Any]:
 def command_line() -> dict[str, Any]:
     """Command → its options and arguments, each with what it takes."""
     (commands,) = (
-        each
-        for each in cli._build_parser()._actions
-        if isinstance(each, argparse._SubParsersAction)
+        each for each in cli.build_parser()._actions if isinstance(each, argparse._SubParsersAction)
     )
     made = {name: _arguments(parser) for name, parser in commands.choices.items()}
-    return {"": _arguments(cli._build_parser()), **made}
+    return {"": _arguments(cli.build_parser()), **made}
 
 
 def _arguments(parser: argparse.ArgumentParser) -> dict[str, Any]:

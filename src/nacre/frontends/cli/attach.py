@@ -16,6 +16,16 @@ _PAUSE: Final = 0.05
 _PIECE: Final = 64 * 1024
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Show a run's output as it comes, and give it our stdin, also its end. "
+        "Ctrl-C lets go of it; it goes on."
+    )
+    parser.add_argument("run", metavar="ID", help="17 or r17")
+    parser.add_argument("--no-stdin", action="store_true", help="only watch")
+    parser.add_argument("--cwd", metavar="D", help="of the workspace there")
+
+
 def main(options: argparse.Namespace) -> int:
     try:
         runs = open_access(options.cwd)

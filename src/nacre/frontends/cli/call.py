@@ -8,6 +8,11 @@ from typing import Any
 
 import msgspec
 
+from nacre.frontends.cli.arguments import (
+    add_caller_arguments,
+    add_contract_argument,
+    add_session_argument,
+)
 from nacre.frontends.cli.common import (
     UsageError,
     cancel_on_signals,
@@ -17,6 +22,15 @@ from nacre.frontends.cli.common import (
     print_problem,
 )
 from nacre.model.cancel import CancelToken
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_contract_argument(parser)
+    add_session_argument(parser)
+    parser.add_argument("--tool", default="bash", metavar="T", help="which tool (default bash)")
+    parser.add_argument("--cwd", metavar="D", help="call it there instead of here")
+    add_caller_arguments(parser)
+    parser.add_argument("arguments", metavar="ARGUMENTS", help="a JSON object, or - for stdin")
 
 
 def main(options: argparse.Namespace) -> int:

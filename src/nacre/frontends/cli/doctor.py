@@ -37,6 +37,13 @@ class Diagnosis(NamedTuple):
     essential: bool = True
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cwd", metavar="D", help="as if called there")
+    parser.add_argument(
+        "--all", action="store_true", help="list also the settings that nobody has changed"
+    )
+
+
 def main(options: argparse.Namespace) -> int:
     findings = list(examine())
     for finding in findings:

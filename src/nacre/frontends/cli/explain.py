@@ -14,6 +14,7 @@ from nacre.bash.commands import Analysis, Command, Redirect, Word
 from nacre.bash.quoting import quote
 from nacre.contracts import registry
 from nacre.contracts.arguments import read_script
+from nacre.frontends.cli.arguments import add_caller_arguments, add_contract_argument
 from nacre.frontends.cli.common import (
     UsageError,
     escape_controls,
@@ -51,6 +52,14 @@ class Explanation(Struct, frozen=True, kw_only=True):
     analysis: Analysis  # of the command as it was given
     suggestion: ToolSuggested | None
     terminal: tuple[NeedsTerminal, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_contract_argument(parser)
+    parser.add_argument("--cwd", metavar="D", help="as if called there")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_caller_arguments(parser)
+    parser.add_argument("command", metavar="COMMAND", help="a script, or - for stdin")
 
 
 def main(options: argparse.Namespace) -> int:

@@ -3,11 +3,21 @@
 import argparse
 import signal
 
+from nacre.frontends.cli.arguments import seconds
 from nacre.frontends.cli.common import print_note, print_problem
 from nacre.frontends.cli.runs import describe_error, describe_run, open_access
 from nacre.model.refusals import Refused
 from nacre.model.signals import signal_number
 from nacre.runs.access import RunAccess, raise_if_rejected
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="ID", nargs="+", help="17 or r17")
+    parser.add_argument("--signal", metavar="S", help="just send this one: INT, HUP, 9, ...")
+    parser.add_argument(
+        "--grace", type=seconds, default=5.0, metavar="S", help="between TERM and KILL (default 5)"
+    )
+    parser.add_argument("--cwd", metavar="D", help="of the workspace there")
 
 
 def main(options: argparse.Namespace) -> int:

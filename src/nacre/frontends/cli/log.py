@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from nacre.frontends.cli.arguments import lines
 from nacre.frontends.cli.common import escape_controls, print_line, print_problem
 from nacre.frontends.cli.runs import short_path
 from nacre.store.append_file import KEPT_ROTATIONS
@@ -17,6 +18,14 @@ from nacre.store.state_dir import state_dir
 from nacre.text.clean import human_size
 
 _PAUSE = 0.25
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--follow", "-f", action="store_true", help="and what is yet to come")
+    parser.add_argument(
+        "--lines", "-n", type=lines, default=50, metavar="N", help="the last N (default 50)"
+    )
+    parser.add_argument("--json", action="store_true", help="the lines as they are")
 
 
 def main(options: argparse.Namespace) -> int:

@@ -5,6 +5,12 @@ import contextlib
 import shlex
 from importlib.util import find_spec
 
+from nacre.frontends.cli.arguments import (
+    add_caller_arguments,
+    add_contract_argument,
+    add_session_argument,
+    seconds,
+)
 from nacre.frontends.cli.common import (
     UsageError,
     check_directory,
@@ -18,6 +24,40 @@ from nacre.frontends.cli.common import (
 from nacre.frontends.mcp.auth import ListenAddress, load_token, parse_address
 from nacre.frontends.private_stdio import make_stdio_private
 from nacre.tool.tool import Tool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_contract_argument(parser)
+    parser.description = "Serve the tools to an MCP client, on stdio or HTTP; docs/guide/mcp.md."
+    add_session_argument(parser)
+    parser.add_argument("--cwd", metavar="D", help="where commands run (default: here)")
+    add_caller_arguments(parser)
+    parser.add_argument(
+        "--max-wait",
+        type=seconds,
+        default=45.0,
+        metavar="S",
+        help="how long a call may block, where what still runs can be handed back (default 45)",
+    )
+    parser.add_argument(
+        "--http",
+        metavar="[HOST:]PORT",
+        help="HTTP instead of stdio, on this machine unless HOST is another; 0 is any free port",
+    )
+    parser.add_argument(
+        "--token-file", metavar="F", help="with --http: the token (default: in the state directory)"
+    )
+    parser.add_argument("--no-token", action="store_true", help="with --http: let everybody in")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="H", help="another name of this server"
+    )
+    parser.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="O",
+        help="a page's origin, from which it may call",
+    )
 
 
 def main(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from nacre.frontends.cli.arguments import lines
 from nacre.frontends.cli.common import escape_controls, pause, print_line, print_problem, write_all
 from nacre.frontends.cli.runs import describe_ending, find_current_workspace, format_age, short_path
 from nacre.frontends.run_json import find_leftovers, output_size, run_to_json
@@ -20,6 +21,21 @@ from nacre.text.clean import human_size
 _PAUSE: Final = 1.0
 _HEADER: Final = ("ID", "AGE", "STATE", "OUTPUT", "COMMAND", "DIRECTORY")
 _NARROW: Final = 20  # characters that a command has at least
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="of all workspaces")
+    parser.add_argument("--json", action="store_true", help="print one JSON array")
+    parser.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
+    parser.add_argument(
+        "--lines",
+        "-n",
+        type=lines,
+        default=20,
+        metavar="N",
+        help="of those that have ended, the last N (default 20)",
+    )
+    parser.add_argument("--cwd", metavar="D", help="of the workspace there")
 
 
 def main(options: argparse.Namespace) -> int:

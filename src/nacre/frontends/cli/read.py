@@ -18,6 +18,18 @@ from nacre.text.search import compile_pattern, grep, number_lines
 _PAUSE = 0.05
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="ID", help="17, r17 or artifact://17")
+    parser.add_argument("--from", dest="first", type=int, metavar="A", help="from this line on")
+    parser.add_argument("--to", dest="last", type=int, metavar="B", help="up to this line")
+    parser.add_argument("--lines", "-n", type=int, metavar="N", help="the last N lines")
+    parser.add_argument("--grep", metavar="REGEX", help="the lines that match, with their numbers")
+    parser.add_argument("--context", type=int, metavar="C", help="and C lines around each")
+    parser.add_argument("--errors", action="store_true", help="stderr, where it is kept apart")
+    parser.add_argument("--follow", "-f", action="store_true", help="and what is yet to come")
+    parser.add_argument("--cwd", metavar="D", help="a run of the workspace there")
+
+
 def main(options: argparse.Namespace) -> int:
     try:
         _check_options(options)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from nacre.engine.engine import Engine
+from nacre.frontends.cli.arguments import add_contract_argument, add_option_arguments
 from nacre.frontends.cli.common import (
     UsageError,
     check_directory,
@@ -23,6 +24,13 @@ from nacre.frontends.rpc.server import Server
 from nacre.tool.tool import Tool
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_contract_argument(parser)
+    parser.description = "Serve the tools to a program, as JSON lines on stdio; docs/guide/rpc.md."
+    parser.add_argument("--cwd", metavar="D", help="where calls run that name no directory")
+    add_option_arguments(parser)
 
 
 def main(options: argparse.Namespace) -> int:

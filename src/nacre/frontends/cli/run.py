@@ -12,6 +12,7 @@ import msgspec
 
 from nacre.contracts.phrases import session_notes
 from nacre.eventloop import now
+from nacre.frontends.cli.arguments import add_contract_argument, add_session_argument
 from nacre.frontends.cli.common import (
     UsageError,
     cancel_on_signals,
@@ -44,6 +45,34 @@ TIMEOUT_EXIT: Final = 124
 NOT_STARTED_EXIT: Final = 125
 # A command that is silent so long gets a line that says it still runs.
 _QUIET: Final = 3.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_contract_argument(parser)
+    parser.usage = (
+        "nacre run [--contract C] [--cwd D] [--session NAME] [--timeout S] [--json]\n"
+        "                 [--detach [--interactive]] -- COMMAND ..."
+    )
+    add_session_argument(parser)
+    parser.add_argument("--cwd", metavar="D", help="run there instead of here")
+    parser.add_argument(
+        "--timeout", metavar="S", help="seconds, instead of the contract's; 0 is no limit"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the outcome instead of streaming the output"
+    )
+    parser.add_argument(
+        "--detach", action="store_true", help="let it run in the background; print its name"
+    )
+    parser.add_argument(
+        "--interactive", action="store_true", help="with --detach: nacre write can write to it"
+    )
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="one word is a script; several are a program and its arguments, quoted for you",
+    )
 
 
 def main(options: argparse.Namespace) -> int:

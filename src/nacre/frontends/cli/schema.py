@@ -3,8 +3,16 @@
 import argparse
 import json
 
+from nacre.frontends.cli.arguments import add_contract_argument, add_option_arguments
 from nacre.frontends.cli.common import UsageError, parse_settings, print_line, print_problem
 from nacre.tool.tool import Tool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_contract_argument(parser)
+    parser.add_argument("--format", choices=("anthropic", "openai", "mcp"), default="anthropic")
+    parser.add_argument("--cwd", metavar="D", help="as if called there")
+    add_option_arguments(parser)
 
 
 def main(options: argparse.Namespace) -> int:

@@ -13,6 +13,22 @@ from nacre.sessions.handle import SessionHandle, SessionProblem
 from nacre.store import journal
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "List the shells of this workspace that remember; or do something to one."
+    parser.add_argument("--cwd", metavar="D", help="as if called there")
+    parser.add_argument("--contract", metavar="C", help="only those of this contract")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        choices=("list", "show", "reset", "fork", "remove"),
+        help="list (default), or what to do to NAME",
+    )
+    parser.add_argument("session", nargs="?", metavar="NAME", help="which one")
+    parser.add_argument("new", nargs="?", metavar="NEW", help="what a fork of it is called")
+
+
 def main(options: argparse.Namespace) -> int:
     try:
         _check(options)

@@ -2,9 +2,18 @@
 
 import argparse
 
+from nacre.frontends.cli.arguments import seconds
 from nacre.frontends.cli.common import print_note, print_problem
 from nacre.frontends.cli.run import TIMEOUT_EXIT
 from nacre.frontends.cli.runs import describe_error, describe_run, open_access, waiter_exit_code
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="ID", help="17 or r17")
+    parser.add_argument(
+        "--timeout", type=seconds, metavar="S", help="wait at most so long; then exit with 124"
+    )
+    parser.add_argument("--cwd", metavar="D", help="of the workspace there")
 
 
 def main(options: argparse.Namespace) -> int:

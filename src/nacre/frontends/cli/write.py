@@ -12,6 +12,14 @@ from nacre.runs.access import raise_if_rejected
 _PIECE = 64 * 1024
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="ID", help="17 or r17")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="a line; without: our own stdin")
+    parser.add_argument("--no-newline", action="store_true", help="exactly TEXT")
+    parser.add_argument("--eof", action="store_true", help="and then nothing more, ever")
+    parser.add_argument("--cwd", metavar="D", help="of the workspace there")
+
+
 def main(options: argparse.Namespace) -> int:
     try:
         runs = open_access(options.cwd)
