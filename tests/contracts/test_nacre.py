@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from msgspec.structs import fields
 import nacre
 from nacre.contracts.nacre import contract, job
 from nacre.model.requests import IdempotencyKey
+from nacre.process.process_tree import send_signal
 from nacre.procfs import processes
 from nacre.runs import inspect
 from nacre.store import idempotency
@@ -203,6 +205,18 @@ def test_until_is_seen_through_colours_and_before_the_line_ends(tool: nacre.Tool
     command = "printf 'Local: \\033[36mhttp://localhost:\\033[1m5173\\033[0m/ '; sleep 66.2"
     reply = tool.call({"command": command, "until": {"output": "localhost:5173/"}})
     assert reply.details["until"]["text"] == "Local: http://localhost:5173/ "
+
+
+def test_silence_counts_from_the_start_of_the_run(tool: nacre.Tool, home: Path) -> None:
+    """Not from the call: the warden may be slow to start it."""
+    tool.call({"command": "sleep 66.4", "wait": 0})
+    (warden,) = wardens.find(home)
+    send_signal(warden, signal.SIGSTOP)
+    slow = threading.Timer(2.5, send_signal, (warden, signal.SIGCONT))
+    slow.start()
+    reply = tool.call({"command": "echo a; sleep 66.4", "until": {"idle": 2}})
+    slow.join()
+    assert reply.text == "a\n[r2 is running: no output for 2 s; cursor 2]"
 
 
 @pytest.mark.alone

@@ -158,12 +158,13 @@ class ConditionWatch:
         return self._find_listener(condition)
 
     def _idle_seconds(self) -> float:
-        """For how long nothing was said."""
+        """Seconds without output. They count from the start of the run, not of the call: a run may
+        wait for a slot, or for the warden to start."""
         try:
             status = os.stat(self._log)
-            size, age = status.st_size, time.time() - status.st_mtime
-        except OSError:
-            size, age = 0, 0.0
+        except OSError:  # the run has not started
+            return 0.0
+        size, age = status.st_size, time.time() - status.st_mtime
         if size != self._size:
             # What has come true before counts, too.
             before = max(0.0, age) if self._size < 0 else 0.0
