@@ -11,6 +11,7 @@ import pytest
 
 from nacre import settings
 from nacre.contracts import registry
+from tests.support.helpers import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +50,7 @@ def test_python_in_the_pages_works_when_pasted(code: str, tmp_path: Path) -> Non
     [session for page in (README, CHECKS, RUNS, RPC) for session in blocks("console", page)],
 )
 def test_console_sessions_in_the_pages_show_what_happens(session: str, tmp_path: Path) -> None:
+    session = session.replace("8391", str(free_port(range(8391, 9999))))
     commands = [line[2:] for line in session.splitlines() if line.startswith("$ ")]
     expected = [line for line in session.splitlines() if not line.startswith("$ ")]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -29,7 +29,7 @@ from nacre.store import idempotency
 from nacre.store.workspace import find_workspace
 from nacre.text import line_index
 from tests.support import wardens
-from tests.support.helpers import PYTHON, alive, eventually, named, resident
+from tests.support.helpers import PYTHON, alive, eventually, free_port, named, resident
 
 pytestmark = pytest.mark.slow
 
@@ -65,15 +65,6 @@ def act(tool: nacre.Tool, action: str, **more: Any) -> nacre.Reply:
 def listed(tool: nacre.Tool) -> list[dict[str, Any]]:
     runs: list[dict[str, Any]] = act(tool, "list").details["runs"]
     return runs
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # Requests.

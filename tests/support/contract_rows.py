@@ -12,7 +12,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -28,7 +27,7 @@ from nacre.frontends.cli.main import main as command_line_main
 from nacre.frontends.rpc.line_io import MAX_LINE
 from tests.support import case_table
 from tests.support.case_table import Case
-from tests.support.helpers import eventually, named
+from tests.support.helpers import eventually, free_port, named
 
 NACRE = Path(sys.executable).parent / "nacre"
 AT_ONCE = 4
@@ -81,8 +80,7 @@ class Place:
             return text
         chosen = self.root.parent / "port"
         if not chosen.exists():
-            with socket.create_server(("127.0.0.1", 0)) as probe:
-                chosen.write_text(str(probe.getsockname()[1]))
+            chosen.write_text(str(free_port()))
         return text.replace(str(self.case["port"]), chosen.read_text())
 
     @property

@@ -1,9 +1,11 @@
 """What tests need again and again."""
 
 import os
+import random
 import resource
 import shlex
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -67,6 +69,21 @@ def _is_foreign(pid: int) -> bool:
         return False
     names = [each for each in variables if each.startswith(WORKER.encode() + b"=")]
     return bool(names) and os.fsencode(f"{WORKER}={os.environ[WORKER]}") not in names
+
+
+def free_port(candidates: range | None = None) -> int:
+    """A port on which nothing listens; the kernel chooses it, unless there are candidates. Those
+    are tried in random order, since another suite may run beside this one."""
+    order = [0] if candidates is None else random.Random().sample(candidates, len(candidates))
+    for each in order:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", each))
+            except OSError:
+                continue
+            port: int = probe.getsockname()[1]
+            return port
+    raise OSError(f"no port of {candidates} is free")
 
 
 def resident() -> int:

@@ -1,9 +1,10 @@
 """Undo what the test process inherited from the way it was started.
 
 `nohup` leaves SIGHUP ignored, a background job of a script leaves SIGINT ignored, a supervisor may
-leave signals blocked, and `<&-` leaves descriptor 0 free for the next file that is opened. Every
-command under test would inherit all of that. `make test` loads this module with `-p`, before pytest
-opens its first file; `conftest` imports it for runs without make.
+leave signals blocked, `<&-` leaves descriptor 0 free for the next file that is opened, and a
+container may set PYTHONUNBUFFERED, which changes when programs print. Every command under test
+would inherit all of that. `make test` loads this module with `-p`, before pytest opens its first
+file; `conftest` imports it for runs without make.
 """
 
 import os
@@ -39,3 +40,4 @@ def reset_signals() -> None:
 
 open_standard_descriptors()
 reset_signals()
+os.environ.pop("PYTHONUNBUFFERED", None)
