@@ -165,6 +165,34 @@ def test_a_worker_that_the_host_forked_meanwhile_is_left_alone() -> None:
     assert said.stdout == "()\nTrue\n", said.stderr
 
 
+def test_a_worker_that_the_host_forks_during_a_spawn_is_not_waited_for() -> None:
+    """It holds a copy of the pipe by which a failed exec is reported."""
+    code = """
+        import os, signal, time, nacre
+        from nacre.process.spawn_request import SpawnAttempt
+        workers = []
+        def fork_meanwhile(attempt, real=SpawnAttempt.on_started):
+            real(attempt)
+            workers.append(os.fork())  # as another thread of the host might
+            if workers[-1] == 0:
+                time.sleep(30)
+                os._exit(0)
+        SpawnAttempt.on_started = fork_meanwhile
+        try:
+            outcome = nacre.run("exit 3")
+            print(outcome.exit_code, outcome.left_running, outcome.seconds < 15)
+            print(len(workers), os.waitpid(workers[0], os.WNOHANG) == (0, 0))
+        finally:
+            for worker in workers:
+                os.kill(worker, signal.SIGKILL)
+                os.waitpid(worker, 0)
+    """
+    said = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60
+    )
+    assert said.stdout == "3 () True\n1 True\n", said.stderr
+
+
 def test_a_process_that_sheds_its_tag_is_found_by_the_pipe_it_holds() -> None:
     shed = f"""{PYTHON} -c "
 import os, resource

@@ -15,14 +15,17 @@ from tests.support.helpers import alive, eventually
 
 
 def find(below: Path) -> list[Process]:
-    """Those whose state is somewhere below this directory."""
-    return [
+    """Those whose state is somewhere below this directory. A shell that a warden has forked, and
+    that has not yet exec'd, looks like its parent."""
+    found = [
         each
         for each in processes.read_all_processes().values()
         if each.alive
         and processes.soft_locks(each.pid) == WARDEN_TAG.value
         and _is_below(each, below)
     ]
+    pids = {each.pid for each in found}
+    return [each for each in found if each.parent not in pids]
 
 
 def _is_below(process: Process, below: Path) -> bool:

@@ -8,6 +8,7 @@ and whenever it reports trouble, it is Popen that starts the process, or says wh
 
 import fcntl
 import os
+import select
 import sys
 from collections.abc import Callable
 from itertools import starmap
@@ -17,6 +18,8 @@ from nacre.process.rlimits import temporary_rlimits
 from nacre.process.spawn_request import SpawnAttempt, SpawnRequest
 
 _KNOWN_VERSIONS: Final = ((3, 11), (3, 12), (3, 13))
+# Milliseconds for a child to exec where vfork is only a fork, as in some emulators.
+_EXEC_WAIT: Final = 50
 _fork_exec: Callable[..., int] | None = None
 if sys.implementation.name == "cpython" and sys.version_info[:2] in _KNOWN_VERSIONS:
     from _posixsubprocess import fork_exec as _fork_exec
@@ -43,7 +46,8 @@ def _spawn_fork_exec(request: SpawnRequest, attempt: SpawnAttempt) -> bool:
         variables = [b"%b=%b" % each for each in env.items()]
     # By this name it is known to whoever watches what a program does.
     sys.audit("subprocess.Popen", words[0], words, request.cwd, env)
-    reading, writing = os.pipe2(os.O_CLOEXEC)  # ends when the child execs, or says why it cannot
+    # Ends when the child execs, or says why it cannot.
+    reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if writing < 3:  # where the child's own three will lie
             low, writing = writing, fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -65,6 +69,26 @@ def _spawn_fork_exec(request: SpawnRequest, attempt: SpawnAttempt) -> bool:
         attempt.on_started()
     finally:
         os.close(writing)
-        trouble = os.read(reading, 1) if attempt.pids else b""
+        trouble = _read_trouble(reading) if attempt.pids else b""
         os.close(reading)
     return not trouble
+
+
+def _read_trouble(reading: int) -> bytes:
+    """What the child wrote because it could not exec; nothing if it did. After vfork it has done
+    one or the other.
+
+    Another thread of the host may have forked in the meantime. That fork holds a copy of the
+    writing end for as long as it lives, and the pipe does not end: reading must not block.
+    """
+    try:
+        return os.read(reading, 1)
+    except BlockingIOError:
+        pass
+    poll = select.poll()
+    poll.register(reading, select.POLLIN)
+    poll.poll(_EXEC_WAIT)
+    try:
+        return os.read(reading, 1)
+    except BlockingIOError:
+        return b""
