@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.support.limits",
     "tests.support.order",
     "tests.support.leaks",
+    "tests.support.base_temp",
 ]
 
 settings.register_profile("nacre", deadline=None, derandomize=True)
