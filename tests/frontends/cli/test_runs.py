@@ -2,12 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -185,24 +185,29 @@ def test_a_pipe_into_write_ends_with_its_run(tmp_path: Path) -> None:
         [NACRE, "write", run], cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert pipe.stdin is not None
+    assert pipe.stderr is not None
     os.set_blocking(pipe.stdin.fileno(), False)
-    eventually(lambda: _stuffed(pipe.stdin), 30)
-    wardens.nacre("kill", run, cwd=tmp_path)
-    _, said = pipe.communicate(timeout=20)
-    assert pipe.returncode == 1
-    assert b"its stdin is closed" in said
+    taken, taken_at = 0, time.monotonic()
 
-
-def _stuffed(pipe: Any) -> bool:
-    """Whether it takes nothing more, and has not for a second."""
-    for _ in range(20):
+    def feed() -> bool:
+        """Whether it has ended, by itself: its stdin stays open."""
+        nonlocal taken, taken_at
         try:
-            os.write(pipe.fileno(), bytes(1 << 16))
-        except BlockingIOError:
-            time.sleep(0.05)
-        else:
-            return False
-    return True
+            taken += os.write(pipe.stdin.fileno(), bytes(1 << 16))  # type: ignore[union-attr]
+            taken_at = time.monotonic()
+        except (BlockingIOError, BrokenPipeError):
+            time.sleep(0.01)
+        return pipe.poll() is not None
+
+    # Until it waits for room: it has taken more than fits the pipe, and takes nothing for a while.
+    eventually(lambda: feed() or (taken > 1 << 20 and time.monotonic() - taken_at > 0.5), 30)
+    wardens.nacre("kill", run, cwd=tmp_path)
+    eventually(feed, 30)
+    assert pipe.returncode == 1
+    # The second, where it was only slow and not yet waiting.
+    assert re.search(b"its stdin is closed|r1 has ended", pipe.stderr.read())
+    pipe.stdin.close()
+    pipe.stderr.close()
 
 
 def test_kill_gives_a_grace_and_then_insists(tmp_path: Path) -> None:
