@@ -120,26 +120,28 @@ def test_the_time_in_line_does_not_count(tmp_path: Path) -> None:
     assert replies[1].details["wallTimeMs"] < 1000
 
 
-@pytest.mark.alone
-def test_shared_calls_run_at_once() -> None:
-    async def many(tool: nacre.Tool) -> None:
-        await asyncio.gather(*(tool.acall({"command": "sleep 0.5"}) for _ in range(6)))
+def test_shared_calls_run_at_once(tmp_path: Path) -> None:
+    """Each waits for all others to have begun."""
+    wait = "touch {}; until [ $(ls [0-5] | wc -l) = 6 ]; do sleep 0.05; done"
 
-    with nacre.Tool("pi", options={"concurrency": "shared"}) as tool:
-        begin = time.monotonic()
-        asyncio.run(many(tool))
-        assert time.monotonic() - begin < 2.5
+    async def many(tool: nacre.Tool) -> list[nacre.Reply]:
+        calls = [{"command": wait.format(number), "timeout": 30} for number in range(6)]
+        return list(await asyncio.gather(*map(tool.acall, calls)))
+
+    with nacre.Tool("pi", cwd=tmp_path, options={"concurrency": "shared"}) as tool:
+        assert not any(reply.is_error for reply in asyncio.run(many(tool)))
 
 
-@pytest.mark.alone
-def test_two_sessions_do_not_wait_for_each_other() -> None:
-    with nacre.Tool("pi") as one, nacre.Tool("pi") as two:
-        thread = threading.Thread(target=one.call, args=({"command": "sleep 2"},))
+def test_two_sessions_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """The first one's command waits for the second one's."""
+    wait = {"command": "until [ -e done ]; do sleep 0.05; done", "timeout": 30}
+    with nacre.Tool("pi", cwd=tmp_path) as one, nacre.Tool("pi", cwd=tmp_path) as two:
+        replies: list[nacre.Reply] = []
+        thread = threading.Thread(target=lambda: replies.append(one.call(wait)))
         thread.start()
-        begin = time.monotonic()
-        two.call({"command": "true"})
-        assert time.monotonic() - begin < 1.5
+        two.call({"command": "touch done"})
         thread.join()
+    assert not replies[0].is_error
 
 
 def test_an_artifact_that_cannot_be_written_is_said(home: Path) -> None:

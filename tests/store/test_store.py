@@ -425,7 +425,7 @@ def test_a_backlog_is_swept_a_little_at_a_time(home: Path, tmp_path: Path) -> No
         counter.write(b"." * (64 * 40))
     begin = time.monotonic()
     assert 0 < cleanup.clean_up(StoreLimits(), seconds=0.01) < 2000
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 5
     with nacre.Tool("harness", cwd=tmp_path) as tool:
         tool.call({"command": "echo hi"})
     assert not (home / "swept").exists()  # there is more to do
