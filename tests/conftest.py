@@ -30,8 +30,8 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Hundreds of tests start a Python; compiling us each time takes longer than all the rest. make
-    names a directory that is still there in the next run."""
+    """Keep bytecode for the hundreds of interpreters that tests start. Compiling nacre in each of
+    them takes longer than the tests. `make` names a directory that outlives the run."""
     with pytest.MonkeyPatch.context() as patch:
         if "PYTHONPYCACHEPREFIX" not in os.environ:
             patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))

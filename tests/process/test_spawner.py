@@ -136,7 +136,7 @@ def test_an_interrupt_at_the_birth_ends_what_the_child_has_started() -> None:
 def test_what_is_to_be_ended_is_known_however_late_we_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script does not show what a file starts that it reads."""
+    """A script may source a file. The script does not show which processes that file starts."""
     seconds = f"98768.{os.getpid():07d}"
     (tmp_path / "file").write_text(f"setsid sleep {seconds} </dev/null >/dev/null 2>&1 &\n")
     command = Command(original=b"", script=b". ./file", cwd=os.fsencode(tmp_path))

@@ -1,4 +1,4 @@
-"""A directory for the temporary files of this run alone.
+"""Each run of the suite has its own directory for temporary files.
 
 pytest's own default is shared by all runs of a user, and a run that ends cleans it up: two runs
 that end at the same time can fail on what the other has just removed.

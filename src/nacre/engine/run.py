@@ -86,8 +86,8 @@ class Run:
         on_outcome: Callable[[Outcome], None],
         on_started: Callback | None = None,
     ) -> None:
-        """`started` is called after the spawn, by whoever runs this for somebody else; then it is
-        written down before the spawn, too."""
+        """`on_started` is called after the spawn. A process that hosts the run for a client gives
+        it; such a run is recorded before the spawn, too."""
         self.name = name  # of one that is recorded only when it has begun
         self._plan = plan
         self._context = context

@@ -75,11 +75,11 @@ def _spawn_fork_exec(request: SpawnRequest, attempt: SpawnAttempt) -> bool:
 
 
 def _read_trouble(reading: int) -> bytes:
-    """What the child wrote because it could not exec; nothing if it did. After vfork it has done
-    one or the other.
+    """Read what the child wrote because its exec failed; nothing if the exec succeeded. When vfork
+    returns, the exec has failed or succeeded.
 
-    Another thread of the host may have forked in the meantime. That fork holds a copy of the
-    writing end for as long as it lives, and the pipe does not end: reading must not block.
+    Another thread of the host may fork during the spawn. The forked process inherits the write end
+    of the pipe, and the pipe stays open until that process exits. So this read must not block.
     """
     try:
         return os.read(reading, 1)
