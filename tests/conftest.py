@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.support.order",
     "tests.support.leaks",
     "tests.support.base_temp",
+    "tests.support.command_line",
 ]
 
 settings.register_profile("nacre", deadline=None, derandomize=True)

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ import pytest
 import nacre
 from nacre.frontends.cli import doctor
 from nacre.warden import protocol
-from tests.support import public_names, wardens
+from tests.support import public_names
+from tests.support.command_line import run_nacre
 
 
 @pytest.mark.parametrize("name", public_names.TABLES)
@@ -90,14 +90,14 @@ def test_details_of_nacre_hold_what_is_on_record(tmp_path: Path) -> None:
     ],
 )
 def test_exit_codes(tmp_path: Path, words: tuple[str, ...], code: int, problem: str) -> None:
-    done = wardens.nacre(*words, cwd=tmp_path)
+    done = run_nacre(*words, cwd=tmp_path)
     assert done.returncode == code
     assert problem in done.stderr
 
 
 def test_json_of_the_command_line_has_the_keys_on_record(tmp_path: Path) -> None:
     def keys(*words: str) -> str:
-        said = json.loads(wardens.nacre(*words, cwd=tmp_path).stdout)
+        said = json.loads(run_nacre(*words, cwd=tmp_path).stdout)
         return " ".join(said[0] if isinstance(said, list) else said)
 
     run = keys("run", "--json", "--session", "work", "--", "x=1; exit 3")
@@ -121,9 +121,3 @@ def test_doctor_names_a_check_that_fails(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(subprocess, "run", fails)
     found = next(each for each in doctor.examine() if each.text == "no")  # not the rest of them
     assert found.topic == "bash"
-
-
-def test_the_program_starts_by_both_of_its_names() -> None:
-    for words in ([sys.executable, "-m", "nacre"], [str(Path(sys.executable).parent / "nacre")]):
-        done = subprocess.run([*words, "--version"], capture_output=True, text=True, timeout=60)
-        assert done.stdout == f"nacre {nacre.__version__}\n"

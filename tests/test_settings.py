@@ -1,8 +1,6 @@
 """nacre.toml and the user's file: what counts, where it came from, what a workspace may not do."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,7 @@ import nacre
 from nacre import settings
 from nacre.settings import SettingsError
 from nacre.store.cleanup import StoreLimits
-
-NACRE = Path(sys.executable).parent / "nacre"
+from tests.support.command_line import run_nacre
 
 
 @pytest.fixture
@@ -237,13 +234,7 @@ def test_options_that_are_right_only_together(user: Path, project: Path) -> None
 def test_on_the_command_line_a_wrong_file_is_a_sentence(user: Path, project: Path) -> None:
     user.write_text("[phoenix]\ntimeuot = 3\n")
     for words in (["call", '{"command": "true"}'], ["explain", "true"], ["schema"]):
-        done = subprocess.run(
-            [str(NACRE), words[0], "--contract", "phoenix", *words[1:]],
-            cwd=project.parent,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = run_nacre(words[0], "--contract", "phoenix", *words[1:], cwd=project.parent)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"nacre: {user}:2: [phoenix] there is no option 'timeuot'")
 
@@ -251,13 +242,7 @@ def test_on_the_command_line_a_wrong_file_is_a_sentence(user: Path, project: Pat
 def test_explain_follows_them(user: Path, project: Path) -> None:
     project.write_text('[phoenix]\nsafety = ["disk", "git"]\n')
     del user
-    done = subprocess.run(
-        [str(NACRE), "explain", "--contract", "phoenix", "git push --force"],
-        cwd=project.parent,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run_nacre("explain", "--contract", "phoenix", "git push --force", cwd=project.parent)
     assert done.stdout.startswith("would be refused, by git.")
 
 
@@ -266,13 +251,7 @@ def test_doctor_shows_what_is_in_force_and_from_where(user: Path, project: Path)
     project.write_text("[phoenix]\ntimeout = 20\n")
 
     def doctor(*words: str) -> str:
-        return subprocess.run(
-            [str(NACRE), "doctor", *words],
-            cwd=project.parent,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        ).stdout
+        return run_nacre("doctor", *words, cwd=project.parent).stdout
 
     said = [line.split() for line in doctor().splitlines()]
     assert ["phoenix.timeout", "20.0", f"{project}:2"] in said

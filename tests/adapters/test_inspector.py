@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.command_line import PROGRAM
+
 INSPECTOR = Path(sys.prefix) / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
-NACRE = Path(sys.executable).parent / "nacre"
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,7 +38,7 @@ def inspect(place: Path, *words: str) -> dict[str, Any]:
 
 
 def server(home: Path) -> list[str]:
-    return ["-e", f"NACRE_HOME={home}", str(NACRE), "mcp"]
+    return ["-e", f"NACRE_HOME={home}", PROGRAM, "mcp"]
 
 
 def test_the_inspector_lists_calls_and_reads(tmp_path: Path, home: Path) -> None:

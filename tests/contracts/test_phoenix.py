@@ -12,7 +12,7 @@ import pytest
 import nacre
 from nacre.model.plan import Limits
 from nacre.model.requests import StartRun
-from tests.support.contract_rows import NACRE
+from tests.support.command_line import PROGRAM
 
 pytestmark = pytest.mark.slow
 
@@ -133,7 +133,7 @@ def test_the_parent_does_not_show_what_was_dropped() -> None:
     look = 'tr "\\0" "\\n" < /proc/$PPID/environ'
     for contract in ("phoenix", "pi"):
         done = subprocess.run(
-            [str(NACRE), "run", "--contract", contract, "--", f"{look} | grep -a _X="],
+            [PROGRAM, "run", "--contract", contract, "--", f"{look} | grep -a _X="],
             env={**os.environ, "SECRET_TOKEN_X": "1", "PHOENIX_X": "hunter2", "PLAIN_X": "kept"},
             capture_output=True,
             text=True,

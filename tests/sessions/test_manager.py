@@ -20,11 +20,11 @@ from nacre.process.process_tree import send_signal
 from nacre.procfs import processes
 from nacre.store import session_files as files
 from tests.support import wardens
+from tests.support.command_line import PROGRAM, run_nacre
 from tests.support.helpers import alive, eventually, named
 
 pytestmark = pytest.mark.slow
 
-NACRE = Path(sys.executable).parent / "nacre"
 NO_SETUP = {"snapshot": False}
 
 
@@ -60,7 +60,7 @@ def test_calls_of_one_session_run_in_order_from_many_threads(tmp_path: Path) -> 
 
 
 def test_calls_of_one_session_run_in_order_from_many_processes(tmp_path: Path) -> None:
-    command = [str(NACRE), "run", "--session", "one", "--", "m=$n; sleep 0.05; n=$((m + 1))"]
+    command = [PROGRAM, "run", "--session", "one", "--", "m=$n; sleep 0.05; n=$((m + 1))"]
     processes = [subprocess.Popen(command, cwd=tmp_path) for _ in range(6)]
     assert [each.wait(60) for each in processes] == [0] * 6
     with nacre.Tool(cwd=tmp_path, session="one") as tool:
@@ -333,19 +333,13 @@ def test_idle_ones_are_forgotten(tmp_path: Path, home: Path) -> None:
 def test_contracts_without_sessions_say_so(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="harness has no sessions: leave session out"):
         nacre.Tool("harness", session="s")
-    made = subprocess.run(
-        [NACRE, "call", "--contract", "phoenix", "--session", "s", "{}"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    made = run_nacre("call", "--contract", "phoenix", "--session", "s", "{}", cwd=tmp_path)
     assert (made.returncode, made.stdout) == (2, "")
     assert "phoenix has no sessions" in made.stderr
 
 
 def nacre_says(cwd: Path, *words: str) -> tuple[int, str, str]:
-    made = subprocess.run([NACRE, *words], cwd=cwd, capture_output=True, text=True, check=False)
+    made = run_nacre(*words, cwd=cwd)
     return made.returncode, made.stdout, made.stderr
 
 
@@ -550,7 +544,7 @@ def test_an_environment_that_would_have_shells_go_their_own_way(tmp_path: Path) 
 
 
 def test_signals_that_a_caller_ignores_are_no_traps_of_the_session(tmp_path: Path) -> None:
-    run = [str(NACRE), "run", "--cwd", str(tmp_path), "--session", "s", "--"]
+    run = [PROGRAM, "run", "--cwd", str(tmp_path), "--session", "s", "--"]
     quiet = subprocess.run(
         [*run, "x=1; trap '' USR1; trap '' PIPE"],
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
@@ -599,11 +593,11 @@ def test_one_name_under_two_contracts(tmp_path: Path) -> None:
     for contract in ("nacre", "pi"):
         with nacre.Tool(contract, cwd=tmp_path, session="s", place="here") as tool:
             text(tool, "x=1")
-    say = [str(NACRE), "sessions", "--cwd", str(tmp_path)]
-    both = subprocess.run([*say, "remove", "s"], capture_output=True, text=True)
+    say = ["sessions", "--cwd", str(tmp_path)]
+    both = run_nacre(*say, "remove", "s")
     assert (both.returncode, "nacre and pi have a session s each" in both.stderr) == (1, True)
-    subprocess.run([*say, "--contract", "pi", "remove", "s"], check=True)
-    left = subprocess.run([*say, "--json"], capture_output=True, text=True, check=True)
+    assert run_nacre(*say, "--contract", "pi", "remove", "s").returncode == 0
+    left = run_nacre(*say, "--json")
     assert [each["contract"] for each in json.loads(left.stdout)] == ["nacre"]
 
 

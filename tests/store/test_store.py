@@ -26,16 +26,12 @@ from nacre.store.append_file import KEPT_ROTATIONS, AppendFile
 from nacre.store.cleanup import StoreLimits
 from nacre.store.journal import workspace_key
 from nacre.store.stored_run import NoSuchRun
+from tests.support.command_line import run_nacre_bytes
 from tests.support.helpers import eventually
 
 pytestmark = pytest.mark.slow
 
-NACRE = Path(sys.executable).parent / "nacre"
 DAY = 24 * 3600.0
-
-
-def cli(*words: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([str(NACRE), *words], cwd=cwd, capture_output=True, timeout=60)
 
 
 def lines(home: Path) -> list[dict[str, Any]]:
@@ -183,7 +179,7 @@ def test_output_that_cannot_be_saved_at_the_end_is_said(home: Path, tmp_path: Pa
         assert tool.call({"command": "seq 10000"}).details["exitCode"] == 0
     _, ended = lines(home)
     assert ended["output"]["problem"] == "the output could not be saved: Not a directory"
-    done = cli("read", "1", cwd=tmp_path)
+    done = run_nacre_bytes("read", "1", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"the output of r1 was not kept: the output could not be saved" in done.stderr
 
@@ -225,7 +221,7 @@ def stored(tmp_path: Path) -> Path:
     ],
 )
 def test_reading_by_line_and_by_grep(stored: Path, words: list[str], said: str) -> None:
-    done = cli("read", *words, cwd=stored)
+    done = run_nacre_bytes("read", *words, cwd=stored)
     assert (done.returncode, done.stderr.decode(), done.stdout.decode()) == (0, "", said)
 
 
@@ -245,7 +241,7 @@ def test_reading_by_line_and_by_grep(stored: Path, words: list[str], said: str) 
 def test_what_cannot_be_read_is_a_sentence(
     stored: Path, words: list[str], code: int, said: str
 ) -> None:
-    done = cli("read", *words, cwd=stored)
+    done = run_nacre_bytes("read", *words, cwd=stored)
     assert (done.returncode, done.stdout) == (code, b"")
     assert said in done.stderr.decode()
     assert "Traceback" not in done.stderr.decode()
@@ -255,7 +251,7 @@ def test_a_run_of_another_workspace_is_not_found(stored: Path) -> None:
     other = stored / "other"
     (other / ".git").mkdir(parents=True)
     for run in ("1", "2"):
-        done = cli("read", run, cwd=other)
+        done = run_nacre_bytes("read", run, cwd=other)
         assert (done.returncode, done.stdout) == (1, b"")
         with nacre.Tool("pi", cwd=other) as tool:
             reply = tool.call({"command": f"cat artifact://{run}"})

@@ -15,6 +15,7 @@ import nacre
 from nacre.shell_state.state import State
 from nacre.store import idempotency, journal, session_files, setup_snapshots
 from tests.support import wardens, written_state
+from tests.support.command_line import run_nacre
 from tests.support.written_state import ENV, SNAPSHOT
 
 pytestmark = pytest.mark.slow
@@ -117,7 +118,7 @@ def test_the_index_of_a_long_output_is_used(written: Path) -> None:
 
 
 def test_ps_lists_all_of_them() -> None:
-    listed = json.loads(wardens.nacre("ps", "--all", "--json", "-n", "50").stdout)
+    listed = json.loads(run_nacre("ps", "--all", "--json", "-n", "50").stdout)
     names = [*RUNS, "r7", "r11", "r16"]
     assert {each["run"] for each in listed} == set(names)
     states = {each["run"]: (each["command"], each["state"], each["exit_code"]) for each in listed}
@@ -129,7 +130,7 @@ def test_ps_lists_all_of_them() -> None:
 
 def test_the_log_is_shown(written: Path) -> None:
     lines = [json.loads(line) for line in (written / "audit.jsonl").read_text().splitlines()]
-    shown = wardens.nacre("log", "--lines", "100").stdout.splitlines()
+    shown = run_nacre("log", "--lines", "100").stdout.splitlines()
     assert len(shown) == len(lines) == 27
     assert not [line for line in shown if "cannot be read" in line]
     endings = [" ".join(line.split()).split(" ", 3)[3] for line in shown]
@@ -170,11 +171,11 @@ def _shape(value: Any, name: str = "") -> Any:
 
 
 def test_a_session_goes_on_where_it_was() -> None:
-    (listed,) = json.loads(wardens.nacre("sessions", "list", "--cwd", "/usr", "--json").stdout)
+    (listed,) = json.loads(run_nacre("sessions", "list", "--cwd", "/usr", "--json").stdout)
     assert (listed["name"], listed["contract"], listed["cwd"]) == ("work", "nacre", "/usr/bin")
     assert {"x", "Y"} <= set(listed["variables"])
     assert listed["functions"] == ["f"]
-    shown = wardens.nacre("sessions", "show", "work", "--cwd", "/usr").stdout
+    shown = run_nacre("sessions", "show", "work", "--cwd", "/usr").stdout
     assert "directory  /usr/bin\n" in shown
     with nacre.Tool(cwd=USR, env=ENV) as tool:
         reply = tool.call({"command": "pwd; echo $x; env | grep ^Y=; f 1", "session": "work"})

@@ -27,9 +27,9 @@ from nacre.frontends.cli.main import main as command_line_main
 from nacre.frontends.rpc.line_io import MAX_LINE
 from tests.support import case_table
 from tests.support.case_table import Case
+from tests.support.command_line import PROGRAM, use_own_environment
 from tests.support.helpers import eventually, free_port, named
 
-NACRE = Path(sys.executable).parent / "nacre"
 AT_ONCE = 4
 
 
@@ -109,7 +109,7 @@ class Place:
             session = ["--session", self.case["session"]] if "session" in self.case else []
             words = ["call", "--contract", self.contract, *session, given]
             if nacre is None:
-                self._run([str(NACRE), *words])
+                self._run([PROGRAM, *words])
             else:
                 nacre(self, words)
 
@@ -298,8 +298,7 @@ def _row(front: str, root: Path, contract: str, case: Case) -> None:
 def _move_to(place: Place) -> None:
     os.environ.update(place.env)
     os.chdir(place.root)
-    # A fork has the variables of whoever forked it, in /proc.
-    common.initial_environment = lambda: dict(os.environb)  # type: ignore[assignment]
+    use_own_environment()
 
 
 def _forked_nacre(place: Place, words: list[str]) -> None:
@@ -310,7 +309,7 @@ def _forked_nacre(place: Place, words: list[str]) -> None:
         return
     os.dup2(os.open(place.root.parent / "before", os.O_CREAT | os.O_WRONLY), 1)
     _move_to(place)
-    sys.argv = [str(NACRE), *words]
+    sys.argv = [PROGRAM, *words]
     try:
         command_line_entry()
     finally:

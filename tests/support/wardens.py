@@ -1,9 +1,6 @@
 """The wardens that tests have started, known by their tag and their state directory."""
 
-import os
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,16 +60,3 @@ def kill(below: Path) -> Process:
     send_signal(warden, signal.SIGKILL)
     eventually(lambda: not alive(warden.pid))
     return warden
-
-
-def nacre(*words: str, cwd: Path | None = None, **more: str) -> "subprocess.CompletedProcess[str]":
-    """The program, to its end."""
-    program = Path(sys.executable).parent / "nacre"
-    return subprocess.run(
-        [str(program), *words],
-        cwd=cwd,
-        env={**os.environ, **more},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )

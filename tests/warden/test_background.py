@@ -12,6 +12,7 @@ import pytest
 import nacre
 from nacre.procfs import processes
 from tests.support import wardens
+from tests.support.command_line import run_nacre
 from tests.support.helpers import alive, end, eventually, named
 
 pytestmark = pytest.mark.slow
@@ -39,17 +40,17 @@ def test_it_goes_on_when_the_harness_is_killed(tmp_path: Path) -> None:
     assert harness.returncode == -signal.SIGKILL
     file = Path(harness.stdout.strip())
     eventually(lambda: "Serving HTTP on" in file.read_text())
-    listed = wardens.nacre("ps", cwd=tmp_path).stdout
+    listed = run_nacre("ps", cwd=tmp_path).stdout
     assert "running" in listed
     assert "http.server" in listed
     port = int(file.read_text().split("port ")[1].split()[0])
-    got = wardens.nacre("run", "--", f"curl -s 127.0.0.1:{port}/index.html", cwd=tmp_path)
+    got = run_nacre("run", "--", f"curl -s 127.0.0.1:{port}/index.html", cwd=tmp_path)
     assert got.stdout == "hello"
-    assert '"GET /index.html' in wardens.nacre("read", "1", cwd=tmp_path).stdout
-    killed = wardens.nacre("kill", "1", cwd=tmp_path)
+    assert '"GET /index.html' in run_nacre("read", "1", cwd=tmp_path).stdout
+    killed = run_nacre("kill", "1", cwd=tmp_path)
     assert (killed.returncode, killed.stdout) == (0, "")
     assert file.read_text().endswith("\n\n[background process failed: signal 15 (SIGTERM)]\n")
-    assert "background process" not in wardens.nacre("read", "1", cwd=tmp_path).stdout
+    assert "background process" not in run_nacre("read", "1", cwd=tmp_path).stdout
 
 
 def test_it_leads_its_own_group_and_has_no_terminal(tmp_path: Path) -> None:
@@ -118,14 +119,14 @@ def test_a_flood_ends_at_the_disk_limit_and_the_file_says_so(
 
 def test_what_a_command_left_running_still_reaches_its_log(tmp_path: Path) -> None:
     """Its program is gone by then, and its pipe with the warden."""
-    said = wardens.nacre(
+    said = run_nacre(
         "run", "--", "echo now; (sleep 0.7; echo later; sleep 300.663) &", cwd=tmp_path
     )
     assert said.stdout == "now\n"
     assert "[left running:" in said.stderr
-    eventually(lambda: wardens.nacre("read", "1", cwd=tmp_path).stdout == "now\nlater\n")
-    assert "exit 0 +" in wardens.nacre("ps", cwd=tmp_path).stdout
-    assert wardens.nacre("kill", "1", cwd=tmp_path).returncode == 0
+    eventually(lambda: run_nacre("read", "1", cwd=tmp_path).stdout == "now\nlater\n")
+    assert "exit 0 +" in run_nacre("ps", cwd=tmp_path).stdout
+    assert run_nacre("kill", "1", cwd=tmp_path).returncode == 0
     assert not named("300.663")
 
 

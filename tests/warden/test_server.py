@@ -26,6 +26,7 @@ from nacre.store.state_dir import check_private
 from nacre.warden import endpoint, protocol
 from nacre.warden.protocol import Hello, Problem, RequestFrame, ResponseFrame, Welcome
 from tests.support import wardens
+from tests.support.command_line import run_nacre
 from tests.support.helpers import alive, eventually, named
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,7 @@ def test_ten_programs_that_start_one_at_once_get_one(tmp_path: Path, home: Path)
     with ThreadPoolExecutor(10) as pool:
         done = list(
             pool.map(
-                lambda i: wardens.nacre("run", "--detach", "--", f"echo {i}", cwd=tmp_path),
+                lambda i: run_nacre("run", "--detach", "--", f"echo {i}", cwd=tmp_path),
                 range(10),
             )
         )
@@ -522,7 +523,7 @@ def test_the_frames_go_through_stdin_and_stdout(tmp_path: Path, home: Path) -> N
 def test_nacre_warden_says_that_there_is_one(tmp_path: Path, home: Path) -> None:
     with tool(tmp_path) as one:
         one.call({"command": "true"})
-        said = wardens.nacre("warden")
+        said = run_nacre("warden")
     assert said.returncode == 0
     assert "there is a warden already" in said.stderr
     assert len(wardens.find(home)) == 1

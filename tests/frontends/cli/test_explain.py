@@ -3,16 +3,14 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nacre.frontends.cli.main import main
+from tests.support.command_line import PROGRAM, run_nacre
 from tests.support.explain import TOOLS, table
-
-NACRE = Path(sys.executable).parent / "nacre"
 
 
 class Cli:
@@ -133,22 +131,18 @@ def test_nothing_is_run_not_even_a_substitution(tmp_path: Path) -> None:
         f"$(touch {mark}) `touch {mark}`; touch {mark} <(touch {mark}); trap 'touch {mark}' EXIT"
     )
     for contract in ("nacre", "phoenix", "pi", "harness"):
-        done = subprocess.run(
-            [NACRE, "explain", "--contract", contract, command], capture_output=True, timeout=60
-        )
+        done = run_nacre("explain", "--contract", contract, command)
         assert done.returncode == 0
     assert not mark.exists()
 
 
 def test_stdin_and_a_reader_that_goes_away() -> None:
-    done = subprocess.run(
-        [NACRE, "explain", "--json", "-"], input=b"echo \xff", capture_output=True, timeout=60
-    )
+    done = run_nacre("explain", "--json", "-", stdin=b"echo \xff")
     assert json.loads(done.stdout)["verdict"] == "run"
     ours, theirs = os.pipe()
     os.close(ours)
     gone = subprocess.run(
-        [NACRE, "explain", "ls"], stdout=theirs, stderr=subprocess.PIPE, timeout=60
+        [PROGRAM, "explain", "ls"], stdout=theirs, stderr=subprocess.PIPE, timeout=60
     )
     os.close(theirs)
     assert b"Traceback" not in gone.stderr

@@ -13,11 +13,10 @@ import pytest
 
 import nacre
 from nacre.store.audit_log import AuditLog
+from tests.support.command_line import PROGRAM, run_nacre
 from tests.support.helpers import eventually
 
 pytestmark = pytest.mark.slow
-
-NACRE = Path(sys.executable).parent / "nacre"
 
 
 def lines(home: Path) -> list[dict[str, Any]]:
@@ -25,7 +24,7 @@ def lines(home: Path) -> list[dict[str, Any]]:
 
 
 def log(*words: str) -> list[str]:
-    done = subprocess.run([str(NACRE), "log", *words], capture_output=True, text=True, timeout=60)
+    done = run_nacre("log", *words)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
@@ -179,7 +178,7 @@ def test_following_goes_on_when_a_new_file_has_begun(home: Path) -> None:
         audit.begin({"contract": "x", "command": f"n{number}"}).end({"ending": "Exited"})
 
     note(0)
-    follower = subprocess.Popen([str(NACRE), "log", "-f", "--json"], stdout=subprocess.PIPE)
+    follower = subprocess.Popen([PROGRAM, "log", "-f", "--json"], stdout=subprocess.PIPE)
     assert follower.stdout is not None
     os.set_blocking(follower.stdout.fileno(), False)
     heard = b""

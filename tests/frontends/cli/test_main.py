@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import shlex
 import signal
@@ -13,18 +14,13 @@ from pathlib import Path
 
 import pytest
 
+import nacre
+from tests.support.command_line import PROGRAM, run_nacre
 from tests.support.helpers import eventually, named
 
 pytestmark = pytest.mark.slow
 
-NACRE = [sys.executable, "-m", "nacre"]
 SECONDS = f"98762.{os.getpid():07d}"
-
-
-def nacre_(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        [*NACRE, *words], capture_output=True, text=True, timeout=60, **options
-    )
 
 
 @pytest.mark.parametrize(
@@ -57,13 +53,13 @@ def nacre_(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_run(words: list[str], code: int, stdout: str, stderr: str) -> None:
-    said = nacre_("run", *words)
+    said = run_nacre("run", *words)
     assert (said.returncode, said.stdout, said.stderr) == (code, stdout, stderr)
 
 
 def test_run_as_json() -> None:
     words = ["--contract", "harness", "--json", "--", "printf 'a\\nb'; echo e >&2; exit 3"]
-    said = json.loads(nacre_("run", *words).stdout)
+    said = json.loads(run_nacre("run", *words).stdout)
     assert said.pop("seconds") >= 0
     assert said == {
         "run": "r1",
@@ -76,7 +72,7 @@ def test_run_as_json() -> None:
 
 
 def test_run_says_what_was_left_running() -> None:
-    said = nacre_("run", "--", f"sleep {SECONDS} & echo done")
+    said = run_nacre("run", "--", f"sleep {SECONDS} & echo done")
     (left,) = named(SECONDS)
     os.kill(left.pid, signal.SIGKILL)  # ours, and alive until now
     assert said.stdout == "done\n"
@@ -85,7 +81,7 @@ def test_run_says_what_was_left_running() -> None:
 
 def test_run_streams_while_the_command_runs() -> None:
     with subprocess.Popen(
-        [*NACRE, "run", "--", "echo first; read x < <(sleep 60)"], stdout=subprocess.PIPE
+        [PROGRAM, "run", "--", "echo first; read x < <(sleep 60)"], stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"first\n"
@@ -96,7 +92,7 @@ def test_run_streams_while_the_command_runs() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_run_passes_a_stopping_signal_on_and_nothing_survives(number: signal.Signals) -> None:
     script = f"echo on; (setsid sleep {SECONDS} &); sleep {SECONDS} & sleep {SECONDS}"
-    with subprocess.Popen([*NACRE, "run", "--", script], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([PROGRAM, "run", "--", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"on\n"
         eventually(lambda: len(named(SECONDS)) >= 4)
@@ -107,7 +103,7 @@ def test_run_passes_a_stopping_signal_on_and_nothing_survives(number: signal.Sig
 
 def test_a_second_interrupt_does_not_wait_for_the_grace() -> None:
     script = "trap '' INT TERM; echo on; while :; do sleep 0.05; done"
-    words = [*NACRE, "run", "--contract", "phoenix", "--", script]  # a grace of 15 seconds
+    words = [PROGRAM, "run", "--contract", "phoenix", "--", script]  # a grace of 15 seconds
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"on\n"
@@ -121,7 +117,7 @@ def test_a_second_interrupt_does_not_wait_for_the_grace() -> None:
 
 def test_run_passes_other_signals_on() -> None:
     script = "trap 'echo got; exit 6' USR1; echo on; while :; do sleep 0.05; done"
-    with subprocess.Popen([*NACRE, "run", "--", script], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([PROGRAM, "run", "--", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"on\n"
         process.send_signal(signal.SIGUSR1)
@@ -130,14 +126,14 @@ def test_run_passes_other_signals_on() -> None:
 
 
 def test_a_reader_that_goes_away_ends_the_command_as_in_a_pipeline() -> None:
-    script = f"{shlex.join(NACRE)} run --timeout 0 -- yes | head -1; echo ${{PIPESTATUS[0]}}"
+    script = f"{shlex.quote(PROGRAM)} run --timeout 0 -- yes | head -1; echo ${{PIPESTATUS[0]}}"
     said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
     assert said.stdout == "y\n141\n"
     assert said.stderr == ""
 
 
 def test_every_byte_reaches_a_slow_reader() -> None:
-    script = f"{shlex.join(NACRE)} run -- 'seq 300000' | (sleep 0.5; md5sum)"
+    script = f"{shlex.quote(PROGRAM)} run -- 'seq 300000' | (sleep 0.5; md5sum)"
     expected = "seq 300000 | md5sum"
     said = [
         subprocess.run(["bash", "-c", each], capture_output=True, text=True, timeout=60).stdout
@@ -148,7 +144,7 @@ def test_every_byte_reaches_a_slow_reader() -> None:
 
 def test_a_timeout_holds_although_nobody_reads_our_output() -> None:
     with subprocess.Popen(
-        [*NACRE, "run", "--timeout", "1", "--", f"yes; : {SECONDS}"], stdout=subprocess.PIPE
+        [PROGRAM, "run", "--timeout", "1", "--", f"yes; : {SECONDS}"], stdout=subprocess.PIPE
     ):
         eventually(lambda: len(named(f"yes; : {SECONDS}")) == 2)
         eventually(lambda: len(named(f"yes; : {SECONDS}")) == 1)  # only nacre, which still writes
@@ -157,7 +153,7 @@ def test_a_timeout_holds_although_nobody_reads_our_output() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stuck_reader_does_not_keep_us_from_stopping(number: signal.Signals) -> None:
     readable, writable = os.pipe()
-    process = subprocess.Popen([*NACRE, "run", "--timeout", "0", "--", "yes"], stdout=writable)
+    process = subprocess.Popen([PROGRAM, "run", "--timeout", "0", "--", "yes"], stdout=writable)
     eventually(lambda: not select.select([], [writable], [], 0)[1])  # the pipe is full
     os.close(writable)
     process.send_signal(number)
@@ -183,7 +179,7 @@ def test_a_stuck_reader_does_not_keep_us_from_stopping(number: signal.Signals) -
     ],
 )
 def test_closed_or_full_standard_descriptors(command: str, code: int, stdout: str) -> None:
-    words = ["bash", "-c", command.format(shlex.join(NACRE))]
+    words = ["bash", "-c", command.format(shlex.quote(PROGRAM))]
     said = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (said.returncode, said.stdout) == (code, stdout)
     assert "Traceback" not in said.stderr
@@ -192,7 +188,7 @@ def test_closed_or_full_standard_descriptors(command: str, code: int, stdout: st
 def test_without_a_locale_the_environment_is_still_unchanged() -> None:
     env = {"PATH": os.environ["PATH"], "NACRE_HOME": os.environ["NACRE_HOME"]}
     words = ["--contract", "harness", '{"command": "cat /proc/$$/environ; true"}']
-    said = nacre_("call", *words, env=env)
+    said = subprocess.run([PROGRAM, "call", *words], env=env, capture_output=True, timeout=60)
     given = json.loads(said.stdout)["stdout"].rstrip("\0").split("\0")
     assert dict(each.split("=", 1) for each in given) == env
 
@@ -200,7 +196,7 @@ def test_without_a_locale_the_environment_is_still_unchanged() -> None:
 def test_progress_on_a_terminal_while_the_command_is_silent() -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*NACRE, "run", "--", "sleep 4.5; echo out"], stdout=theirs, stderr=theirs
+        [PROGRAM, "run", "--", "sleep 4.5; echo out"], stdout=theirs, stderr=theirs
     )
     os.close(theirs)
     shown = b""
@@ -220,21 +216,26 @@ def test_progress_on_a_terminal_while_the_command_is_silent() -> None:
     [
         (
             ['{"command": "echo a; echo b >&2; exit 3"}'],
-            None,
+            b"",
             0,
             {"stdout": "a\n", "stderr": "b\n", "exitCode": 3},
         ),
-        (["-"], '{"command": "echo €"}', 0, {"stdout": "€\n", "stderr": "", "exitCode": 0}),
-        (['{"command": ""}'], None, 0, {"error": "command is required"}),
+        (
+            ["-"],
+            '{"command": "echo €"}'.encode(),
+            0,
+            {"stdout": "€\n", "stderr": "", "exitCode": 0},
+        ),
+        (['{"command": ""}'], b"", 0, {"error": "command is required"}),
         (
             ["--cwd", "/", '{"command": "pwd"}'],
-            None,
+            b"",
             0,
             {"stdout": "/\n", "stderr": "", "exitCode": 0},
         ),
         (
             ["--set", "timeout=0.2", '{"command": "sleep 60"}'],
-            None,
+            b"",
             0,
             {
                 "error": "command timed out after 0.2 seconds",
@@ -246,8 +247,8 @@ def test_progress_on_a_terminal_while_the_command_is_silent() -> None:
         ),
     ],
 )
-def test_call(words: list[str], stdin: str | None, code: int, stdout: object) -> None:
-    said = nacre_("call", "--contract", "harness", *words, input=stdin)
+def test_call(words: list[str], stdin: bytes, code: int, stdout: object) -> None:
+    said = run_nacre("call", "--contract", "harness", *words, stdin=stdin)
     assert (said.returncode, json.loads(said.stdout), said.stderr) == (code, stdout, "")
 
 
@@ -266,7 +267,7 @@ def test_call(words: list[str], stdin: str | None, code: int, stdout: object) ->
     ],
 )
 def test_call_that_cannot_be_understood(words: list[str], complaint: str) -> None:
-    said = nacre_("call", *words)
+    said = run_nacre("call", *words)
     assert said.returncode == 2
     assert said.stdout == ""
     assert complaint in said.stderr
@@ -276,7 +277,7 @@ def test_call_that_cannot_be_understood(words: list[str], complaint: str) -> Non
 def test_a_call_that_is_terminated_answers_with_what_there_was(tmp_path: Path) -> None:
     started = tmp_path / "started"
     arguments = json.dumps({"command": f"echo on; touch {started}; sleep {SECONDS}"})
-    with subprocess.Popen([*NACRE, "call", arguments], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([PROGRAM, "call", arguments], stdout=subprocess.PIPE) as process:
         eventually(started.exists)
         process.send_signal(signal.SIGTERM)
         assert process.stdout is not None
@@ -288,32 +289,80 @@ def test_a_call_that_is_terminated_answers_with_what_there_was(tmp_path: Path) -
 
 @pytest.mark.parametrize("format", ["anthropic", "openai", "mcp"])
 def test_schema(format: str) -> None:
-    said = nacre_("schema", "--format", format)
+    said = run_nacre("schema", "--format", format)
     tools = json.loads(said.stdout)
     names = [tool.get("name") or tool["function"]["name"] for tool in tools]
     assert names == ["bash", "job"]
 
 
 def test_schema_of_an_unknown_contract() -> None:
-    said = nacre_("schema", "--contract", "nope")
+    said = run_nacre("schema", "--contract", "nope")
     assert said.returncode == 2
     assert "there is no contract 'nope'" in said.stderr
 
 
 def test_doctor_says_one_line_each() -> None:
-    said = nacre_("doctor")
+    said = run_nacre("doctor")
     lines = said.stdout.partition("\n\n")[0].splitlines()
     assert said.returncode == 0, said.stdout
     assert {line.split()[1] for line in lines} >= {"bash", "processes", "terminals", "sandbox"}
 
 
 def test_doctor_names_the_remedy_for_what_is_missing() -> None:
-    said = nacre_("doctor", env={**os.environ, "NACRE_HOME": "/dev/null/nope"})
+    said = run_nacre("doctor", NACRE_HOME="/dev/null/nope")
     assert said.returncode == 1
     assert "set NACRE_HOME to a directory that can be written" in said.stdout
 
 
+@pytest.mark.parametrize("module", [False, True])
+def test_the_program_starts_by_both_of_its_names(module: bool) -> None:
+    words = [sys.executable, "-m", "nacre"] if module else [PROGRAM]
+    done = subprocess.run([*words, "--version"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"nacre {nacre.__version__}\n"
+
+
+STARTS: dict[str, tuple[str, str]] = {  # what each prints when it is really started
+    "run": ("run -- echo hi", "hi\n"),
+    "call": ("call --contract harness '{}'", '"error":"command is required"'),
+    "schema": ("schema", '"name": "bash"'),
+    "ps": ("ps", "COMMAND"),
+    "read": ("read 1", "first\n"),
+    "wait": ("wait 1; echo code $?", "code 0\n"),
+    "write": ("write 1 x", "r1 has ended"),
+    "kill": ("kill 1", "r1"),
+    "attach": ("attach 1 </dev/null", "first\n"),
+    "sessions": ("sessions", "no sessions in this workspace"),
+    "log": ("log", "echo first"),
+    "explain": ("explain ls", "would run"),
+    "mcp": ("mcp </dev/null; echo code $?", "code 0\n"),
+    "rpc": ('rpc <<< \'{"id": 1, "type": "ping"}\'', '"id":1'),
+    "warden": ("warden --help", "usage: nacre warden"),
+    "doctor": ("doctor", "bash"),
+}
+
+
+@pytest.mark.parametrize("command", STARTS)
+def test_each_command_in_a_real_start_of_the_program(command: str, tmp_path: Path) -> None:
+    """Other tests run them in forks of one interpreter, which has loaded more than they ask for."""
+    run_nacre("run", "--", "echo first", cwd=tmp_path)
+    words, expected = STARTS[command]
+    done = subprocess.run(
+        ["bash", "-c", f"exec 2>&1; {shlex.quote(PROGRAM)} {words}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert expected in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_no_command_is_missing_there() -> None:
+    commands = re.findall(r"^    (\w+) ", run_nacre("--help").stdout, re.MULTILINE)
+    assert set(STARTS) == set(commands)
+
+
 def test_help_and_version() -> None:
-    assert nacre_("--version").stdout.startswith("nacre ")
-    assert nacre_().returncode == 2
-    assert "doctor" in nacre_("--help").stdout
+    assert run_nacre("--version").stdout.startswith("nacre ")
+    assert run_nacre().returncode == 2
+    assert "doctor" in run_nacre("--help").stdout

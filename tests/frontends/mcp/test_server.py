@@ -24,12 +24,12 @@ import nacre
 from nacre.contracts import reply_schemas
 from nacre.frontends.mcp.server import McpServer
 from tests.support import case_table, wardens
+from tests.support.command_line import PROGRAM
 from tests.support.contract_rows import ROWS
 from tests.support.helpers import alive, eventually, named
 
 pytestmark = pytest.mark.slow
 
-NACRE = Path(sys.executable).parent / "nacre"
 ERAS = pytest.mark.parametrize("era", ["legacy", "auto"])
 Talk = Callable[[Client], Coroutine[Any, Any, None]]
 
@@ -39,7 +39,7 @@ def over_stdio(talk: Talk, *words: str, era: str = "auto", cwd: Path | None = No
 
     async def run() -> None:
         server = StdioServerParameters(
-            command=str(NACRE), args=["mcp", *words], cwd=cwd, env=dict(os.environ)
+            command=PROGRAM, args=["mcp", *words], cwd=cwd, env=dict(os.environ)
         )
         with anyio.fail_after(60):
             async with Client(server, mode=era) as client:
@@ -372,7 +372,7 @@ class Http:
     def __init__(self, *words: str, cwd: Path, **env: str) -> None:
         self.cwd = cwd
         self.process = subprocess.Popen(
-            [str(NACRE), "mcp", "--http", "0", *words],
+            [PROGRAM, "mcp", "--http", "0", *words],
             stderr=subprocess.PIPE,
             text=True,
             cwd=cwd,
@@ -529,7 +529,7 @@ def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
         (["--http", "0", "--token-file", str(tmp_path / "empty")], "has no token"),
     ):
         said = subprocess.run(
-            [str(NACRE), "mcp", *words],
+            [PROGRAM, "mcp", *words],
             capture_output=True,
             text=True,
             timeout=30,
@@ -543,7 +543,7 @@ def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     server = Http(cwd=tmp_path)
     port = server.url.rpartition(":")[2].removesuffix("/mcp")
-    words = [str(NACRE), "mcp", "--http", port]
+    words = [PROGRAM, "mcp", "--http", port]
     said = subprocess.run(words, capture_output=True, text=True, timeout=30)
     assert said.returncode == 1
     assert said.stderr == (
@@ -594,7 +594,7 @@ def _begun(
     place: Path, *given: dict[str, Any], contract: str = "harness"
 ) -> tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]:
     """A server that has been sent these calls, and its stdin and stdout."""
-    words = [str(NACRE), "mcp", "--contract", contract]
+    words = [PROGRAM, "mcp", "--contract", contract]
     pipe = subprocess.PIPE
     process = subprocess.Popen(words, stdin=pipe, stdout=pipe, cwd=place)
     assert process.stdin is not None

@@ -14,11 +14,11 @@ import pytest
 
 import nacre
 from nacre.contracts.provider_formats import Format
+from tests.support.command_line import PROGRAM, run_nacre
 from tests.support.helpers import alive, eventually, named
 
 pytestmark = pytest.mark.slow
 
-NACRE = Path(sys.executable).parent / "nacre"
 Message = dict[str, Any]
 
 
@@ -28,7 +28,7 @@ class Rpc:
     def __init__(self, *words: str, cwd: Path, descriptors: int = 1024) -> None:
         limited = f'ulimit -n {descriptors}; exec "$0" rpc "$@"'
         self.process = subprocess.Popen(
-            ["bash", "-c", limited, str(NACRE), *words],
+            ["bash", "-c", limited, PROGRAM, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -160,8 +160,8 @@ def test_call_answers_what_nacre_call_prints(rpc: Rpc, tmp_path: Path) -> None:
     for contract in ("nacre", "phoenix", "harness", "pi"):
         given = {"command": "echo out; echo err >&2; exit 3"}
         data = rpc.ask(type="call", contract=contract, arguments=given)
-        words = [str(NACRE), "call", "--contract", contract, json.dumps(given)]
-        printed = json.loads(subprocess.run(words, cwd=tmp_path, capture_output=True).stdout)
+        words = ["call", "--contract", contract, json.dumps(given)]
+        printed = json.loads(run_nacre(*words, cwd=tmp_path).stdout)
         for said in (data, printed):  # what differs from run to run
             for name in ("run", "seconds", "wallTimeMs"):
                 said.get("details", {}).pop(name, None)
@@ -501,7 +501,7 @@ def test_options_that_cannot_be_are_said_at_once() -> None:
         (["--cwd", "/nowhere"], "--cwd /nowhere is no directory"),
     ):
         said = subprocess.run(
-            [str(NACRE), "rpc", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL
+            [PROGRAM, "rpc", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL
         )
         assert (said.returncode, said.stdout) == (2, "")
         assert problem in said.stderr
