@@ -36,6 +36,7 @@ from nacre.model.requests import Done, Signal
 from nacre.process.spawner import descriptor_limit
 
 A = TypeVar("A")
+Answer = TypeVar("Answer", covariant=True)
 MakeOperation = Callable[
     [LoopContext, Callable[[A], None]], Operation
 ]  # on this loop, to be answered there
@@ -45,7 +46,7 @@ _CLOSE_INTERVAL: Final = 0.02
 _MAX_INTERRUPTS: Final = 8
 
 
-class Ticket(Generic[A]):
+class Ticket(Generic[Answer]):
     """One answer to come. Waited for where it was begun; cancelled from anywhere."""
 
     # Class-level defaults: see `engine.run.Run`.
@@ -53,13 +54,13 @@ class Ticket(Generic[A]):
     answered = False  # the answer may be None
 
     def __init__(self, supervisor: Supervisor | None = None) -> None:
-        self.answer: A | None = None
+        self.answer: object = None  # an Answer
         self._supervisor = supervisor
         self._operation: Operation | None = None
         self._on_answer: Callable[[], object] | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
-    def wait(self) -> A:
+    def wait(self) -> Answer:
         """Drive the engine until the answer is there.
 
         An exception on the way (a KeyboardInterrupt, say) stops the command first, and is raised
@@ -80,9 +81,9 @@ class Ticket(Generic[A]):
             raise interrupts[0]
         return self._get_answer()
 
-    def _get_answer(self) -> A:
+    def _get_answer(self) -> Answer:
         assert self.answered
-        return cast("A", self.answer)
+        return cast("Answer", self.answer)
 
     def abandon(self) -> None:
         """Whoever should wait has been interrupted: end it, and drive until it has."""
@@ -91,10 +92,10 @@ class Ticket(Generic[A]):
         if self._operation is not None and alive and not self._gave_up:
             self.wait()
 
-    def __await__(self) -> Generator[object, None, A]:
+    def __await__(self) -> Generator[object, None, Answer]:
         return self._wait_in_asyncio().__await__()
 
-    async def _wait_in_asyncio(self) -> A:
+    async def _wait_in_asyncio(self) -> Answer:
         import asyncio
 
         host, thread = asyncio.get_running_loop(), threading.get_ident()
@@ -114,7 +115,7 @@ class Ticket(Generic[A]):
             raise interrupted
         return self._get_answer()
 
-    def then(self, call: Callable[[A], object]) -> None:
+    def then(self, call: Callable[[Answer], object]) -> None:
         """For one who makes the engine's steps himself: called with the answer, in one of them, or
         now."""
         if self.answered:
@@ -149,12 +150,12 @@ class Ticket(Generic[A]):
         called_off = cancel is not None and cancel.cancelled
         self._supervisor.start(run, cancelled=called_off)
 
-    def settle(self, outcome: A) -> None:
+    def settle(self, answer: object) -> None:
         """The answer is there. Nothing of the run is held on to."""
         if self._unsubscribe is not None:
             self._unsubscribe()
         run, supervisor, tell = self._operation, self._supervisor, self._on_answer
-        self.answer, self.answered = outcome, True
+        self.answer, self.answered = answer, True
         if run is not None and supervisor is not None:
             supervisor.on_end(run)
         self._operation = self._supervisor = self._on_answer = None
@@ -190,7 +191,7 @@ class Engine:
         self._own_process = own_process
         self._keep_loop = keep_loop
         self.sessions = LazySessions(run_to_end, prewarm=prewarm)
-        self.on_leftover = on_leftover
+        self._on_leftover = on_leftover
         self._queue = RunQueue()
         self._names = itertools.count(1)
         self._supervisors: dict[int, Supervisor] = {}
@@ -315,7 +316,7 @@ class Engine:
             return LoopContext(
                 self._queue,
                 own_process=self._own_process,
-                on_leftover=self.on_leftover,
+                on_leftover=self._on_leftover,
                 sessions=self.sessions,
             )
         except OSError as error:

@@ -46,12 +46,10 @@ class Dispatcher:
         self.placement = where
         self._lock = threading.Lock()
         self._live_commands: dict[int, str] = {}  # that are counted, and their commands
-        if where != "here":
-            engine.on_leftover = _hand_over_pipes
 
     def start(
         self, request: requests.StartRun, listening: Listening | None, cancel: CancelToken | None
-    ) -> Ticket[Outcome] | Ticket[Response]:
+    ) -> Ticket[Response]:
         """Start it, here or there. Raises Refused when nothing can be started at all."""
         open_stdin = isinstance(request.plan.stdin, OpenStdin)
         if self.placement == "here":
@@ -69,7 +67,7 @@ class Dispatcher:
 
     def _start_limited(
         self, request: requests.StartRun, listening: Listening | None, cancel: CancelToken | None
-    ) -> Ticket[Outcome] | Ticket[Response]:
+    ) -> Ticket[Response]:
         """Here, one of so many at most, and perhaps under a name by which it runs only once."""
         number = self._store.next_number()
         with self._lock:
@@ -196,8 +194,9 @@ class Dispatcher:
         )
 
 
-def _hand_over_pipes(leftover: LeftoverPipes) -> None:
-    """What a command of ours has left running goes to the warden, with its pipes."""
+def hand_over_leftover(leftover: LeftoverPipes) -> None:
+    """Give the warden the pipes of a command that has left something running, so that its output
+    still reaches the log when this process has ended."""
     from nacre.warden.pipe_handover import hand_over_pipes
     from nacre.warden.protocol import Adopt
 

@@ -38,9 +38,7 @@ _ENDINGS: Final[dict[type, str]] = {
 class Call:
     # Class-level defaults: see `engine.run.Run`.
     caller: Caller | None = None
-    ticket: (
-        Ticket[Outcome] | Ticket[Response] | Ticket[Listing] | Ticket[Listing | Rejected] | None
-    ) = None
+    ticket: Ticket[Response | Listing] | None = None
     admitted: Admitted
     plan: Plan | None = None
     line: AuditLine | None = None

@@ -18,6 +18,7 @@ from nacre import settings
 from nacre.contracts import registry
 from nacre.contracts.contract import Contract, Reply
 from nacre.contracts.provider_formats import Format, for_provider
+from nacre.engine import leftover_pipes
 from nacre.engine.engine import Engine
 from nacre.model import requests
 from nacre.model.cancel import CancelToken
@@ -29,7 +30,7 @@ from nacre.model.refusals import AnyRefusal, Refused
 from nacre.model.requests import Done, Listing, Response, Result, Signal
 from nacre.model.signals import check_signal
 from nacre.prepare.decide import decide
-from nacre.runs.dispatch import Dispatcher, Placement
+from nacre.runs.dispatch import Dispatcher, Placement, hand_over_leftover
 from nacre.store.audit_log import AuditLog
 from nacre.store.store import Store
 from nacre.tool.call_log import Call, CallLog, check_response
@@ -82,7 +83,11 @@ class Tool:
         if isinstance(tools, str):
             raise ValueError(f"tools must be a list of names, not {tools!r}; write [{tools!r}]")
         self._borrowed = engine is not None
-        self._engine = engine or Engine(keep_loop=True, prewarm=True)
+        self._engine = engine or Engine(
+            keep_loop=True,
+            prewarm=True,
+            on_leftover=leftover_pipes.park if place == "here" else hand_over_leftover,
+        )
         self._audit = AuditLog()
         self._store = Store(self.settings.store_limits)
         self._spill = self.settings.spill

@@ -14,6 +14,7 @@ from nacre.engine.engine import Engine
 from nacre.model.cancel import CancelToken
 from nacre.prepare.environment import dropped_names
 from nacre.process.prctl import become_subreaper, scrub_environ
+from nacre.runs.dispatch import hand_over_leftover
 from nacre.tool.tool import Tool
 
 # By these a person or a supervisor asks us to stop; by those they speak to the command.
@@ -60,7 +61,12 @@ def own_tool(
 
 def own_engine(*, serves: bool = False) -> Engine:
     """`serves`: there will be many calls, so shells are kept ready for them."""
-    return Engine(own_process=become_subreaper(), keep_loop=True, prewarm=serves)
+    return Engine(
+        own_process=become_subreaper(),
+        keep_loop=True,
+        prewarm=serves,
+        on_leftover=hand_over_leftover,
+    )
 
 
 def parse_settings(given: list[str]) -> dict[str, str]:
