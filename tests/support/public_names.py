@@ -113,7 +113,7 @@ def _walk(kind: msgspec.inspect.Type, path: str, found: dict[str, Any], seen: se
 
 
 def wire_frames() -> dict[str, list[str]]:
-    """The bytes of frames, as hexadecimal digits; `test_frames` has the values."""
+    """The bytes of frames, as hexadecimal digits; `tests.warden.test_protocol` has the values."""
     return {
         "from client": [protocol.encode_frame(each).hex() for each in CLIENT],
         "from warden": [protocol.encode_frame(each).hex() for each in WARDEN],

@@ -1,6 +1,6 @@
 """The text that is being read, and what is known there: tokens become words, redirections, values.
 
-The lower half of the walk; `walk` goes through the structure.
+The lower half of the walk; `walker` goes through the structure.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Which commands run other commands, and how the other one is found in their words.
 
-`inside` looks one level deep; whoever reads goes on from there.
+`wrapped_command` looks one level deep; the walker goes on from there.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
 """What every contract is made of.
 
-`admit` turns arguments into an ask, `reply` turns the answer into words, `refused` does so
-for a refusal. What only the reply needs to know of the arguments travels in `Admitted.said`; the
-engine never sees it.
+`admit` turns arguments into a request, `reply` turns the result into text, `reply_to_refusal`
+does so for a refusal. What only the reply needs to know of the arguments travels in
+`Admitted.reply_context`; the engine never sees it.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """Speaking a dialect: a model's arguments in, a reply in the contract's words out.
 
-Knows no process: a contract makes an ask and reads an answer. `make()` gives a contract to speak,
-`checks()` what one would decide about a command; each is imported when it is first used.
+Knows no process: a contract makes a request and reads a result. `build_contract` gives a contract
+to speak, `build_checks` the steps by which one would decide about a command. A contract's module
+is imported when it is first used.
 """
 
 from collections.abc import Mapping

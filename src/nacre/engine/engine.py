@@ -1,10 +1,10 @@
 """The engine: plans in, tickets out.
 
-`begin` starts a plan on the supervisor of the calling thread; its `Ticket` is waited for by that
+`start` starts a plan on the supervisor of the calling thread; its `Ticket` is waited for by that
 thread, or awaited in the event loop that runs on it; a thread that serves many makes steps of its
-own, and is told (`then`). Cancelling and closing may come from
-anywhere. While nothing runs, an engine holds no descriptor; one that somebody will close may keep
-a loop for the next command, which takes five.
+own, and gets the answer by a callback (`then`). Cancelling and closing may come from any thread.
+While nothing runs, an engine holds no descriptor; one that will be closed may keep a loop for the
+next command, which takes five.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""The step `prefixed`: something to put before every command, such as a wrapper."""
+"""The step that puts something before every command, such as a wrapper."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The step `environment`: which variables a command gets.
+"""The step `environment_step`: which variables a command gets.
 
 `inherit` hands on what there is; `filtered` drops what holds a secret, by name or by value, and
 what lets others run code in every shell; `minimal` keeps a handful. A contract's own defaults come

@@ -1,4 +1,4 @@
-"""The step `lines`: a trailing `| head` or `| tail` becomes a limit on what the reply shows."""
+"""The step `limit_lines`: a trailing `| head` or `| tail` becomes a limit on the lines shown."""
 
 import msgspec
 

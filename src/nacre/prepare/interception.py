@@ -1,4 +1,4 @@
-"""The step `interception`: commands that the caller has a better tool for.
+"""The step `interception_step`: commands that the caller has a better tool for.
 
 A rule counts only when its tool is among the caller's. It looks at commands, not at text: at those
 that stand for themselves. What is fed by a pipe or feeds one, what sits in a substitution, a

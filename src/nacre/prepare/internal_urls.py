@@ -1,4 +1,4 @@
-"""The step `links`: internal URLs become what they stand for.
+"""The step for internal URLs: each becomes what it stands for.
 
 In a command, a URL is a word, or a whole quoted string, or the end of a word (`--file=local://x`);
 inside a larger quoted string it is prose and stays. It is replaced by a path, quoted for the shell.

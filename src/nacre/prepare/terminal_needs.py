@@ -1,4 +1,4 @@
-"""The step `terminal_needs`: what cannot work without a terminal, or wants an editor."""
+"""The step `note_terminal_needs`: what cannot work without a terminal, or wants an editor."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

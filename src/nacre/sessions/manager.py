@@ -1,9 +1,9 @@
 """Shells that remember, and shells that are already there.
 
-A session is a file (`store.sessions`). When a command of it has ended, a copy of its shell writes
-down what the next one shall know; that is waited for, read, and told to shells that then wait for
-their script, all in a thread of its own that nobody waits for. A command that comes in time finds
-such a shell, one that comes too early has one made.
+A session is a directory (`store.session_files`). When a command of it has ended, a copy of its
+shell saves its state; a worker thread reads that state and starts shells that restore it and wait
+for their script. A command that comes in time takes such a shell; for one that comes earlier a
+shell is started.
 
 Of one engine, for all of its threads. Who must wait for a session does so by way of his loop.
 """

@@ -30,13 +30,16 @@ class SetupCache:
         self._reading: set[str] = set()
 
     def state(self, plan: Plan, session: Session) -> State | None:
-        """None: with nothing; UNKNOWN: ask again."""
+        """None: with nothing; BEING_READ: ask again."""
         name = session.setup_signature
         if not name:
             return None
+        # Asked first: the worker stores the snapshot, and then has read it. In the other order a
+        # read that ends between the two questions would be done again.
+        reading = name in self._reading
         found = self._snapshots.get(name) or setup_snapshots.load_snapshot(name)
         if found is None:
-            if name not in self._reading:
+            if not reading:
                 self._reading.add(name)
                 self._worker.submit(lambda: self._read(plan, session))
             return BEING_READ

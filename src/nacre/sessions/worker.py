@@ -24,7 +24,7 @@ class Worker:
                 return
             self._jobs.append(work)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="nacre-stoker", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="nacre-worker", daemon=True)
                 self._thread.start()
             else:
                 self._lock.notify()

@@ -2,8 +2,8 @@
 
     snapshots/<digest of what was read, and for whom>
 
-One private file each. Whoever finds none makes it (`engine.snapshot`); one that could not be made
-is kept as well, empty, and tried again after a while.
+One private file each, written by `sessions.setup_cache`. A set-up that could not be read is stored
+as well, empty, and is tried again after a while.
 """
 
 import os

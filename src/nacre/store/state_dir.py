@@ -72,8 +72,8 @@ def open_private(path: str | bytes, flags: int) -> int:
 def write_atomically(
     path: str, data: bytes, before_rename: Callable[[], None] | None = None
 ) -> None:
-    """Write a private file, whole or not at all: others read it meanwhile. `between` is called when
-    it stands in its draft, and before it counts. Raises OSError."""
+    """Write a private file, whole or not at all: others read it meanwhile. `before_rename` is
+    called when its draft is written. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with os.fdopen(open_private(draft_path(path), flags), "wb") as file:
         file.write(data)

@@ -8,7 +8,7 @@ the loop goes on. At the end of input what still runs is ended.
 
 One thread makes the engine's steps, with stdin among what it watches: an event loop around it
 would cost more than all the rest. Listeners of commands have threads of their own, and wait when
-the client reads slowly; nobody else does. What the messages mean is in `verbs`.
+the client reads slowly; nobody else does. What the messages mean is in `methods`.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The step `safety`: refuse a command that a chosen rule matches."""
+"""The safety step: refuse a command that a chosen rule matches."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -1,0 +1,47 @@
+"""When the user's set-up is read, and how often."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nacre.model.plan import Command, Plan, Session
+from nacre.sessions.setup_cache import BEING_READ, SetupCache
+from nacre.sessions.worker import Worker
+from nacre.store import setup_snapshots
+
+
+class _Jobs(Worker):
+    """A worker whose jobs run when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[Callable[[], None]] = []
+
+    def submit(self, work: Callable[[], None]) -> None:
+        self.waiting.append(work)
+
+
+def test_a_read_that_ends_while_it_is_looked_for_is_not_done_again(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.mkdir()
+    command = Command(original=b"", script=b"", cwd=bytes(tmp_path), env={b"HOME": b"/nowhere"})
+    session = Session(key="s", setup_signature="abc", cwd_when_decided=bytes(tmp_path))
+    jobs = _Jobs()
+    cache = SetupCache(lambda _: None, jobs)  # a shell that writes nothing
+
+    def ask() -> object:
+        return cache.state(Plan(command=command, session=session), session)
+
+    assert ask() is BEING_READ
+    (job,) = jobs.waiting
+
+    def load(_: str) -> None:
+        job()  # in the worker's thread, just after we have looked
+
+    with monkeypatch.context() as patch:
+        patch.setattr(setup_snapshots, "load_snapshot", load)
+        assert ask() is BEING_READ
+    assert ask() is None
+    assert jobs.waiting == [job]
