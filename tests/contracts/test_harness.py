@@ -169,7 +169,7 @@ def test_an_unknown_tool() -> None:
 
 def test_the_limit_is_thirty_seconds_and_two_of_grace() -> None:
     with nacre.Tool("harness") as tool:
-        caller = tool._callers.at(b"/")
+        caller = tool._caller_factory.at(b"/")
         ask = tool.contract.admit("bash", {"command": "ls"}, caller).request
     assert isinstance(ask, StartRun)
     plan = ask.plan

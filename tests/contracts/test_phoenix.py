@@ -58,7 +58,7 @@ def test_the_two_editions_of_the_schema() -> None:
 
 def test_the_limits_are_those_of_the_page() -> None:
     with nacre.Tool("phoenix") as tool:
-        admit, caller = tool.contract.admit, tool._callers.at(b"/")
+        admit, caller = tool.contract.admit, tool._caller_factory.at(b"/")
         usual = admit("bash", {"command": "ls"}, caller).request
         slow = admit("bash", {"command": "ls", "mode": "slow"}, caller).request
     assert isinstance(usual, StartRun)

@@ -62,6 +62,13 @@ def run_nacre_bytes(
     return subprocess.CompletedProcess(["nacre", *words], int(status), stdout, stderr)
 
 
+def detach(cwd: Path, command: str, *options: str) -> str:
+    """Start a run that outlives the program; its id."""
+    done = run_nacre("run", "--detach", *options, "--", command, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 def _file_of(content: bytes) -> int:
     if not content:
         return os.open(os.devnull, os.O_RDONLY)

@@ -34,7 +34,7 @@ from nacre.runs.dispatch import Dispatcher, Placement, hand_over_leftover
 from nacre.store.audit_log import AuditLog
 from nacre.store.store import Store
 from nacre.tool.call_log import Call, CallLog, check_response
-from nacre.tool.callers import Callers, current_directory, cwd_or_dot
+from nacre.tool.caller_factory import CallerFactory, current_directory, cwd_or_dot
 
 if TYPE_CHECKING:
     from nacre.runs.handle import RunHandle
@@ -94,7 +94,7 @@ class Tool:
         self._dispatcher = Dispatcher(self._engine, self._store, place)
         self._log = CallLog(self._audit, self.contract.name)
         self._name = _check_session_name(session, self.contract)
-        self._callers = Callers(
+        self._caller_factory = CallerFactory(
             self._engine,
             env=given,
             inherits_env=given is None or self._borrowed,
@@ -245,20 +245,20 @@ class Tool:
             with suppress(LookupError):
                 self.session(self._name).reset()
         else:
-            self._callers.new_session()
+            self._caller_factory.new_session()
 
     def sessions(self) -> "list[SessionHandle]":
         """The shells of this workspace that remember and have a name, those used last first."""
         from nacre.sessions import handle
 
-        return handle.list_sessions(self._callers.at(self.cwd).workspace_key)
+        return handle.list_sessions(self._caller_factory.at(self.cwd).workspace_key)
 
     def session(self, name: str) -> "SessionHandle":
         """One of them, of this contract. Raises LookupError."""
         from nacre.sessions import handle
 
         return handle.find_session(
-            self._callers.at(self.cwd).workspace_key, name, self.contract.name
+            self._caller_factory.at(self.cwd).workspace_key, name, self.contract.name
         )
 
     def signal(self, run: str, number: int) -> Done:
@@ -268,7 +268,7 @@ class Tool:
 
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
         """The tools as a model provider wants them."""
-        specs = self.contract.specs(self._callers.at(self.cwd))
+        specs = self.contract.specs(self._caller_factory.at(self.cwd))
         return [for_provider(spec, format) for spec in specs]
 
     @property
@@ -284,7 +284,7 @@ class Tool:
     @property
     def workspace(self) -> bytes:
         """The directory to which its runs belong."""
-        return self._callers.at(self.cwd).workspace
+        return self._caller_factory.at(self.cwd).workspace
 
     @property
     def audit_problem(self) -> str | None:
@@ -321,7 +321,7 @@ class Tool:
         change: Callable[[requests.StartRun], requests.StartRun] | None = None,
     ) -> None:
         """`change` is made to what the contract asks for."""
-        call.caller = caller = self._callers.at(self._cwd or current_directory())
+        call.caller = caller = self._caller_factory.at(self._cwd or current_directory())
         if call.by_user:
             admitted = self.contract.admit_user_command(call.arguments, caller)
         else:
@@ -379,7 +379,7 @@ class Tool:
         return msgspec.structs.replace(reply, run=answer.run)
 
     def _log_refusal(self, call: Call, refusal: AnyRefusal) -> None:
-        call.caller = call.caller or self._callers.at(self.cwd)
+        call.caller = call.caller or self._caller_factory.at(self.cwd)
         self._log.refuse(call, refusal)
 
 

@@ -6,7 +6,12 @@ import threading
 from typing import Final
 
 from nacre.frontends.cli.common import pause, print_note, print_problem, write_all
-from nacre.frontends.cli.runs import describe_error, describe_run, open_access, waiter_exit_code
+from nacre.frontends.cli.run_formatting import (
+    describe_error,
+    describe_run,
+    open_access,
+    waiter_exit_code,
+)
 from nacre.model.refusals import Refused
 from nacre.runs.access import RunAccess, raise_if_rejected
 from nacre.store import stored_run

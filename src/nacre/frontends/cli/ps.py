@@ -11,7 +11,12 @@ import msgspec
 
 from nacre.frontends.cli.arguments import lines
 from nacre.frontends.cli.common import escape_controls, pause, print_line, print_problem, write_all
-from nacre.frontends.cli.runs import describe_ending, find_current_workspace, format_age, short_path
+from nacre.frontends.cli.run_formatting import (
+    describe_ending,
+    find_current_workspace,
+    format_age,
+    short_path,
+)
 from nacre.frontends.run_json import find_leftovers, output_size, run_to_json
 from nacre.model.outcome import ending_code
 from nacre.store.listing import list_runs

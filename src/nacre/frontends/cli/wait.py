@@ -5,7 +5,12 @@ import argparse
 from nacre.frontends.cli.arguments import seconds
 from nacre.frontends.cli.common import print_note, print_problem
 from nacre.frontends.cli.run import TIMEOUT_EXIT
-from nacre.frontends.cli.runs import describe_error, describe_run, open_access, waiter_exit_code
+from nacre.frontends.cli.run_formatting import (
+    describe_error,
+    describe_run,
+    open_access,
+    waiter_exit_code,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ import os
 import sys
 
 from nacre.frontends.cli.common import print_problem
-from nacre.frontends.cli.runs import describe_error, open_access
+from nacre.frontends.cli.run_formatting import describe_error, open_access
 from nacre.model.refusals import Refused
 from nacre.runs.access import raise_if_rejected
 

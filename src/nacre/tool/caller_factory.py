@@ -1,4 +1,4 @@
-"""Who calls a tool: where, in which workspace, with what, and in which session."""
+"""Builds the `Caller` of each call: its directory, workspace, environment and session."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from nacre.store.url_resolvers import build_resolvers
 from nacre.store.workspace import find_workspace
 
 
-class Callers:
+class CallerFactory:
     """Made once for a directory: a tool stays in its workspace, whatever git does."""
 
     def __init__(

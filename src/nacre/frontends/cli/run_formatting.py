@@ -1,4 +1,4 @@
-"""What the commands about runs share: which workspace, which run, in words."""
+"""What the commands about runs share: the workspace, access to a run, and its description."""
 
 import contextlib
 import os
