@@ -20,6 +20,7 @@ from nacre.model.caller import Resolved
 from nacre.model.outcome import Capture, Exited, Outcome, Saved
 from nacre.model.refusals import BadLink
 from tests.support.decide import decided
+from tests.support.helpers import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -134,11 +135,12 @@ def test_shared_calls_run_at_once(tmp_path: Path) -> None:
 
 def test_two_sessions_do_not_wait_for_each_other(tmp_path: Path) -> None:
     """The first one's command waits for the second one's."""
-    wait = {"command": "until [ -e done ]; do sleep 0.05; done", "timeout": 30}
+    wait = {"command": "touch begun; until [ -e done ]; do sleep 0.05; done", "timeout": 30}
     with nacre.Tool("pi", cwd=tmp_path) as one, nacre.Tool("pi", cwd=tmp_path) as two:
         replies: list[nacre.Reply] = []
         thread = threading.Thread(target=lambda: replies.append(one.call(wait)))
         thread.start()
+        eventually((tmp_path / "begun").exists)
         two.call({"command": "touch done"})
         thread.join()
     assert not replies[0].is_error
