@@ -1,6 +1,7 @@
 """The layers: imports point down, never in a circle, and `import nacre` loads no extra."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "nacre"
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "nacre"
 
 # From the bottom up; the same list is in docs/design.md. A package imports itself and lower layers.
 # Packages in one tuple of a layer are peers; a later tuple of the same layer may import an earlier.
@@ -50,6 +52,8 @@ RESERVED = {
 }
 # Names of two or more modules, because they do the same job in each of their packages.
 SAME_JOB = {"contract", "handle", "leading_cd", "main", "reply", "server"}
+# What texts name that looks like a module, and is a file or a Python attribute.
+NOT_MODULES = {"runs/rN", "warden.lock"}
 
 
 def modules() -> list[Path]:
@@ -114,6 +118,28 @@ def test_a_name_stands_for_one_module() -> None:
     assert {stem for stem, count in stems.items() if count > 1} <= SAME_JOB
 
 
+def test_modules_that_are_named_in_comments_and_internals_exist() -> None:
+    """`package.module` or `package/module`, and whatever of it comes behind."""
+    documents = [ROOT / "docs" / "design.md", *(ROOT / "docs" / "internals").glob("*.md")]
+    known = {
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+        for path in modules()
+    }
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (*modules(), *documents)
+        for name in re.findall(r"`(?:nacre[./])?(\w+[./]\w[\w./]*)`", path.read_text())
+        if name.replace("/", ".").split(".")[0] in RANK_OF
+        and name not in NOT_MODULES
+        and not any(_named(name, level) in known for level in (2, 3))
+    ]
+    assert not missing
+
+
+def _named(name: str, level: int) -> str:
+    return ".".join(name.removesuffix(".py").replace("/", ".").split(".")[:level])
+
+
 def test_there_is_no_circle_among_modules() -> None:
     graph = {path: set(_modules_imported(path)) for path in modules()}
     while True:
@@ -161,11 +187,11 @@ def test_a_tool_loads_nothing_that_it_does_not_need() -> None:
 
 def test_the_package_is_typed_and_has_a_licence() -> None:
     assert (SOURCE / "py.typed").exists()
-    assert "Apache License" in (SOURCE.parent.parent / "LICENSE").read_text()
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
 
 
 def test_no_file_names_a_package_index() -> None:
-    root = SOURCE.parent.parent
+    root = ROOT
     listed = subprocess.run(
         ["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True, timeout=60
     ).stdout.split()
