@@ -1,6 +1,7 @@
 """The layers: imports point down, never in a circle, and `import nacre` loads no extra."""
 
 import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -138,6 +139,21 @@ def test_modules_that_are_named_in_comments_and_internals_exist() -> None:
 
 def _named(name: str, level: int) -> str:
     return ".".join(name.removesuffix(".py").replace("/", ".").split(".")[:level])
+
+
+def test_exceptions_that_docstrings_name_exist() -> None:
+    """`Raises Refused, OSError.`"""
+    nodes = [(path, node) for path in modules() for node in ast.walk(ast.parse(path.read_text()))]
+    known = {node.name for _, node in nodes if isinstance(node, ast.ClassDef | ast.alias)}
+    missing = [
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path, node in nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for names in re.findall(r"Raises ((?:[A-Z]\w+,\s)*[A-Z]\w+)", ast.get_docstring(node) or "")
+        for name in re.split(r",\s", names)
+        if name not in known and not hasattr(builtins, name)
+    ]
+    assert not missing
 
 
 def test_there_is_no_circle_among_modules() -> None:

@@ -48,7 +48,7 @@ _PREFIXES: Final = {
 
 
 def tokenize(source: bytes) -> Frame:
-    """Raises Bomb."""
+    """Raises TooComplex."""
     try:
         return _Lexer(source, 0, len(source), [0]).frame(closes=False)
     except RecursionError:  # of a caller who is deep down already

@@ -122,7 +122,7 @@ class SessionManager:
         self, plan: Plan, spawner: Spawner, mark: Tag | None, loop: EventLoop, again: Callback
     ) -> tuple[Child, SessionLease] | None:
         """The shell of the session that runs this, from this moment on; None: not yet, `again` is
-        called when it is worth another try. Raises Refused, CannotKeep."""
+        called when it is worth another try. Raises Refused, SessionUnavailable."""
         session = plan.session
         assert session is not None
         try:
@@ -159,7 +159,7 @@ class SessionManager:
     def _initial_state(
         self, plan: Plan, session: Session, file: SessionFile, ledger: Ledger
     ) -> State | None:
-        """What its next shell shall be; UNKNOWN: that is being read. Raises OSError."""
+        """What its next shell shall be; BEING_READ: ask again. Raises OSError."""
         return file.read_state(ledger) if ledger.state else self._setup_cache.state(plan, session)
 
     def is_reading_setup(self, plan: Plan) -> bool:

@@ -93,7 +93,7 @@ encode_entry = msgspec.json.Encoder().encode
 
 
 def decode_entry(line: bytes) -> StartEntry | EndEntry:
-    """Raises MsgspecError for half a line."""
+    """Raises msgspec.MsgspecError for half a line."""
     found: StartEntry | EndEntry = _decoder().decode(line)
     return found
 

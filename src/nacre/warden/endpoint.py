@@ -51,7 +51,8 @@ def socket_name(pid: int) -> str:
 
 
 def connect(name: str = SOCKET) -> socket.socket | None:
-    """A connection to whoever listens there; None when nobody does. Raises OSError, NotOurs."""
+    """A connection to whoever listens there; None when nobody does. Raises OSError,
+    ForeignSocket."""
     with _state_dir_fd_path() as place:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:

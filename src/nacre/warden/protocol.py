@@ -127,7 +127,7 @@ def _warden_decoder() -> msgspec.msgpack.Decoder[FromWarden]:
 
 
 def decode_client_frame(data: bytes) -> FromClient:
-    """Raises MsgspecError for nonsense."""
+    """Raises msgspec.MsgspecError for nonsense."""
     return _client_decoder().decode(data)
 
 
@@ -150,8 +150,8 @@ class FrameBuffer:
         self._buffer = b""
 
     def frames(self) -> Iterator[bytes]:
-        """Those that are complete. One is forgotten when the next one is asked for. Raises TooLong
-        before anything of such a frame is kept."""
+        """Those that are complete. One is forgotten when the next one is asked for. Raises
+        FrameTooLong before anything of such a frame is kept."""
         while True:
             self._join_pieces()
             buffered = self._buffer

@@ -78,7 +78,7 @@ M = TypeVar("M", bound=EmptyMessage)
 
 
 def read_message(message: Message, kind: type[M]) -> M:
-    """Raises Wrong."""
+    """Raises BadMessage."""
     try:
         return msgspec.convert(message, kind)
     except msgspec.ValidationError as error:

@@ -170,8 +170,8 @@ class RpcMethods:
         self.names = ("bash", "abort_bash", *(name for name in self._verbs if name != "bash"))
 
     def dispatch(self, call: RpcCall, message: Message, calls: Collection[RpcCall]) -> None:
-        """Answer it, now or later. `calls` are all that are under way. Raises Wrong, Refused,
-        NoSuchRun, TooMuch, ValueError, OSError."""
+        """Answer it, now or later. `calls` are all that are under way. Raises BadMessage,
+        Refused, NoSuchRun, PartTooLarge, ValueError, OSError."""
         if call.verb == "abort_bash":
             call.succeed(_abort(call, message, calls))
         else:
