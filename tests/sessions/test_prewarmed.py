@@ -90,7 +90,7 @@ SAME = {
     ),
     "arrays": "a=(1 2 3); echo ${a[@]:1} ${#a[@]}; declare -A m=([k]=v); echo ${m[k]}",
     "background jobs": "sleep 0.01 & wait $!; echo $?; jobs",
-    "disown and nohup": "nohup true 2>/dev/null; true & disown; echo $?",
+    "disown and nohup": "nohup true 2>/dev/null; sleep 60 & disown; echo $?; kill $!",
     "EXIT trap": "trap 'echo bye' EXIT; echo hi",
     "EXIT trap and exit": "trap 'echo bye $?' EXIT; exit 5",
     "ERR trap": "trap 'echo err' ERR; false; true",
