@@ -27,7 +27,7 @@ from nacre.model.plan import Command, Limits, Plan
 from nacre.process import process_tree
 script, ours = sys.argv[1].encode(), sys.argv[2] == "ours"
 if ours:
-    from nacre.process.prctl import become_subreaper
+    from nacre.process.own_process import become_subreaper
     assert become_subreaper()
 killed = []
 kill = process_tree.ProcessTree.kill

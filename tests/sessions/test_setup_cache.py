@@ -7,7 +7,7 @@ import pytest
 
 from nacre.model.plan import Command, Plan, Session
 from nacre.sessions.setup_cache import BEING_READ, SetupCache
-from nacre.sessions.worker import Worker
+from nacre.sessions.worker_thread import Worker
 from nacre.store import setup_snapshots
 
 

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 import nacre
-from nacre.engine.completion_line import fill
 from nacre.model import requests
 from nacre.model.outcome import Exited, Killed, Lost
 from nacre.model.plan import CompletionLine
@@ -353,10 +352,10 @@ def test_ending_several_at_once_answers_when_all_have(tmp_path: Path) -> None:
 
 def test_words_for_what_nobody_saw() -> None:
     words = CompletionLine(zero="z", exited="e {code}", killed="k {number} {name}", error="x {why}")
-    assert fill(words, Exited(0)) == b"z"
-    assert fill(words, Exited(3)) == b"e 3"
-    assert fill(words, Killed(9)) == b"k 9 SIGKILL"
-    assert fill(words, Lost(1.0)).startswith(b"x nobody was there")
+    assert words.text_of(Exited(0)) == "z"
+    assert words.text_of(Exited(3)) == "e 3"
+    assert words.text_of(Killed(9)) == "k 9 SIGKILL"
+    assert words.text_of(Lost(1.0)).startswith("x nobody was there")
 
 
 def test_a_handle_is_good_for_longer_than_its_tool(tmp_path: Path) -> None:

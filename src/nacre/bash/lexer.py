@@ -14,7 +14,7 @@ as far as it can. `TooComplex` is raised for text that is too much to read.
 import re
 from typing import Final
 
-from nacre.bash.keywords import FOLLOWING, KEYWORDS, MAX_ERRORS, KeywordTracker
+from nacre.bash.keyword_tracker import FOLLOWING, KEYWORDS, MAX_ERRORS, KeywordTracker
 from nacre.bash.tokens import (
     Array,
     Double,

@@ -1,8 +1,7 @@
-"""Speaking a dialect: a model's arguments in, a reply in the contract's words out.
+"""The contracts by name.
 
-Knows no process: a contract makes a request and reads a result. `build_contract` gives a contract
-to speak, `build_checks` the steps by which one would decide about a command. A contract's module
-is imported when it is first used.
+`build_contract` gives a contract, `build_checks` the steps by which one decides about a command. A
+contract's module is imported when it is first used.
 """
 
 from collections.abc import Mapping

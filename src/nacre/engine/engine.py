@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nacre.store.run_record import RunRecord
 
 from nacre.engine import leftover_pipes
-from nacre.engine.listener import EventThread
+from nacre.engine.listener_thread import EventThread
 from nacre.engine.loop_context import LazySessions, LoopContext, OnLeftover
 from nacre.engine.queue import RunQueue
 from nacre.engine.run import Run
@@ -173,7 +173,7 @@ def _set_future(future: "Future[None]", thread: int) -> None:
 class Engine:
     """Runs plans for any number of threads and event loops.
 
-    `own_process`: this process is nacre's own, and the subreaper; see `process.prctl`.
+    `own_process`: this process is nacre's own, and the subreaper; see `process.own_process`.
     `keep_loop`: a loop is kept for the next command, until the engine is closed or forgotten.
     `prewarm`: shells of sessions are started before somebody wants them.
     `on_leftover`: what becomes of the pipes of a command that has left something running.

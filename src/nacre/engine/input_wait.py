@@ -20,7 +20,7 @@ class InputWaitDetector:
     def __init__(
         self, loop: EventLoop, find_question: Callable[[], Question | None], on_question: Callback
     ) -> None:
-        """`tell` is called once there is a question; then begin again, to hear of the next."""
+        """`on_question` is called once, when the command asks; `begin` again for the next one."""
         self._timer: Timer | None = None
         self._interval = _FIRST_INTERVAL
         self._seen: Question | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from nacre.eventloop import Callback, EventLoop
 from nacre.model.events import Stream
 from nacre.process import spawner
-from nacre.process.pipes import PipeReader
+from nacre.process.pipe_reader import PipeReader
 
 # One wake-up reads at most so often: a left-behind flood must not starve a command.
 _MAX_READS = 4

@@ -10,7 +10,7 @@ from nacre.engine.queue import RunQueue
 from nacre.eventloop import EventLoop
 from nacre.model.cancel import CancelToken
 from nacre.model.plan import Plan
-from nacre.process.pipes import PipeGrowth
+from nacre.process.pipe_reader import PipeGrowth
 from nacre.process.process_tree import ProcessTree
 from nacre.process.spawner import Child, Spawner
 from nacre.process.tag_index import TagIndex

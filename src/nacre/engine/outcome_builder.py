@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nacre.engine.completion_line import fill
 from nacre.engine.output import Output
 from nacre.model.outcome import (
     Cancelled,
@@ -81,7 +80,7 @@ class OutcomeBuilder:
             captures = [Capture()] * (2 if plan.streams is Streams.SEPARATE else 1)
         else:
             if completion is not None:
-                output.add_completion_line(fill(completion, ending))
+                output.add_completion_line(completion.text_of(ending).encode())
             captures = output.close()
         outcome = Outcome(
             run=name if record is None else record.assign_name(),

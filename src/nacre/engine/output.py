@@ -4,12 +4,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from nacre.capture.sink import Sink
-from nacre.engine.listener import EventSink
+from nacre.engine.listener_thread import EventSink
 from nacre.eventloop import Callback, EventLoop
 from nacre.model.events import Stream
 from nacre.model.outcome import Capture
 from nacre.model.plan import AtLimit, Plan
-from nacre.process.pipes import PipeGrowth, PipeReader
+from nacre.process.pipe_reader import PipeGrowth, PipeReader
 from nacre.process.spawner import Child
 
 if TYPE_CHECKING:  # whoever runs without a store need not load it

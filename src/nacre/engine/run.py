@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from nacre.engine.leftover_pipes import LeftoverPipes
 from nacre.engine.leftover_search import LeftoverSearch, name_processes
 from nacre.engine.lifecycle import Action, State, Trigger, next_step
-from nacre.engine.listener import EventSink, ListenerThread, start_listener_thread
+from nacre.engine.listener_thread import EventSink, ListenerThread, start_listener_thread
 from nacre.engine.loop_context import LoopContext
 from nacre.engine.outcome_builder import EndReason, OutcomeBuilder
 from nacre.engine.output import Output

@@ -7,7 +7,7 @@ from typing import Final
 
 from nacre.eventloop import EventLoop
 from nacre.model.refusals import AnyRefusal, Unavailable
-from nacre.process.pipes import count_unread
+from nacre.process.pipe_reader import count_unread
 from nacre.procfs.blocked_readers import Pipe, identify_pipe
 
 # What a program does not read is held for it, so much at most.

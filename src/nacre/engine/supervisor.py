@@ -40,7 +40,7 @@ class Operation(Protocol):
 
 class Supervisor:
     def __init__(self, context: LoopContext, owner: "Callable[[], Engine | None]") -> None:
-        """`keeper` says who is told that we rest; nobody, when it has been forgotten meanwhile."""
+        """`owner` gives the engine, whose `on_idle` is called; None when the engine is gone."""
         self.closing = False  # whatever begins here is called off
         self.closed = False
         self._driver = 0  # the thread that drives, at this moment
@@ -86,11 +86,11 @@ class Supervisor:
         if self._leftovers:
             self._park_leftovers()
         self.context.loop.clear_timers()
-        keeper = self._owner()
-        if keeper is None:
+        owner = self._owner()
+        if owner is None:
             self.close()
         else:
-            keeper.on_idle(self)
+            owner.on_idle(self)
 
     def cancel_all(self) -> None:
         for run in list(self.operations):

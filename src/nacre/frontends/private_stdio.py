@@ -2,7 +2,7 @@
 
 import os
 
-from nacre.process.prctl import make_undumpable
+from nacre.process.own_process import make_undumpable
 
 
 def claim_stdio() -> tuple[int, int]:

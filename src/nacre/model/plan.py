@@ -11,6 +11,8 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from nacre.model.findings import AnyFinding
+from nacre.model.outcome import Ending, Exited, Lost, NotStarted, ending_signal, exit_status
+from nacre.model.signals import signal_name
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -156,6 +158,23 @@ class CompletionLine(Struct, frozen=True, kw_only=True):
     exited: str  # {code}
     killed: str  # {number}, {name}
     error: str  # {why}
+
+    def text_of(self, ending: Ending) -> str:
+        if ending == Exited(0):
+            return self.zero
+        if (signal := ending_signal(ending)) is not None:
+            text = self.killed.replace("{number}", str(signal))
+            return text.replace("{name}", signal_name(signal))
+        if (code := exit_status(ending)) is not None:
+            return self.exited.replace("{code}", str(code))
+        match ending:
+            case NotStarted(why=refusal):
+                why = str(refusal)
+            case Lost():
+                why = "nobody was there when it ended; its exit code is not known"
+            case _:
+                why = "it could not be killed"
+        return self.error.replace("{why}", why)
 
 
 class Session(

@@ -19,7 +19,7 @@ from nacre.model.findings import ToolSuggested
 from nacre.model.plan import Plan
 from nacre.model.refusals import Intercepted
 from nacre.prepare.decide import add_findings
-from nacre.prepare.script import analyze_plan
+from nacre.prepare.plan_analysis import analyze_plan
 from nacre.text.clean import decode
 
 Mode = Literal["off", "warn", "block"]

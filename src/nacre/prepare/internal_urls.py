@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from nacre.bash.literals import Literal, find_literals
+from nacre.bash.literal_spans import Literal, find_literals
 from nacre.bash.quoting import quote
 from nacre.model.caller import Caller, Resolved
 from nacre.model.plan import Chore, Plan

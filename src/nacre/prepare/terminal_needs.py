@@ -12,7 +12,7 @@ from nacre.model.plan import Plan
 from nacre.prepare.decide import add_findings
 from nacre.prepare.git_command import COMMIT_VALUED, GitCommand, parse_git
 from nacre.prepare.option_parsing import find_flags, find_operands
-from nacre.prepare.script import analyze_plan
+from nacre.prepare.plan_analysis import analyze_plan
 from nacre.text.clean import decode
 
 _EDITORS: Final = {

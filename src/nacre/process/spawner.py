@@ -86,8 +86,8 @@ class Spawner:
         pass_fds: tuple[int, ...] = (),
         start: SpawnFunction = spawn,
     ) -> Child:
-        """Start the plan's shell; `passed` are descriptors that it shall have, too. Raises Refused,
-        leaving nothing behind; whoever is interrupted before he has the child undoes the birth."""
+        """Start the plan's shell; it inherits `pass_fds`, too. Raises Refused, leaving nothing
+        behind; a caller that is interrupted before it has the child rolls back the attempt."""
         try:
             return self._spawn(plan, attempt, tag, pass_fds, start)
         except BaseException as error:

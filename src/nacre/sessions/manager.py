@@ -39,7 +39,7 @@ from nacre.sessions.pool import (
 )
 from nacre.sessions.prewarmed import PrewarmedShell
 from nacre.sessions.setup_cache import BEING_READ, SetupCache
-from nacre.sessions.worker import Worker
+from nacre.sessions.worker_thread import Worker
 from nacre.shell_state import bash_code
 from nacre.shell_state.state import State
 from nacre.shell_state.stateless_commands import is_unchanging

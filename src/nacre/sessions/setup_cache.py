@@ -8,7 +8,7 @@ import msgspec
 
 from nacre.model.plan import Plan, Session
 from nacre.sessions.pool import plan_environment
-from nacre.sessions.worker import Worker
+from nacre.sessions.worker_thread import Worker
 from nacre.shell_state import state as states
 from nacre.shell_state.state import State
 from nacre.store import setup_snapshots

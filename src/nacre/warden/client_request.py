@@ -4,7 +4,7 @@ import signal as signals
 from collections.abc import Callable
 from typing import Final
 
-from nacre.engine.listener import ListenerThread, start_listener_thread
+from nacre.engine.listener_thread import ListenerThread, start_listener_thread
 from nacre.engine.loop_context import LoopContext
 from nacre.model import requests
 from nacre.model.events import Chunk, Finished, Listening, Started

@@ -13,7 +13,6 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
-from nacre.engine.completion_line import fill
 from nacre.engine.loop_context import LoopContext
 from nacre.model.events import Stream
 from nacre.model.outcome import Ending, Lost, Survivor
@@ -78,7 +77,7 @@ class Recovery:
             fd = os.open(run.path(Stream.OUTPUT), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
             try:
                 if run.start_entry.completion_line is not None and os.fstat(fd).st_size == start:
-                    os.write(fd, fill(run.start_entry.completion_line, ended.ending))
+                    os.write(fd, run.start_entry.completion_line.text_of(ended.ending).encode())
             finally:
                 os.close(fd)
         with suppress(OSError):
@@ -152,7 +151,7 @@ class Recovery:
 
     def _stored_stream(self, run: StoredRun, stream: Stream, ending: Ending | None) -> StoredStream:
         """`ending`: to be told at the end of the file."""
-        path, epitaph = run.path(stream), run.start_entry.completion_line
+        path, line = run.path(stream), run.start_entry.completion_line
         try:
             fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
@@ -161,8 +160,8 @@ class Recovery:
             size = os.fstat(fd).st_size
             lines = _count_lines(fd) if size <= _MAX_COUNTED else 0
             marks: tuple[tuple[int, int], ...] = ()
-            if epitaph is not None and ending is not None:
-                words = fill(epitaph, ending)
+            if line is not None and ending is not None:
+                words = line.text_of(ending).encode()
                 marks = ((size, size + os.write(fd, words)),)
         except OSError:
             return StoredStream(problem=_BROKEN_PIPE)

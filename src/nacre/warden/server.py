@@ -19,8 +19,8 @@ from nacre.eventloop import Timer
 from nacre.model import requests
 from nacre.model.outcome import Capture, NotStarted, Outcome
 from nacre.model.refusals import Refused, TooMany, Unavailable, UnknownRun
-from nacre.process.pipes import PipeReader
-from nacre.process.prctl import become_subreaper, trim_memory
+from nacre.process.own_process import become_subreaper, trim_memory
+from nacre.process.pipe_reader import PipeReader
 from nacre.store import run_owner, stored_run
 from nacre.store.late_output import LateOutput
 from nacre.store.run_record import RunFiles, RunRecord

@@ -8,11 +8,6 @@ from typing import Any
 
 import msgspec
 
-from nacre.frontends.cli.arguments import (
-    add_caller_arguments,
-    add_contract_argument,
-    add_session_argument,
-)
 from nacre.frontends.cli.common import (
     UsageError,
     cancel_on_signals,
@@ -20,6 +15,11 @@ from nacre.frontends.cli.common import (
     parse_settings,
     print_line,
     print_problem,
+)
+from nacre.frontends.cli.shared_arguments import (
+    add_caller_arguments,
+    add_contract_argument,
+    add_session_argument,
 )
 from nacre.model.cancel import CancelToken
 

@@ -13,7 +13,7 @@ from typing import Any
 from nacre.engine.engine import Engine
 from nacre.model.cancel import CancelToken
 from nacre.prepare.environment import dropped_names
-from nacre.process.prctl import become_subreaper, scrub_environ
+from nacre.process.own_process import become_subreaper, scrub_environ
 from nacre.runs.dispatch import hand_over_leftover
 from nacre.tool.tool import Tool
 

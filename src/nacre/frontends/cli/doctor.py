@@ -22,7 +22,7 @@ from nacre.frontends.cli.common import print_line
 from nacre.model.plan import BASH
 from nacre.prepare.git_trailers import FIRST_WITH_TRAILERS
 from nacre.process import rlimits, run_tag
-from nacre.process.prctl import become_subreaper, landlock_version
+from nacre.process.own_process import become_subreaper, landlock_version
 from nacre.procfs import processes
 from nacre.store import run_owner
 from nacre.store.state_dir import check_private, state_dir

@@ -14,7 +14,6 @@ from nacre.bash.commands import Analysis, Command, Redirect, Word
 from nacre.bash.quoting import quote
 from nacre.contracts import registry
 from nacre.contracts.arguments import read_script
-from nacre.frontends.cli.arguments import add_caller_arguments, add_contract_argument
 from nacre.frontends.cli.common import (
     UsageError,
     escape_controls,
@@ -23,6 +22,7 @@ from nacre.frontends.cli.common import (
     print_line,
     print_problem,
 )
+from nacre.frontends.cli.shared_arguments import add_caller_arguments, add_contract_argument
 from nacre.model.caller import Caller
 from nacre.model.findings import (
     AnyFinding,

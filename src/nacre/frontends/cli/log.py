@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from nacre.frontends.cli.arguments import lines
 from nacre.frontends.cli.common import escape_controls, print_line, print_problem
 from nacre.frontends.cli.run_formatting import short_path
+from nacre.frontends.cli.shared_arguments import lines
 from nacre.store.append_file import KEPT_ROTATIONS
 from nacre.store.audit_log import FILE_NAME
 from nacre.store.state_dir import state_dir

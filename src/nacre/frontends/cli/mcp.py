@@ -5,12 +5,6 @@ import contextlib
 import shlex
 from importlib.util import find_spec
 
-from nacre.frontends.cli.arguments import (
-    add_caller_arguments,
-    add_contract_argument,
-    add_session_argument,
-    seconds,
-)
 from nacre.frontends.cli.common import (
     UsageError,
     check_directory,
@@ -20,6 +14,12 @@ from nacre.frontends.cli.common import (
     print_note,
     print_problem,
     print_server_hint,
+)
+from nacre.frontends.cli.shared_arguments import (
+    add_caller_arguments,
+    add_contract_argument,
+    add_session_argument,
+    seconds,
 )
 from nacre.frontends.mcp.auth import ListenAddress, load_token, parse_address
 from nacre.frontends.private_stdio import make_stdio_private

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import msgspec
 
 from nacre.engine.engine import Engine
-from nacre.frontends.cli.arguments import add_contract_argument, add_option_arguments
 from nacre.frontends.cli.common import (
     UsageError,
     check_directory,
@@ -18,6 +17,7 @@ from nacre.frontends.cli.common import (
     print_problem,
     print_server_hint,
 )
+from nacre.frontends.cli.shared_arguments import add_contract_argument, add_option_arguments
 from nacre.frontends.private_stdio import claim_stdio, make_stdio_private
 from nacre.frontends.rpc.methods import MakeTool, RpcMethods, ToolKey
 from nacre.frontends.rpc.server import Server

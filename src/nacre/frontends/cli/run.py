@@ -12,7 +12,6 @@ import msgspec
 
 from nacre.contracts.phrases import session_notes
 from nacre.eventloop import now
-from nacre.frontends.cli.arguments import add_contract_argument, add_session_argument
 from nacre.frontends.cli.common import (
     UsageError,
     cancel_on_signals,
@@ -23,6 +22,7 @@ from nacre.frontends.cli.common import (
     print_problem,
     write_all,
 )
+from nacre.frontends.cli.shared_arguments import add_contract_argument, add_session_argument
 from nacre.model.cancel import CancelToken
 from nacre.model.events import Chunk, Event, Full, Listening, Started, Stream
 from nacre.model.outcome import (

@@ -3,8 +3,8 @@
 import argparse
 import json
 
-from nacre.frontends.cli.arguments import add_contract_argument, add_option_arguments
 from nacre.frontends.cli.common import UsageError, parse_settings, print_line, print_problem
+from nacre.frontends.cli.shared_arguments import add_contract_argument, add_option_arguments
 from nacre.tool.tool import Tool
 
 

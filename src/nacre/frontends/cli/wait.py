@@ -2,7 +2,6 @@
 
 import argparse
 
-from nacre.frontends.cli.arguments import seconds
 from nacre.frontends.cli.common import print_note, print_problem
 from nacre.frontends.cli.run import TIMEOUT_EXIT
 from nacre.frontends.cli.run_formatting import (
@@ -11,6 +10,7 @@ from nacre.frontends.cli.run_formatting import (
     open_access,
     waiter_exit_code,
 )
+from nacre.frontends.cli.shared_arguments import seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

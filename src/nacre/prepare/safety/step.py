@@ -7,9 +7,9 @@ from nacre.bash.commands import Analysis
 from nacre.model.caller import Caller
 from nacre.model.plan import Plan
 from nacre.model.refusals import Dangerous
+from nacre.prepare.plan_analysis import analyze_plan, command_home
 from nacre.prepare.safety import disk_rules, git_rules, workspace_rules
 from nacre.prepare.safety.rule import Rule, RuleContext, RuleMatch
-from nacre.prepare.script import analyze_plan, command_home
 from nacre.text.clean import decode
 from nacre.text.similar_names import did_you_mean
 

@@ -3,7 +3,7 @@
 import fcntl
 import os
 
-from nacre.process.pipes import DEFAULT_SIZE, GROWN_SIZE, PipeGrowth, PipeReader
+from nacre.process.pipe_reader import DEFAULT_SIZE, GROWN_SIZE, PipeGrowth, PipeReader
 
 
 def _size(fd: int) -> int:
