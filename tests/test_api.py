@@ -190,7 +190,7 @@ def test_who_ignores_term_is_killed_after_the_grace() -> None:
         "trap '' TERM; echo on; while :; do sleep 0.05; done", timeout=0.2, grace=0.5
     )
     assert outcome.ending == TimedOut(after=0.2, how=Killed(signal.SIGKILL))
-    assert 0.7 <= time.monotonic() - began < 3
+    assert 0.7 <= time.monotonic() - began < 20
 
 
 def test_a_flood_that_ignores_term_dies_in_time_with_its_output() -> None:

@@ -615,7 +615,7 @@ def test_a_line_of_a_long_log_is_found_in_bounded_memory_and_time(
     wide = act(tool, "read", run="r1", **{"from": 5, "max_output": 200})
     assert wide.text.startswith("5\n6\n7\n")
     assert wide.text.endswith(f"{count}\n")
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4
     assert resident() - before < 32 * 1024 * 1024
     began = time.monotonic()
     found = act(tool, "read", run="r1", grep="^19999998$", context=1)
@@ -623,7 +623,7 @@ def test_a_line_of_a_long_log_is_found_in_bounded_memory_and_time(
     assert time.monotonic() - began < 15
     began = time.monotonic()
     assert act(tool, "read", run="r1", grep="x", to=10).text == f"(no line matches, of {count:,})"
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4
 
 
 def test_the_index_is_written_as_the_log_is(tool: nacre.Tool, home: Path) -> None:

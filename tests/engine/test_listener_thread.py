@@ -171,7 +171,7 @@ def test_a_listener_that_exits_changes_nothing(full: Full) -> None:
     began = time.monotonic()
     wish = Listening(listener=exiting, full=full, buffer=1000, linger=None)
     assert nacre.run("head -c 3000000 /dev/zero", listen=wish).output.size == 3_000_000
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
 
 
 def test_a_listener_may_close_the_tool() -> None:
@@ -184,7 +184,7 @@ def test_a_listener_may_close_the_tool() -> None:
     began = time.monotonic()
     reply = tool.call({"command": "echo on; sleep 60"}, listen=close)
     assert reply.details["error"] == "command cancelled"
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
 
 
 def test_a_listener_may_run_commands_itself() -> None:
