@@ -135,8 +135,8 @@ def test_the_directory(tmp_path: Path) -> None:
 
 
 def test_timeout_returns_what_was_printed_before_it() -> None:
-    outcome = nacre.run("echo early; sleep 60", timeout=0.3)
-    assert outcome.ending == TimedOut(after=0.3, how=Killed(signal.SIGTERM))
+    outcome = nacre.run("echo early; sleep 60", timeout=1)
+    assert outcome.ending == TimedOut(after=1, how=Killed(signal.SIGTERM))
     assert outcome.output.head == b"early\n"
 
 
@@ -169,16 +169,16 @@ def test_wishes_of_the_wrong_type_are_an_error_before_anything_runs(wish: Any) -
 
 def test_a_command_may_clean_up_in_its_grace() -> None:
     script = "trap 'echo cleaning; exit 7' TERM; echo on; while :; do sleep 0.05; done"
-    outcome = nacre.run(script, timeout=0.3, grace=10)
-    assert outcome.ending == TimedOut(after=0.3, how=Exited(7))
+    outcome = nacre.run(script, timeout=1, grace=10)
+    assert outcome.ending == TimedOut(after=1, how=Exited(7))
     assert outcome.output.head.startswith(b"on\n")  # bash may say that its sleep was terminated
     assert outcome.output.head.endswith(b"cleaning\n")
 
 
 def test_output_printed_while_stopping_is_kept_though_it_floods() -> None:
     script = "trap 'head -c 3000000 /dev/zero; exit 0' TERM; while :; do sleep 0.05; done"
-    outcome = nacre.run(script, timeout=0.3, grace=20)
-    assert outcome.ending == TimedOut(after=0.3, how=Exited(0))
+    outcome = nacre.run(script, timeout=1, grace=20)
+    assert outcome.ending == TimedOut(after=1, how=Exited(0))
     assert outcome.output.tail == bytes(768 * 1024)
     assert 3_000_000 <= outcome.output.size < 3_000_100  # bash may mention its sleep
 
@@ -186,17 +186,15 @@ def test_output_printed_while_stopping_is_kept_though_it_floods() -> None:
 @pytest.mark.alone
 def test_who_ignores_term_is_killed_after_the_grace() -> None:
     began = time.monotonic()
-    outcome = nacre.run(
-        "trap '' TERM; echo on; while :; do sleep 0.05; done", timeout=0.2, grace=0.5
-    )
-    assert outcome.ending == TimedOut(after=0.2, how=Killed(signal.SIGKILL))
-    assert 0.7 <= time.monotonic() - began < 20
+    outcome = nacre.run("trap '' TERM; echo on; while :; do sleep 0.05; done", timeout=1, grace=0.5)
+    assert outcome.ending == TimedOut(after=1, how=Killed(signal.SIGKILL))
+    assert 1.5 <= time.monotonic() - began < 20
 
 
 def test_a_flood_that_ignores_term_dies_in_time_with_its_output() -> None:
     keep = Keep(whole=4096, head=1024, tail=1024)
-    outcome = nacre.run("trap '' TERM; yes", timeout=0.3, grace=0.3, keep=keep)
-    assert outcome.ending == TimedOut(after=0.3, how=Killed(signal.SIGKILL))
+    outcome = nacre.run("trap '' TERM; yes", timeout=1, grace=0.3, keep=keep)
+    assert outcome.ending == TimedOut(after=1, how=Killed(signal.SIGKILL))
     assert outcome.output.head == b"y\n" * 512
     assert len(outcome.output.tail) == 1024
     assert outcome.output.size > 1_000_000
@@ -274,7 +272,8 @@ def test_the_drain_is_over_when_the_last_holder_lets_go(script: bytes, output: b
     began = time.monotonic()
     outcome = Engine().start(Plan(command=command, limits=Limits(drain=30.0))).wait()
     assert outcome.output.head == output
-    assert outcome.left_running == ()
+    # cat closes its output, and then ends: it may just be about to.
+    assert [each for each in outcome.left_running if each.command != "cat"] == []
     assert time.monotonic() - began < 20
 
 

@@ -297,15 +297,17 @@ def test_a_run_that_ends_between_two_calls_is_still_told(tool: nacre.Tool) -> No
 
 
 def test_a_signal_ends_all_of_a_run_and_leads_to_killed(tool: nacre.Tool) -> None:
-    tool.call({"command": "setsid sleep 66.7 & trap '' TERM; sleep 66.7", "wait": 0.3})
+    script = "setsid sleep 66.7 & trap '' TERM; echo up; sleep 66.7"
+    tool.call({"command": script, "until": {"output": "up"}})
     reply = act(tool, "signal", run="r1", grace=0.3)
     assert reply.details["state"] == "killed"
-    assert reply.text.startswith("[killed by SIG")
+    assert "[killed by SIG" in reply.text
     assert named("sleep 66.7") == []
 
 
 def test_other_signals_are_only_sent(tool: nacre.Tool) -> None:
-    tool.call({"command": "trap 'echo got it' USR1; while :; do sleep 0.1; done", "wait": 0.3})
+    script = "trap 'echo got it' USR1; echo up; while :; do sleep 0.1; done"
+    tool.call({"command": script, "until": {"output": "up"}})
     reply = act(tool, "signal", run="r1", signal="SIGUSR1")
     assert reply.details["state"] == "running"
     eventually(lambda: "got it" in act(tool, "read", run="r1").text)

@@ -40,10 +40,10 @@ SECONDS = f"98762.{os.getpid():07d}"
             "nacre: --timeout -1 cannot be; it is 0 for no limit, or more\n",
         ),
         (
-            ["--timeout", "0.3", "--", "echo early; sleep 60"],
+            ["--timeout", "1", "--", "echo early; sleep 60"],
             124,
             "early\n",
-            "nacre: the command timed out after 0.3 s and was stopped\n",
+            "nacre: the command timed out after 1 s and was stopped\n",
         ),
         (["--timeout", "0", "--", "echo fine"], 0, "fine\n", ""),
     ],
