@@ -18,6 +18,7 @@ import pytest
 import nacre
 from nacre.process.process_tree import send_signal
 from nacre.procfs import processes
+from nacre.sessions import lease
 from nacre.store import session_files as files
 from tests.support import wardens
 from tests.support.command_line import PROGRAM, run_nacre
@@ -238,6 +239,20 @@ def test_what_is_handed_back_leaves_the_session_and_says_so(tmp_path: Path) -> N
         assert "[the session goes on without it: what it does to its shell is not" in reply.text
         assert text(tool, "echo $x") == "1"
         tool.run(reply.details["run"]).end()
+
+
+def test_what_saves_is_not_ended_though_it_begins_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy of the shell that saves its state shares a processor with eight others, and has no
+    time at all to begin."""
+    monkeypatch.setattr(lease, "_SAVE_START", 0.0)
+    busy = "taskset -cp 0 $$ >/dev/null; for i in {1..8}; do (while :; do :; done) & done"
+    with nacre.Tool(cwd=tmp_path, session="s", place="here") as tool:
+        for number in range(3):
+            reply = tool.call({"command": f"{busy}; x={number}", "leave": "end"})
+            assert "session is as it was before" not in reply.text
+            assert text(tool, "echo $x") == str(number)
 
 
 def test_leave_end_ends_what_is_left_and_not_what_saves(tmp_path: Path) -> None:

@@ -400,8 +400,9 @@ class Run:
         keeps = self._plan.leftovers is LeftoverPolicy.KEEP
         if self._lease is not None and not keeps:
             self._exit_seen_at = self._exit_seen_at or now()
-            if self._lease.may_be_saving(now() - self._exit_seen_at):
-                # Whoever saves its state must not be ended with what it has left running.
+            seconds = now() - self._exit_seen_at
+            if self._lease.may_be_saving(lambda: self._process_tree().members(), seconds):
+                # The copy that saves its state must not be ended with what it has left running.
                 self._context.loop.unwatch(self._child.pidfd)
                 self._call_later(_SAVE_POLL, self._on_shell_exit)
                 return

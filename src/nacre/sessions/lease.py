@@ -1,6 +1,7 @@
 """A command in a session: what becomes of the session when its shell has ended."""
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -53,11 +54,20 @@ class SessionLease:
         """Whether this one is not of the command, but writes down what it did to its shell."""
         return not self._unchanging and processes.writes_file(pid, self._draft)
 
-    def may_be_saving(self, seconds: float) -> bool:
-        """Whether anybody does, or may be about to, so long after the end of the shell."""
-        if self._unchanging or self._released or _is_complete(self._draft, self._draft_id):
+    def may_be_saving(self, find_left: Callable[[], list[Process]], seconds: float) -> bool:
+        """Whether a copy of the shell saves the session state, or may be about to, so long after
+        the shell has ended. `find_left` lists the processes that it left."""
+        if not self._is_unsaved():
             return False
-        return seconds < _SAVE_START or bool(processes.find_file_writers(self._draft))
+        # Writers are looked for last: the copy may begin while the others are looked at.
+        return (
+            seconds < _SAVE_START
+            or self.may_save_soon(find_left(), seconds)
+            or bool(processes.find_file_writers(self._draft))
+        )
+
+    def _is_unsaved(self) -> bool:
+        return not (self._unchanging or self._released or _is_complete(self._draft, self._draft_id))
 
     def release(self) -> None:
         """The command goes on, but the session does not wait for it: what it does to its shell is
@@ -73,7 +83,7 @@ class SessionLease:
         if any(self.is_saver(each.pid) for each in left):
             return False  # it has begun
         copies = [each for each in left if _LOADER_MARK in processes.command_line(each.pid)]
-        if not copies or not self.may_be_saving(0.0) or seconds > _SAVE_START_BUSY:
+        if not copies or not self._is_unsaved() or seconds > _SAVE_START_BUSY:
             return False
         # A copy that sleeps is a background job of the command.
         return seconds <= _SAVE_START or any(map(_is_busy, copies))
