@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nacre.sessions.lease import SessionLease
 
 _POLL: Final = 0.001  # seconds
-_COMMAND_TRIES: Final = 4  # looks at a process that has no arguments
+_MAX_EXEC: Final = 0.2  # seconds that a process is waited for that has no arguments yet
 
 
 class LeftoverSearch:
@@ -74,13 +74,18 @@ class LeftoverSearch:
         lease.end(left, status)
         self.describe(lease.without_savers(left))
 
-    def describe(self, left: list[Process], tries: int = _COMMAND_TRIES) -> None:
-        """Describe these and report them; again a little later while one has no arguments."""
-        found = name_processes(left, self._lease) if left else ()
-        if tries and any(each.command.startswith("[") for each in found):  # `[bash]`: no arguments
-            self._call_later(_POLL, partial(self.describe, left, tries - 1))
+    def describe(self, left: list[Process], since: float | None = None) -> None:
+        """Describe these and report them; a little later while one has no arguments yet."""
+        since = now() if since is None else since
+        if are_starting(left, now() - since):
+            self._call_later(_POLL, partial(self.describe, left, since))
         else:
-            self._on_found(found)
+            self._on_found(name_processes(left, self._lease) if left else ())
+
+
+def are_starting(members: list[Process], seconds: float) -> bool:
+    """Whether one of them has no arguments yet, and has not been waited for too long."""
+    return seconds < _MAX_EXEC and any(processes.is_starting(each.pid) for each in members)
 
 
 def describe_processes(members: Iterable[Process]) -> tuple[Survivor, ...]:

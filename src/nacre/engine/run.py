@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from nacre.engine.leftover_pipes import LeftoverPipes
-from nacre.engine.leftover_search import LeftoverSearch, name_processes
+from nacre.engine.leftover_search import LeftoverSearch, are_starting, name_processes
 from nacre.engine.lifecycle import Action, State, Trigger, next_step
 from nacre.engine.listener_thread import EventSink, ListenerThread, start_listener_thread
 from nacre.engine.loop_context import LoopContext
@@ -46,8 +46,8 @@ if TYPE_CHECKING:  # whoever runs without a store need not load it
 _QUIET_START: Final = 0.004
 # How long the listener of a cancelled command is waited for.
 _CANCELLED_LINGER: Final = 1.0
-# Seconds between two looks whether a session's state has been saved.
-_SAVE_POLL: Final = 0.001
+# Seconds between two looks whether what a shell has left running can be ended.
+_EXIT_POLL: Final = 0.001
 
 
 class Run:
@@ -397,16 +397,22 @@ class Run:
 
     def _on_shell_exit(self) -> None:
         assert self._child is not None
-        keeps = self._plan.leftovers is LeftoverPolicy.KEEP
-        if self._lease is not None and not keeps:
-            self._exit_seen_at = self._exit_seen_at or now()
-            seconds = now() - self._exit_seen_at
-            if self._lease.may_be_saving(lambda: self._process_tree().members(), seconds):
-                # The copy that saves its state must not be ended with what it has left running.
-                self._context.loop.unwatch(self._child.pidfd)
-                self._call_later(_SAVE_POLL, self._on_shell_exit)
-                return
-        self._trigger(Trigger.EXIT if keeps else Trigger.EXIT_TERMINATING_LEFTOVERS)
+        if self._plan.leftovers is LeftoverPolicy.KEEP:
+            self._trigger(Trigger.EXIT)
+        elif self._may_end_leftovers():
+            self._trigger(Trigger.EXIT_TERMINATING_LEFTOVERS)
+        else:
+            self._context.loop.unwatch(self._child.pidfd)
+            self._call_later(_EXIT_POLL, self._on_shell_exit)
+
+    def _may_end_leftovers(self) -> bool:
+        """Not while a copy of the shell saves the state of its session, which would be ended with
+        them, nor while one of them is inside execve(2) and has no name yet."""
+        self._exit_seen_at = self._exit_seen_at or now()
+        seconds, find = now() - self._exit_seen_at, self._process_tree().members
+        if self._lease is not None and self._lease.may_be_saving(find, seconds):
+            return False
+        return not are_starting(find(), seconds)
 
     def _note_exit(self) -> None:
         assert self._child is not None

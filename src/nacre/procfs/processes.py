@@ -203,6 +203,18 @@ def command_line(pid: int) -> str:
     return "[gone]"
 
 
+def is_busy(pid: int) -> bool:
+    """Whether a process runs, is ready to run, or waits for a disk."""
+    process = read_process(pid)
+    return process is not None and process.state in ("R", "D")
+
+
+def is_starting(pid: int) -> bool:
+    """Whether a process is inside execve(2), and has no arguments to show yet. A process that has
+    none and sleeps will not have any."""
+    return not _read_start(f"/proc/{pid}/cmdline", 1) and is_busy(pid)
+
+
 def writes_to_pipe(pid: int, pipes: frozenset[int]) -> bool:
     """Whether a process holds the writing end of one of these pipes, given by inode."""
     names = {f"pipe:[{inode}]" for inode in pipes}

@@ -86,7 +86,7 @@ class SessionLease:
         if not copies or not self._is_unsaved() or seconds > _SAVE_START_BUSY:
             return False
         # A copy that sleeps is a background job of the command.
-        return seconds <= _SAVE_START or any(map(_is_busy, copies))
+        return seconds <= _SAVE_START or any(processes.is_busy(each.pid) for each in copies)
 
     def end(self, left: list[Process], status: int | None) -> None:
         """The shell has ended with this status and left these processes: keep the state that a
@@ -142,11 +142,6 @@ class SessionLease:
         pids = [each.pid for each in savers]
         self._sessions.prepare(self._plan, self._file, pids, unwanted)
         return saved
-
-
-def _is_busy(process: Process) -> bool:
-    seen = processes.read_process(process.pid)
-    return seen is not None and seen.state in ("R", "D")
 
 
 def _is_complete(draft: str, mark: str) -> bool:
