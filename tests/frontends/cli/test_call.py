@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,8 @@ def test_a_call_that_is_terminated_answers_with_what_there_was(tmp_path: Path) -
 def test_without_a_locale_the_environment_is_still_unchanged() -> None:
     env = {"PATH": os.environ["PATH"], "NACRE_HOME": os.environ["NACRE_HOME"]}
     words = ["--contract", "harness", '{"command": "cat /proc/$$/environ; true"}']
-    said = subprocess.run([PROGRAM, "call", *words], env=env, capture_output=True, timeout=60)
+    # The program itself is a script of sh, which sets PWD, where its path has a blank in it.
+    program = [sys.executable, "-m", "nacre"]
+    said = subprocess.run([*program, "call", *words], env=env, capture_output=True, timeout=60)
     given = json.loads(said.stdout)["stdout"].rstrip("\0").split("\0")
     assert dict(each.split("=", 1) for each in given) == env
