@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nacre.engine import leftover_search
 from nacre.engine.engine import Engine
 from nacre.model.outcome import Outcome, Survivor
 from nacre.model.plan import Command, LeftoverPolicy, Plan
@@ -37,6 +38,7 @@ def test_a_process_inside_execve_is_waited_for(
         return len(looks) < 20 or processes.command_line(pid) != f"sleep {SECONDS}"
 
     monkeypatch.setattr(processes, "is_starting", is_starting)
+    monkeypatch.setattr(leftover_search, "_MAX_EXEC", 30.0)
     outcome = run(policy)
     assert reported(outcome).command == f"sleep {SECONDS}"
     assert len(looks) >= 20
