@@ -1,4 +1,4 @@
-"""What a shell left running is reported by its arguments, which it may not have yet."""
+"""A leftover process is reported by its arguments, also while it is inside execve(2)."""
 
 import os
 import subprocess
@@ -46,7 +46,9 @@ def test_a_process_inside_execve_is_waited_for(
 
 
 @pytest.mark.parametrize("policy", LeftoverPolicy)
-def test_but_not_for_long(policy: LeftoverPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_for_such_a_process_is_bounded(
+    policy: LeftoverPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(processes, "is_starting", lambda _: True)
     outcome = run(policy)
     assert reported(outcome).pid

@@ -29,7 +29,7 @@ def test_a_read_that_ends_while_it_is_looked_for_is_not_done_again(
     command = Command(original=b"", script=b"", cwd=bytes(tmp_path), env={b"HOME": b"/nowhere"})
     session = Session(key="s", setup_signature="abc", cwd_when_decided=bytes(tmp_path))
     jobs = _Jobs()
-    cache = SetupCache(lambda _: None, jobs)  # a shell that writes nothing
+    cache = SetupCache(lambda _: None, jobs)  # reading the set-up runs no shell, and finds nothing
 
     def ask() -> object:
         return cache.state(Plan(command=command, session=session), session)

@@ -117,7 +117,7 @@ def fork_server(ours: object) -> Iterator[None]:
     forks leave behind."""
     global _server
     del ours
-    _server, theirs = socket.socketpair()
+    _server, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     words = [sys.executable, "-m", __name__, str(theirs.fileno())]
     with (
         theirs,

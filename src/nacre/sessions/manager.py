@@ -159,7 +159,7 @@ class SessionManager:
     def _initial_state(
         self, plan: Plan, session: Session, file: SessionFile, ledger: Ledger
     ) -> State | None:
-        """What its next shell shall be; BEING_READ: ask again. Raises OSError."""
+        """The state that its next shell restores; BEING_READ: ask again. Raises OSError."""
         return file.read_state(ledger) if ledger.state else self._setup_cache.state(plan, session)
 
     def is_reading_setup(self, plan: Plan) -> bool:

@@ -51,7 +51,7 @@ def socket_name(pid: int) -> str:
 
 
 def connect(name: str = SOCKET) -> socket.socket | None:
-    """A connection to whoever listens there; None when nobody does. Raises OSError,
+    """Connect to the warden of this socket; None when none listens. Raises OSError,
     ForeignSocket."""
     with _state_dir_fd_path() as place:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)

@@ -39,7 +39,7 @@ def test_kill_with_a_signal_only_sends_it(tmp_path: Path) -> None:
 
 
 def test_kill_reaches_a_run_inside_another_program(tmp_path: Path) -> None:
-    """By what identifies it: nobody there can be asked."""
+    """No warden owns the run, so `nacre kill` signals its processes by their tag."""
     host = subprocess.Popen(
         [
             sys.executable,

@@ -33,7 +33,7 @@ def test_what_is_no_run_is_said(words: list[str], tmp_path: Path) -> None:
 
 
 def test_the_whole_story_from_the_command_line(tmp_path: Path) -> None:
-    """Start it from a call, kill whoever has called, see it, read it, stop it."""
+    """Start a run by a call, kill the calling program, then list, read and stop the run."""
     arguments = json.dumps({"command": "echo up; sleep 300.447", "mode": "background"})
     caller = subprocess.Popen(
         [PROGRAM, "call", "--contract", "phoenix", arguments],

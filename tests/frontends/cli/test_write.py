@@ -73,7 +73,7 @@ def test_a_pipe_into_write_ends_with_its_run(tmp_path: Path) -> None:
     run_nacre("kill", run, cwd=tmp_path)
     eventually(feed, 30)
     assert pipe.returncode == 1
-    # The second, where it was only slow and not yet waiting.
+    # The second message comes when `nacre write` was between two writes at that moment.
     assert re.search(b"its stdin is closed|r1 has ended", pipe.stderr.read())
     pipe.stdin.close()
     pipe.stderr.close()
