@@ -1,5 +1,6 @@
 """What tests need again and again."""
 
+import ctypes
 import os
 import random
 import resource
@@ -69,6 +70,28 @@ def _is_foreign(pid: int) -> bool:
         return False
     names = [each for each in variables if each.startswith(WORKER.encode() + b"=")]
     return bool(names) and os.fsencode(f"{WORKER}={os.environ[WORKER]}") not in names
+
+
+def signal_another_thread(pid: int, number: int) -> None:
+    """Send a signal to a thread of our child `pid` that is not its main thread, while both are
+    blocked. The main thread is not interrupted, as in the race between a signal and the beginning
+    of epoll_wait(2)."""
+    threads = [int(each) for each in os.listdir(f"/proc/{pid}/task") if int(each) != pid]
+    assert threads, "there is only the main thread"
+    eventually(lambda: not _runs_within(pid, 0.1))
+    assert ctypes.CDLL(None).tgkill(pid, threads[0], number) == 0
+
+
+def _runs_within(pid: int, seconds: float) -> bool:
+    """Whether a thread of this process gets a processor in that time."""
+    before = _context_switches(pid)
+    time.sleep(seconds)
+    return _context_switches(pid) != before
+
+
+def _context_switches(pid: int) -> list[str]:
+    files = sorted(Path(f"/proc/{pid}/task").glob("*/status"))
+    return [line for each in files for line in each.read_text().splitlines() if "_ctxt_" in line]
 
 
 def free_port(candidates: range | None = None) -> int:

@@ -3,17 +3,40 @@ Python has no name for."""
 
 import ctypes
 import os
-from collections.abc import Collection
+import signal
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Final
 
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_MAX_SIGNALS: Final = 4096  # bytes to read at once from the pipe of signals
 
 
 def become_subreaper() -> bool:
     """Have orphans of our commands come to us instead of to init. False where that is refused."""
     refused: int = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return not refused
+
+
+def wake_on_signals(watch: Callable[[int, Callable[[], None]], None]) -> None:
+    """Have every signal end the wait of the event loop that `watch` adds a descriptor to. Call it
+    in the main thread, once in a process.
+
+    Python runs signal handlers in the main thread, between two bytecodes. A signal that arrives
+    right before epoll_wait(2), or in another thread, does not interrupt that wait: its handler
+    would run at the next event, which may never come. So Python writes a byte into a pipe for each
+    signal, and the loop watches the pipe. It stays open until the process ends, because a handler
+    in C writes to the number of its descriptor at any moment.
+    """
+    reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+
+    def drain() -> None:
+        with suppress(BlockingIOError):  # a fork has read it
+            os.read(reading, _MAX_SIGNALS)
+
+    watch(reading, drain)
 
 
 def make_undumpable() -> bool:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from nacre.process import rlimits, run_tag
+from nacre.process.own_process import wake_on_signals
 from nacre.process.process_tree import reap_orphans
 from nacre.procfs.processes import RLIMIT_LOCKS
 from nacre.warden import endpoint
@@ -110,3 +111,4 @@ def _install_signal_handlers(warden: Warden) -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, ignored)
     signal.signal(signal.SIGCHLD, died)
+    wake_on_signals(warden.loop.watch)

@@ -13,7 +13,7 @@ from typing import Any
 from nacre.engine.engine import Engine
 from nacre.model.cancel import CancelToken
 from nacre.prepare.environment import dropped_names
-from nacre.process.own_process import become_subreaper, scrub_environ
+from nacre.process.own_process import become_subreaper, scrub_environ, wake_on_signals
 from nacre.runs.dispatch import hand_over_leftover
 from nacre.tool.tool import Tool
 
@@ -61,12 +61,14 @@ def own_tool(
 
 def own_engine(*, serves: bool = False) -> Engine:
     """`serves`: there will be many calls, so shells are kept ready for them."""
-    return Engine(
+    engine = Engine(
         own_process=become_subreaper(),
         keep_loop=True,
         prewarm=serves,
         on_leftover=hand_over_leftover,
     )
+    wake_on_signals(engine.watch_fd)
+    return engine
 
 
 def parse_settings(given: list[str]) -> dict[str, str]:

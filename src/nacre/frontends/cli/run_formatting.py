@@ -8,6 +8,7 @@ import shlex
 from nacre.engine.engine import Engine
 from nacre.model.outcome import Ending, ending_code, ending_state
 from nacre.model.signals import signal_name
+from nacre.process.own_process import wake_on_signals
 from nacre.runs.access import RunAccess
 from nacre.store.listing import find_workspace_of_run
 from nacre.store.stored_run import NoSuchRun, StoredRun
@@ -23,7 +24,11 @@ def find_current_workspace(cwd: str | None) -> bytes:
 
 
 def open_access(cwd: str | None) -> RunAccess:
-    return RunAccess(Engine(), find_current_workspace(cwd))
+    """Access to the runs of a workspace, for the one command of this process. Raises OSError."""
+    workspace = find_current_workspace(cwd)
+    engine = Engine(keep_loop=True)
+    wake_on_signals(engine.watch_fd)
+    return RunAccess(engine, workspace)
 
 
 def describe_error(error: Exception) -> str:
