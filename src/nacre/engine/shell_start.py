@@ -78,9 +78,9 @@ class ShellStart:
         return tag
 
     def _do_chores(self) -> None:
-        from nacre.store import required_files  # few plans have any
+        from nacre.store import pre_run_files  # few plans have any
 
-        required_files.do_chores(self.plan.chores)
+        pre_run_files.do_chores(self.plan.chores)
 
     def _acquire_session(self, tag: Tag | None, on_ready: Callback) -> bool:
         """Take the shell of the session; False: it is not ready. A command whose session cannot be

@@ -29,7 +29,9 @@ from nacre.process import spawn_posix
 from nacre.process.run_tag import Tag
 from nacre.process.spawner import Child, Spawner
 from nacre.sessions.lease import SessionLease
-from nacre.sessions.pool import (
+from nacre.sessions.prewarmed_shell import PrewarmedShell
+from nacre.sessions.setup_cache import BEING_READ, SetupCache
+from nacre.sessions.shell_pool import (
     PER_SESSION,
     ShellPool,
     ShellSpec,
@@ -37,8 +39,6 @@ from nacre.sessions.pool import (
     plan_environment,
     start_prewarmed,
 )
-from nacre.sessions.prewarmed import PrewarmedShell
-from nacre.sessions.setup_cache import BEING_READ, SetupCache
 from nacre.sessions.worker_thread import Worker
 from nacre.shell_state import bash_code
 from nacre.shell_state.state import State

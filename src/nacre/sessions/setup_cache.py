@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from nacre.model.plan import Plan, Session
-from nacre.sessions.pool import plan_environment
+from nacre.sessions.shell_pool import plan_environment
 from nacre.sessions.worker_thread import Worker
 from nacre.shell_state import state as states
 from nacre.shell_state.state import State

@@ -15,11 +15,11 @@ import msgspec
 
 from nacre.eventloop import now
 from nacre.model.plan import Command, Keep, LeftoverPolicy, Limits, Plan
+from nacre.sessions.setup_signature import user_shell_name
 from nacre.shell_state import state as states
 from nacre.shell_state.bash_code import SAVE_SCRIPT, quote
 from nacre.shell_state.state import State
 from nacre.store.session_files import new_draft_id
-from nacre.store.setup_snapshots import user_shell_name
 from nacre.store.state_dir import make_private_directory, open_private, private_state_dir
 from nacre.text.secrets import has_secret, is_secret
 

@@ -111,11 +111,8 @@ class _SetupSignature:
 
     def __call__(self) -> str:
         if now() >= self._until:
-            from nacre.store import setup_snapshots  # only sessions have one
+            from nacre.sessions.setup_signature import compute_signature  # only sessions have one
 
             env = os.environb if self._env is None else self._env
-            self._known, self._until = (
-                setup_snapshots.compute_signature(env, self._cwd),
-                now() + 1.0,
-            )
+            self._known, self._until = compute_signature(env, self._cwd), now() + 1.0
         return self._known

@@ -1,4 +1,5 @@
-"""What the commands share: a tool in a process of our own, and signals that cancel."""
+"""What the commands share: a tool or access to runs in a process of our own, and signals that
+cancel."""
 
 import contextlib
 import functools
@@ -14,7 +15,9 @@ from nacre.engine.engine import Engine
 from nacre.model.cancel import CancelToken
 from nacre.prepare.environment import dropped_names
 from nacre.process.own_process import become_subreaper, scrub_environ, wake_on_signals
+from nacre.runs.access import RunAccess
 from nacre.runs.dispatch import hand_over_leftover
+from nacre.store.workspace import find_workspace
 from nacre.tool.tool import Tool
 
 # By these a person or a supervisor asks us to stop; by those they speak to the command.
@@ -69,6 +72,22 @@ def own_engine(*, serves: bool = False) -> Engine:
     )
     wake_on_signals(engine.watch_fd)
     return engine
+
+
+def find_current_workspace(cwd: str | None) -> bytes:
+    """The workspace there. Raises OSError."""
+    try:
+        return find_workspace(os.path.abspath(os.fsencode(cwd or os.getcwd())))
+    except FileNotFoundError:
+        raise OSError("the directory that we are in is gone; go to another, or say --cwd") from None
+
+
+def open_access(cwd: str | None) -> RunAccess:
+    """Access to the runs of a workspace, for the one command of this process. Raises OSError."""
+    workspace = find_current_workspace(cwd)
+    engine = Engine(keep_loop=True)
+    wake_on_signals(engine.watch_fd)
+    return RunAccess(engine, workspace)
 
 
 def parse_settings(given: list[str]) -> dict[str, str]:

@@ -9,13 +9,15 @@ from typing import Final
 
 import msgspec
 
-from nacre.frontends.cli.common import escape_controls, pause, print_line, print_problem, write_all
-from nacre.frontends.cli.run_formatting import (
-    describe_ending,
+from nacre.frontends.cli.common import (
+    escape_controls,
     find_current_workspace,
-    format_age,
-    short_path,
+    pause,
+    print_line,
+    print_problem,
+    write_all,
 )
+from nacre.frontends.cli.run_formatting import describe_ending, format_age, short_path
 from nacre.frontends.cli.shared_arguments import lines
 from nacre.frontends.run_json import find_leftovers, output_size, run_to_json
 from nacre.model.outcome import ending_code

@@ -5,8 +5,15 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from nacre.frontends.cli.common import UsageError, pause, print_note, print_problem, write_all
-from nacre.frontends.cli.run_formatting import describe_error, describe_run, find_current_workspace
+from nacre.frontends.cli.common import (
+    UsageError,
+    find_current_workspace,
+    pause,
+    print_note,
+    print_problem,
+    write_all,
+)
+from nacre.frontends.cli.run_formatting import describe_error, describe_run
 from nacre.model.events import Stream
 from nacre.model.requests import Between, Last
 from nacre.store import stored_run

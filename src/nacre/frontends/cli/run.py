@@ -22,6 +22,7 @@ from nacre.frontends.cli.common import (
     print_problem,
     write_all,
 )
+from nacre.frontends.cli.exit_codes import NOT_STARTED_EXIT, exit_code
 from nacre.frontends.cli.shared_arguments import add_contract_argument, add_session_argument
 from nacre.model.cancel import CancelToken
 from nacre.model.events import Chunk, Event, Full, Listening, Started, Stream
@@ -41,8 +42,6 @@ from nacre.model.refusals import CalledOff, Refused
 from nacre.text.clean import decode, drop_partial_end, drop_partial_start
 from nacre.tool.tool import Tool
 
-TIMEOUT_EXIT: Final = 124
-NOT_STARTED_EXIT: Final = 125
 # A command that is silent so long gets a line that says it still runs.
 _QUIET: Final = 3.0
 
@@ -239,14 +238,10 @@ def _print_notes(outcome: Outcome) -> None:
 
 def _exit_code(outcome: Outcome) -> int:
     match outcome.ending:
-        case TimedOut():
-            return TIMEOUT_EXIT
         case NotStarted(why=CalledOff()):
             return 128 + signal.SIGTERM
-        case NotStarted() | Lost():
-            return NOT_STARTED_EXIT
-        case _:
-            return 128 + signal.SIGKILL if outcome.exit_code is None else outcome.exit_code
+        case ending:
+            return exit_code(ending)
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:

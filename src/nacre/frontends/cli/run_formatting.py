@@ -1,34 +1,14 @@
-"""What the commands about runs share: the workspace, access to a run, and its description."""
+"""Runs, ages and paths as the commands print them."""
 
 import contextlib
 import os
 import re
 import shlex
 
-from nacre.engine.engine import Engine
 from nacre.model.outcome import Ending, ending_code, ending_state
 from nacre.model.signals import signal_name
-from nacre.process.own_process import wake_on_signals
-from nacre.runs.access import RunAccess
 from nacre.store.listing import find_workspace_of_run
 from nacre.store.stored_run import NoSuchRun, StoredRun
-from nacre.store.workspace import find_workspace
-
-
-def find_current_workspace(cwd: str | None) -> bytes:
-    """The workspace there. Raises OSError."""
-    try:
-        return find_workspace(os.path.abspath(os.fsencode(cwd or os.getcwd())))
-    except FileNotFoundError:
-        raise OSError("the directory that we are in is gone; go to another, or say --cwd") from None
-
-
-def open_access(cwd: str | None) -> RunAccess:
-    """Access to the runs of a workspace, for the one command of this process. Raises OSError."""
-    workspace = find_current_workspace(cwd)
-    engine = Engine(keep_loop=True)
-    wake_on_signals(engine.watch_fd)
-    return RunAccess(engine, workspace)
 
 
 def describe_error(error: Exception) -> str:
@@ -70,19 +50,6 @@ def describe_run(run: StoredRun) -> str:
         if state == "lost"
         else f"{run.name}: {state} after {run.seconds:.1f} s"
     )
-
-
-def waiter_exit_code(state: Ending | None) -> int:
-    """What whoever has waited for it exits with."""
-    match ending_state(state):
-        case "timed_out":
-            return 124
-        case "not_started" | "lost":
-            return 125
-        case "exited":
-            return ending_code(state) or 0
-        case _:
-            return ending_code(state) or 128 + 9
 
 
 def format_age(seconds: float) -> str:

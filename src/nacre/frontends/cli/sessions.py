@@ -6,8 +6,14 @@ import time
 
 import msgspec
 
-from nacre.frontends.cli.common import UsageError, escape_controls, print_line, print_problem
-from nacre.frontends.cli.run_formatting import find_current_workspace, format_age, short_path
+from nacre.frontends.cli.common import (
+    UsageError,
+    escape_controls,
+    find_current_workspace,
+    print_line,
+    print_problem,
+)
+from nacre.frontends.cli.run_formatting import format_age, short_path
 from nacre.sessions import handle
 from nacre.sessions.handle import SessionHandle, SessionProblem
 from nacre.store import journal

@@ -11,7 +11,7 @@ import msgspec
 from nacre.model.plan import Plan
 from nacre.process import rlimits
 from nacre.process.spawner import Spawner
-from nacre.sessions.prewarmed import PrewarmedShell
+from nacre.sessions.prewarmed_shell import PrewarmedShell
 from nacre.shell_state import state as states
 from nacre.shell_state.state import State
 from nacre.store.session_files import SessionFile, new_draft_id
