@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre.bash.analyze import analyze
-from nacre.bash.commands import Analysis, Command
+from nacre.bash.commands import Analysis, ParsedCommand
 
 
 def reading(text: str) -> Analysis:
@@ -21,11 +21,11 @@ def listed(text: str) -> list[str]:
     return [_line(command) for command in reading(text).commands if command.words]
 
 
-def _line(command: Command) -> str:
+def _line(command: ParsedCommand) -> str:
     return b" ".join(b"?" if word.text is None else word.text for word in command.words).decode()
 
 
-def only(text: str) -> Command:
+def only(text: str) -> ParsedCommand:
     return reading(text).commands[-1]
 
 

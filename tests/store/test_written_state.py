@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import nacre
-from nacre.shell_state.state import State
+from nacre.shell_state.state import ShellState
 from nacre.store import idempotency, journal, session_files, setup_snapshots
 from tests.support import wardens, written_state
 from tests.support.command_line import run_nacre
@@ -222,7 +222,7 @@ def test_files_are_encoded_again_as_they_are(written: Path) -> None:
     (session,) = (written / "sessions" / KEY).iterdir()
     ledger = msgspec.json.decode((session / "ledger").read_bytes(), type=session_files.Ledger)
     assert msgspec.json.encode(ledger) == (session / "ledger").read_bytes()
-    state = msgspec.msgpack.decode((session / "state").read_bytes(), type=State)
+    state = msgspec.msgpack.decode((session / "state").read_bytes(), type=ShellState)
     assert msgspec.msgpack.encode(state) == (session / "state").read_bytes()
     snapshot = setup_snapshots.load_snapshot(SNAPSHOT)
     assert snapshot == setup_snapshots.SetupSnapshot(created=1.5, state=state)

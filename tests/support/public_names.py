@@ -28,7 +28,7 @@ from nacre.frontends.cli import main as cli
 from nacre.frontends.rpc import messages
 from nacre.frontends.rpc.methods import RpcMethods
 from nacre.model.refusals import AnyRefusal
-from nacre.shell_state.state import State
+from nacre.shell_state.state import ShellState
 from nacre.store import idempotency, journal, session_files, setup_snapshots
 from nacre.warden import protocol
 from tests.warden.test_protocol import CLIENT, WARDEN
@@ -40,7 +40,7 @@ SOURCE = Path(nacre.__file__).parent
 ROOTS: dict[str, Any] = {
     "journal, plan, outcome": journal.StartEntry | journal.EndEntry,
     "session ledger": session_files.Ledger,
-    "session state": State,
+    "session state": ShellState,
     "set-up snapshot": setup_snapshots.SetupSnapshot,
     "request file": idempotency.Claim,
     "from client": protocol.FromClient,

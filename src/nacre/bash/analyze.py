@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Final
 
-from nacre.bash.commands import Analysis, Command, Unreadable
+from nacre.bash.commands import Analysis, ParsedCommand, Unreadable
 from nacre.bash.tokens import TooComplex
 from nacre.bash.walk_context import Origin
 from nacre.bash.walker import Walker
@@ -39,7 +39,7 @@ def _analyze_first_lines(
     why: str,
     home: bytes | None,
     cwd: bytes | None,
-    commands: tuple[Command, ...] = (),
+    commands: tuple[ParsedCommand, ...] = (),
 ) -> Analysis:
     """What is too much is not read; but for its first lines, which bash would run."""
     end = text.rfind(b"\n", 0, _FIRST_LINES) + 1

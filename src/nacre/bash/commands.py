@@ -64,7 +64,9 @@ class Redirect(Struct, frozen=True, kw_only=True, gc=False):
         return self.is_write and (self.descriptor == 1 or self.operator in (b"&>", b"&>>"))
 
 
-class Command(Struct, frozen=True, kw_only=True, gc=False):
+class ParsedCommand(Struct, frozen=True, kw_only=True, gc=False):
+    """A command that a script would run."""
+
     words: tuple[Word, ...]
     name: bytes | None = None  # the program, without its directory
     assignments: tuple[Assignment, ...] = ()
@@ -75,7 +77,7 @@ class Command(Struct, frozen=True, kw_only=True, gc=False):
     stdin: bytes | None = None  # what it would read, when that is known
     fed: bool = False  # by a pipe
     feeds: bool = False  # a pipe
-    feeder: "Command | None" = None  # what stands before it in the pipe, when that is one command
+    feeder: "ParsedCommand | None" = None  # the command before it in the pipe, if that is one
     background: bool = False
     substitution: bool = False  # inside of one
     function: bool = False  # in the body of one
@@ -106,7 +108,7 @@ class Function(Struct, frozen=True, kw_only=True, gc=False):
     name: bytes
     start: int
     end: int
-    body: tuple[Command, ...]
+    body: tuple[ParsedCommand, ...]
     decides: bool  # something in the body may end it: a condition, a loop, a return
 
 
@@ -121,6 +123,6 @@ class Analysis(Struct, frozen=True, kw_only=True, gc=False):
     """All that can be said about a script without running it."""
 
     text: bytes
-    commands: tuple[Command, ...]
+    commands: tuple[ParsedCommand, ...]
     functions: tuple[Function, ...] = ()
     unreadable: Unreadable | None = None

@@ -31,7 +31,7 @@ _GLOB: Final = re.compile(rb"[*?]|\[[^\]]+\]|[?*+@!]\(")
 _BLANK: Final = re.compile(rb"[ \t\n]")
 
 
-def expand_word(word: tokens.Word, scope: Scope) -> list[Word]:
+def expand_word(word: tokens.WordToken, scope: Scope) -> list[Word]:
     """The words that bash would make of this one."""
     parts = word.parts
     if len(parts) == 1:
@@ -109,7 +109,7 @@ class _WordBuilder:
         self.value = one_of(tuple(a + b for a, b in pairs), open=open_)
         self.value = self.value._replace(glob=self.glob)
 
-    def word(self, written: tokens.Word) -> Word:
+    def word(self, written: tokens.WordToken) -> Word:
         only = self.value.texts if not self.value.open else ()
         text = only[0] if len(only) == 1 else None
         return Word(

@@ -72,7 +72,7 @@ def _cd_path(frame: tokens.Frame, command: Simple) -> tuple[bytes, bool] | None:
     if len(found) != 2:
         return None
     name, path = found
-    if not isinstance(name, tokens.Word) or not isinstance(path, tokens.Word):
+    if not isinstance(name, tokens.WordToken) or not isinstance(path, tokens.WordToken):
         return None
     if literal_text(name) != b"cd" or b"$" in frame.source[path.start : path.end]:
         return None
@@ -86,13 +86,13 @@ def _cd_path(frame: tokens.Frame, command: Simple) -> tuple[bytes, bool] | None:
     return text, tilde
 
 
-def _tilde_prefix(path: tokens.Word) -> bool:
+def _tilde_prefix(path: tokens.WordToken) -> bool:
     """A tilde counts when all up to the first slash is unquoted."""
     first = path.parts[0]
     return isinstance(first, Text) and (b"/" in first.text or len(path.parts) == 1)
 
 
-def literal_text(word: tokens.Word) -> bytes | None:
+def literal_text(word: tokens.WordToken) -> bytes | None:
     """A word that is the same whatever is known."""
     literal = b""
     for part in word.parts:

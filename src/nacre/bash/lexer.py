@@ -26,7 +26,7 @@ from nacre.bash.tokens import (
     Text,
     Token,
     TooComplex,
-    Word,
+    WordToken,
 )
 from nacre.bash.word_lexer import BLANK, MAX_DEPTH, PLAIN, WordLexer
 
@@ -71,7 +71,7 @@ class _FrameBuilder:
         if self.grammar.depth > MAX_DEPTH:
             raise TooComplex(f"it is nested more than {MAX_DEPTH} deep")
 
-    def word(self, word: Word, text: bytes = b"") -> None:
+    def word(self, word: WordToken, text: bytes = b"") -> None:
         self.tokens.append(word)
         self.mark(word.start, b"_" * (word.end - word.start))
         if word.is_test:
@@ -132,7 +132,7 @@ class _Lexer(WordLexer):
         simple = _SIMPLE.match(self.source, here, self.limit)
         if simple and not (simple[0] in KEYWORDS and draft.grammar.takes(simple[0])):
             self.at = end = simple.end()
-            draft.word(Word(here, end, [Text(here, end, simple[0])], plain=True), simple[0])
+            draft.word(WordToken(here, end, [Text(here, end, simple[0])], plain=True), simple[0])
             return True
         if self.source[here] == 0x23:
             self._comment()
@@ -186,7 +186,7 @@ class _Lexer(WordLexer):
             self.at = here
             return False
         looped = grammar.after == b"for"
-        draft.word(Word(here, self.at, parts, is_test=True))
+        draft.word(WordToken(here, self.at, parts, is_test=True))
         if looped:
             draft.mark(here, b"_ in ")
         return True
@@ -207,7 +207,7 @@ class _Lexer(WordLexer):
         self.at = here + len(text)
         if text == b"[[":
             parts = self._brackets()
-            draft.word(Word(here, self.at, parts, is_test=True))
+            draft.word(WordToken(here, self.at, parts, is_test=True))
             return True
         if text in _PREFIXES:
             self.at = self._match_end(_PREFIXES[text])
@@ -303,7 +303,7 @@ class _Lexer(WordLexer):
         return Heredoc(start, stop, quoted, found is not None, strips, parts)
 
 
-def _delimiter(word: Word) -> tuple[bytes, bool]:
+def _delimiter(word: WordToken) -> tuple[bytes, bool]:
     """A heredoc's delimiter, quotes removed, and whether it had any."""
     text, quoted = b"", False
     for part in word.parts:

@@ -44,7 +44,7 @@ def find_literals(script: bytes) -> Iterator[Literal]:
 
 def _frame(frame: tokens.Frame, script: bytes) -> Iterator[Literal]:
     for token in frame.tokens:
-        if isinstance(token, tokens.Word):
+        if isinstance(token, tokens.WordToken):
             yield from _word(token, script)
         elif token.heredoc is None:
             yield from _word(token.target, script)
@@ -52,7 +52,7 @@ def _frame(frame: tokens.Frame, script: bytes) -> Iterator[Literal]:
             yield from _inside(token.heredoc.parts, script)
 
 
-def _word(word: tokens.Word, script: bytes) -> Iterator[Literal]:
+def _word(word: tokens.WordToken, script: bytes) -> Iterator[Literal]:
     for index, part in enumerate(word.parts):
         goes_on = index + 1 < len(word.parts)
         match part:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from nacre.bash import lexer
-from nacre.bash.commands import Assignment, Command, Word, program_name
+from nacre.bash.commands import Assignment, ParsedCommand, Word, program_name
 from nacre.bash.paths import resolve_path
 from nacre.bash.possible_values import UNKNOWN
 from nacre.bash.syntax_tree import Node
@@ -33,7 +33,7 @@ _MAX_INPUT_COMMANDS: Final = 64  # words that xargs would add
 class NestedCommands(Context):
     def __init__(self, home: bytes | None, cwd: bytes | None) -> None:
         super().__init__(home, cwd)
-        self.commands: list[Command] = []
+        self.commands: list[ParsedCommand] = []
         self._seen: set[object] = set()
         self._room = _MAX_TEXT
         self._depth = 0
@@ -44,7 +44,7 @@ class NestedCommands(Context):
     def visit(self, node: Node, place: Surroundings) -> None:
         raise NotImplementedError
 
-    def add(self, command: Command) -> None:
+    def add(self, command: ParsedCommand) -> None:
         """Take note of a command, and of what it would run."""
         if len(self.commands) >= _MAX_COMMANDS:
             raise TooComplex(f"it would run more than {_MAX_COMMANDS} commands")
@@ -60,7 +60,7 @@ class NestedCommands(Context):
             self._follow(command)
             self._depth -= 1
 
-    def _may_call(self, command: Command) -> bool:
+    def _may_call(self, command: ParsedCommand) -> bool:
         """A function is called by its name, not through command or sudo."""
         last = command.via[-1] if command.via else b"eval"
         return last == b"eval" or last in self.state.functions
@@ -73,7 +73,7 @@ class NestedCommands(Context):
         finally:
             self.origin = outer
 
-    def _follow(self, command: Command) -> None:
+    def _follow(self, command: ParsedCommand) -> None:
         first = command.words[0].text
         if first is not None and first in self.state.functions and self._may_call(command):
             self._call(command, first)
@@ -94,7 +94,7 @@ class NestedCommands(Context):
     # Words that are a command
 
     def _follow_wrapped(
-        self, command: Command, found: WrappedCommand, via: tuple[bytes, ...]
+        self, command: ParsedCommand, found: WrappedCommand, via: tuple[bytes, ...]
     ) -> None:
         if found.replaces is not None:
             for words in self._replace_mark(command, found.words, found.replaces):
@@ -119,7 +119,7 @@ class NestedCommands(Context):
         if via[-1] in _IN_THIS_SHELL:
             self.state.apply_builtin(words, command.stdin)
 
-    def _words_of_input(self, command: Command, last: Word) -> tuple[Word, ...]:
+    def _words_of_input(self, command: ParsedCommand, last: Word) -> tuple[Word, ...]:
         """What xargs would add."""
         if command.stdin is None:
             return (Word(start=last.start, end=last.end),)
@@ -133,7 +133,7 @@ class NestedCommands(Context):
         return tuple(expanded)
 
     def _replace_mark(
-        self, command: Command, words: tuple[Word, ...], mark: bytes
+        self, command: ParsedCommand, words: tuple[Word, ...], mark: bytes
     ) -> Iterator[tuple[Word, ...]]:
         """`xargs -I{}`: once for each line of input, in the place of the mark."""
         if command.stdin is None:
@@ -145,7 +145,9 @@ class NestedCommands(Context):
 
     # Words that are a script
 
-    def _shell_variables(self, shell: ChildShell | None, command: Command) -> Variables | None:
+    def _shell_variables(
+        self, shell: ChildShell | None, command: ParsedCommand
+    ) -> Variables | None:
         """What another shell knows. None: it is this one."""
         if shell is None:
             return None
@@ -182,7 +184,7 @@ class NestedCommands(Context):
                     return Origin(base=word.start + 1, quotes=quote)
         return Origin(base=None, span=(word.start, word.end))
 
-    def _input_origin(self, command: Command, text: bytes) -> Origin:
+    def _input_origin(self, command: ParsedCommand, text: bytes) -> Origin:
         """So does one that stands in a heredoc."""
         for redirect in command.redirects:
             if redirect.body == text and redirect.body_at is not None and not command.quotes:
@@ -214,7 +216,7 @@ class NestedCommands(Context):
 
     # Functions
 
-    def _call(self, command: Command, name: bytes) -> None:
+    def _call(self, command: ParsedCommand, name: bytes) -> None:
         """A function of the script's own, with these arguments."""
         bodies = self.state.functions[name]
         if name in command.via:
@@ -231,7 +233,7 @@ class NestedCommands(Context):
             ends[0] = ends[0].merge(end)
         self.state = ends[0] if len(bodies) == 1 else ends[0].merge(before)
 
-    def _enter(self, body: Body, command: Command, name: bytes) -> None:
+    def _enter(self, body: Body, command: ParsedCommand, name: bytes) -> None:
         outer, place, state = self.frame, self.place, self.state
         variables, outer_locals = dict(state.variables), state.locals
         positional = state.arrays.get(b"@")

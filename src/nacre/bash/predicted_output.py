@@ -4,12 +4,12 @@ import re
 from typing import Final
 
 from nacre.bash.ansi_c import decode_ansi_c
-from nacre.bash.commands import Command
+from nacre.bash.commands import ParsedCommand
 
 _PREDICTABLE: Final = {b"echo", b"printf", b"cat", b"tee", b"pwd", b":", b"true", b"which"}
 
 
-def predict_output(command: Command) -> bytes | None:
+def predict_output(command: ParsedCommand) -> bytes | None:
     """The standard output of this command, or None."""
     if command.name not in _PREDICTABLE:
         return None

@@ -87,7 +87,7 @@ class Case(Struct, gc=False):
     items: list[tuple[int, int, Sequence]]
 
 
-class Function(Struct, gc=False):
+class FunctionDefinition(Struct, gc=False):
     start: int  # of the name
     body: "Node"
 
@@ -100,7 +100,18 @@ class Redirected(Struct, gc=False):
     end: int
 
 
-Node = Simple | Sequence | Chain | Pipeline | Group | If | Loop | Case | Function | Redirected
+Node = (
+    Simple
+    | Sequence
+    | Chain
+    | Pipeline
+    | Group
+    | If
+    | Loop
+    | Case
+    | FunctionDefinition
+    | Redirected
+)
 
 
 def parse(skeleton: bytes, base: int, lines: Iterable[int] = ()) -> tuple[Sequence, int | None]:
@@ -283,7 +294,7 @@ class _TreeBuilder:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is None or body is None:
             return self.sequence(node.children).items
-        nodes: list[Node] = [Function(name.start_byte + self._base, self._one(body))]
+        nodes: list[Node] = [FunctionDefinition(name.start_byte + self._base, self._one(body))]
         if node.end_byte > body.end_byte:
             nodes = [Redirected(nodes[0], body.end_byte + self._base, node.end_byte + self._base)]
         return nodes

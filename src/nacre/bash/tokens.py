@@ -75,13 +75,13 @@ class Array(Struct, gc=False):
 
     start: int
     end: int
-    words: "list[Word]"
+    words: "list[WordToken]"
 
 
 Part = Text | Quoted | Double | Parameter | Sum | Substitution | Array
 
 
-class Word(Struct, gc=False):
+class WordToken(Struct, gc=False):
     """A word as written."""
 
     start: int
@@ -107,11 +107,11 @@ class Redirection(Struct, gc=False):
     end: int
     descriptor: bytes  # as written: digits, {name} or nothing
     operator: bytes
-    target: Word
+    target: WordToken
     heredoc: Heredoc | None = None
 
 
-Token = Word | Redirection
+Token = WordToken | Redirection
 
 
 class Frame(Struct, gc=False):

@@ -57,7 +57,7 @@ def _parse_limit(frame: tokens.Frame, stage: Node) -> tuple[bytes, int] | None:
     if not isinstance(stage, Simple):
         return None
     inside = [each for each in frame.tokens if stage.start <= each.start < stage.end]
-    words = [literal_text(each) if isinstance(each, tokens.Word) else None for each in inside]
+    words = [literal_text(each) if isinstance(each, tokens.WordToken) else None for each in inside]
     match words:
         case [(b"head" | b"tail") as name, b"-n", bytes(count)] if _NUMBER.fullmatch(count):
             return name, int(count)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from nacre.bash import expansion, tokens
-from nacre.bash.commands import Assignment, Command, Redirect, Word
+from nacre.bash.commands import Assignment, ParsedCommand, Redirect, Word
 from nacre.bash.possible_values import UNKNOWN, UNSET, Value, known_text
 from nacre.bash.tokens import Frame, Heredoc, Part, Redirection, Substitution, Token
 from nacre.bash.variables import Variables, value_of
@@ -46,7 +46,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     function: bool = False
     loop: bool = False
     stdin: bytes | None = None
-    feeder: Command | None = None
+    feeder: ParsedCommand | None = None
     via: tuple[bytes, ...] = ()
 
 
@@ -105,7 +105,7 @@ class Context:
     def build_word(self, token: Token) -> bytes:
         return self.frame.source[token.start : token.end]
 
-    def expand_word(self, token: tokens.Word) -> list[Word]:
+    def expand_word(self, token: tokens.WordToken) -> list[Word]:
         found = expansion.expand_word(token, self)
         return found if self.origin.base == 0 else [self._with_position(each) for each in found]
 
@@ -115,7 +115,7 @@ class Context:
 
     # Assignments
 
-    def assignment(self, token: tokens.Word) -> Assignment:
+    def assignment(self, token: tokens.WordToken) -> Assignment:
         found = token.assigns
         assert found is not None
         start, end = self.origin.map_span(found.end(), token.end)
@@ -134,7 +134,7 @@ class Context:
         word = Word(start=start, end=end, text=text, maybe=() if text is not None else value.texts)
         return Assignment(name=found[1], value=word, start=begin, end=stop)
 
-    def _assigned_value(self, token: tokens.Word, at: int) -> Value:
+    def _assigned_value(self, token: tokens.WordToken, at: int) -> Value:
         """The value behind the `=` at `at`."""
         parts: list[Part] = []
         for part in token.parts:
@@ -149,7 +149,7 @@ class Context:
             return UNKNOWN
         return expansion.join_parts(parts, self, tildes=True)
 
-    def keep_assignment(self, assignment: Assignment, token: tokens.Word) -> None:
+    def keep_assignment(self, assignment: Assignment, token: tokens.WordToken) -> None:
         """An assignment that outlives its command."""
         found = token.assigns
         assert found is not None
@@ -175,7 +175,7 @@ class Context:
     def forget_assigned(self, start: int) -> None:
         """What a later turn of a loop assigns is open in an earlier line of it."""
         for token in self.tokens_from(start):
-            if isinstance(token, tokens.Word) and token.assigns:
+            if isinstance(token, tokens.WordToken) and token.assigns:
                 self.state.assign(token.assigns[1], UNKNOWN)
 
     # Redirections

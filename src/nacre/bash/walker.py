@@ -14,8 +14,8 @@ import msgspec
 from nacre.bash import expansion, syntax_tree, tokens
 from nacre.bash.commands import (
     Assignment,
-    Command,
     Function,
+    ParsedCommand,
     Redirect,
     Unreadable,
     Word,
@@ -129,7 +129,7 @@ class Walker(NestedCommands):
                 self._loop(node, place)
             case Case():
                 self._case(node, place)
-            case syntax_tree.Function():
+            case syntax_tree.FunctionDefinition():
                 self._function(node, place)
             case Redirected(body=body, start=start, end=end):
                 self._redirected(body, start, end, place)
@@ -192,7 +192,7 @@ class Walker(NestedCommands):
         """Variables that a test asks about: who asks does not go on when they are empty."""
         if not isinstance(node, Simple):
             return set()
-        found = [t for t in self.tokens_in(node.start, node.end) if isinstance(t, tokens.Word)]
+        found = [t for t in self.tokens_in(node.start, node.end) if isinstance(t, tokens.WordToken)]
         if not found or not (found[0].is_test or self.build_word(found[0]) in _TESTS):
             return set()
         return {name for token in found for name in _names(token.parts)}
@@ -244,7 +244,7 @@ class Walker(NestedCommands):
     def _may_change(self, start: int) -> bool:
         """Whether anything from here on could change what is known. Most loops do not."""
         for token in self.tokens_from(start):
-            if isinstance(token, tokens.Word):
+            if isinstance(token, tokens.WordToken):
                 if token.assigns or token.is_test or (not token.plain and _may_assign(token.parts)):
                     return True
                 name = _QUOTES.sub(b"", self.build_word(token))
@@ -261,7 +261,7 @@ class Walker(NestedCommands):
         self._visit_conditional(node.body, msgspec.structs.replace(place, loop=True, stdin=None))
 
     def _for(self, head: Items[tokens.Token]) -> None:
-        found = [token for token in head if isinstance(token, tokens.Word)]
+        found = [token for token in head if isinstance(token, tokens.WordToken)]
         if not found:
             return
         if found[0].is_test:
@@ -290,10 +290,10 @@ class Walker(NestedCommands):
 
     def _expand_all(self, found: Items[tokens.Token]) -> None:
         for token in found:
-            if isinstance(token, tokens.Word):
+            if isinstance(token, tokens.WordToken):
                 self.expand_word(token)
 
-    def _function(self, node: syntax_tree.Function, place: Surroundings) -> None:
+    def _function(self, node: syntax_tree.FunctionDefinition, place: Surroundings) -> None:
         named = self.tokens_in(node.start, node.start + 1)
         name = self.build_word(named[0]) if named else b""
         before, saved = len(self.commands), self.state
@@ -332,7 +332,7 @@ class Walker(NestedCommands):
 
     def _simple(self, start: int, end: int) -> None:
         found = self.tokens_in(start, end)
-        written = [token for token in found if isinstance(token, tokens.Word)]
+        written = [token for token in found if isinstance(token, tokens.WordToken)]
         leading = 0
         while leading < len(written) and written[leading].assigns:
             leading += 1
@@ -365,7 +365,7 @@ class Walker(NestedCommands):
         for token in arrays:
             self.keep_assignment(self.assignment(token), token)
 
-    def _literal_word(self, token: tokens.Word) -> Word:
+    def _literal_word(self, token: tokens.WordToken) -> Word:
         """A word that is not expanded here."""
         start, end = self.origin.map_span(token.start, token.end)
         assert token.assigns is not None
@@ -386,7 +386,7 @@ class Walker(NestedCommands):
             if redirect.is_input:
                 stdin = redirect.body
         begin, stop = self.origin.map_span(start, end)
-        command = Command(
+        command = ParsedCommand(
             words=words,
             name=program_name(words),
             assignments=assignments,
@@ -441,11 +441,11 @@ def _merge_states(states: list[Variables]) -> Variables:
     return built
 
 
-def _has_array(token: tokens.Word) -> bool:
+def _has_array(token: tokens.WordToken) -> bool:
     return token.assigns is not None and any(isinstance(each, tokens.Array) for each in token.parts)
 
 
-def _predict_stage(stage: Node, built: list[Command]) -> bytes | None:
+def _predict_stage(stage: Node, built: list[ParsedCommand]) -> bytes | None:
     """What a stage of a pipeline prints, when that can be known."""
     if isinstance(stage, Simple):
         return predict_output(built[-1]) if built and _PLAIN.issuperset(built[-1].via) else None
@@ -457,7 +457,7 @@ def _predict_stage(stage: Node, built: list[Command]) -> bytes | None:
     return None if None in texts else b"".join(each for each in texts if each)
 
 
-def _may_end(node: Node, body: tuple[Command, ...]) -> bool:
+def _may_end(node: Node, body: tuple[ParsedCommand, ...]) -> bool:
     """Whether a function that calls itself could come to an end."""
     return _branches(node) or any(command.name in _DECIDES for command in body)
 

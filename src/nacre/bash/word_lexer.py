@@ -21,7 +21,7 @@ from nacre.bash.tokens import (
     Sum,
     Text,
     TooComplex,
-    Word,
+    WordToken,
 )
 
 MAX_TOKENS: Final = 20_000
@@ -62,7 +62,7 @@ class WordLexer:
         """Everything up to the end, or up to the `)` that closes a substitution."""
         raise NotImplementedError
 
-    def word(self) -> Word:
+    def word(self) -> WordToken:
         here = self.at
         parts: list[Part] = []
         before = self.trouble
@@ -80,7 +80,7 @@ class WordLexer:
                 or (byte != 0x28 and not self._piece(parts, PLAIN))
             ):
                 break
-        word = Word(here, self.at, parts, broken=self.trouble is not None, assigns=assigns)
+        word = WordToken(here, self.at, parts, broken=self.trouble is not None, assigns=assigns)
         self.trouble = before or self.trouble
         return word
 
@@ -94,7 +94,7 @@ class WordLexer:
         begin = assigns.end()
         self.at = begin + 1
         self._enter()
-        words: list[Word] = []
+        words: list[WordToken] = []
         while True:
             self.at = self._match_end(BLANK)
             if self.at >= self.limit:

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nacre.bash.commands import Command, Word, known_prefix
+from nacre.bash.commands import ParsedCommand, Word, known_prefix
 
 SHELLS: Final = {b"bash", b"sh", b"dash", b"zsh", b"ksh", b"ash", b"rbash"}
 
@@ -112,7 +112,7 @@ _WRAPPERS: Final[dict[bytes, _Wrapper]] = {
 _FIND_RUNS: Final = {b"-exec", b"-execdir", b"-ok", b"-okdir"}
 
 
-def wrapped_command(command: Command) -> Iterator[Wrapped]:
+def wrapped_command(command: ParsedCommand) -> Iterator[Wrapped]:
     """What this command would run in turn."""
     name, words = command.name, command.words
     if name is None:

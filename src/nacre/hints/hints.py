@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from nacre.bash.analyze import analyze
-from nacre.bash.commands import Command, known_prefix
+from nacre.bash.commands import ParsedCommand, known_prefix
 from nacre.bash.paths import resolve_path
 from nacre.model.outcome import Ending, Exited
 from nacre.model.plan import BASH
@@ -300,7 +300,7 @@ def does_not_last(facts: RunFacts) -> str | None:
     return _LASTS.get(_SAME.get(name, name))
 
 
-def _is_plain(command: Command) -> bool:
+def _is_plain(command: ParsedCommand) -> bool:
     """Whether it is done by the shell itself."""
     inside = command.substitution or command.function or command.via or command.background
     return not (inside or command.fed or command.feeds)

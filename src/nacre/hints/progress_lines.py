@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from nacre.bash.commands import Analysis, Command
+from nacre.bash.commands import Analysis, ParsedCommand
 
 # Fewer lines than this are not worth a remark.
 _WORTHWHILE: Final = 5
@@ -116,7 +116,7 @@ def _is_progress(line: str, patterns: Iterable[re.Pattern[str]]) -> bool:
     return any(each.match(line) for each in patterns) and not _TROUBLE.search(line)
 
 
-def _patterns_for(command: Command) -> re.Pattern[str] | None:
+def _patterns_for(command: ParsedCommand) -> re.Pattern[str] | None:
     texts = [command.name, *(word.text for word in command.arguments[:_DEEPEST])]
     words = tuple((text or b"?").decode("utf-8", "replace") for text in texts)
     for length in range(_DEEPEST, 0, -1):

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nacre.bash.commands import Command, Word
+from nacre.bash.commands import ParsedCommand, Word
 
 _VALUED: Final = {
     *(b"-C", b"-c", b"--git-dir", b"--work-tree", b"--namespace", b"--exec-path"),
@@ -28,7 +28,7 @@ class GitCommand(Struct, frozen=True, kw_only=True):
     arguments: tuple[Word, ...]
 
 
-def parse_git(command: Command) -> GitCommand | None:
+def parse_git(command: ParsedCommand) -> GitCommand | None:
     """The parts of a git command, if it is one and its subcommand is known."""
     if command.name != b"git":
         return None

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from nacre.bash.commands import Analysis, Command, known_prefix
+from nacre.bash.commands import Analysis, ParsedCommand, known_prefix
 from nacre.bash.paths import resolve_path
 from nacre.model.caller import Caller
 from nacre.model.findings import TrailerAdded, TrailerSkipped
@@ -73,7 +73,7 @@ FIRST_WITH_TRAILERS: Final = (2, 32)
 class Commit(Struct, frozen=True, kw_only=True):
     """A command that makes a commit."""
 
-    command: Command
+    command: ParsedCommand
     git: GitCommand
 
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from nacre.bash.commands import Analysis, Command
+from nacre.bash.commands import Analysis, ParsedCommand
 from nacre.bash.paths import resolve_path
 from nacre.model.caller import Caller
 from nacre.model.findings import ToolSuggested
@@ -25,7 +25,7 @@ from nacre.text.clean import decode
 Mode = Literal["off", "warn", "block"]
 Arguments = dict[str, str | int]
 FindArguments = Callable[
-    [Command, bytes], Arguments | None
+    [ParsedCommand, bytes], Arguments | None
 ]  # the other tool's arguments, on a match
 
 _TOOL: Final = re.compile(r"[A-Za-z_][\w.:/-]*")
@@ -45,7 +45,7 @@ class UserRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     words: tuple[str, ...] | None = None
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class InterceptionRule(Struct, frozen=True, kw_only=True):
     id: str
     tool: str
     message: str
@@ -53,17 +53,17 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 class Match(Struct, frozen=True, kw_only=True):
-    rule: Rule
-    command: Command
+    rule: InterceptionRule
+    command: ParsedCommand
     arguments: Arguments
 
 
-def load_rules(given: Sequence[UserRule]) -> tuple[Rule, ...]:
+def load_rules(given: Sequence[UserRule]) -> tuple[InterceptionRule, ...]:
     """Rules of the user's own. Raises ValueError, naming the rule, for one that makes no sense."""
     return tuple(_load_rule(number, each) for number, each in enumerate(given, 1))
 
 
-def _load_rule(number: int, given: UserRule) -> Rule:
+def _load_rule(number: int, given: UserRule) -> InterceptionRule:
     name = f"rule {number} (for the tool {given.tool!r})"
     if not _TOOL.fullmatch(given.tool):
         raise ValueError(f"rule {number} names {given.tool!r}, which cannot be a tool; name one")
@@ -72,13 +72,15 @@ def _load_rule(number: int, given: UserRule) -> Rule:
     look = (
         _first_words(given.words) if given.words is not None else _regex(name, given.pattern or "")
     )
-    return Rule(id=f"user.{number}", tool=given.tool, message=given.message, find_arguments=look)
+    return InterceptionRule(
+        id=f"user.{number}", tool=given.tool, message=given.message, find_arguments=look
+    )
 
 
 def _first_words(wanted: Sequence[str]) -> FindArguments:
     first = [each.encode() for each in wanted]
 
-    def look(command: Command, script: bytes) -> Arguments | None:
+    def look(command: ParsedCommand, script: bytes) -> Arguments | None:
         del script
         texts = [command.name, *(word.text for word in command.arguments)]
         return {} if texts[: len(first)] == first else None
@@ -94,14 +96,14 @@ def _regex(name: str, pattern: str) -> FindArguments:
             f"{name} has a pattern that does not compile ({error}): {pattern}"
         ) from None
 
-    def look(command: Command, script: bytes) -> Arguments | None:
+    def look(command: ParsedCommand, script: bytes) -> Arguments | None:
         return {} if compiled.search(decode(script[command.start : command.end])) else None
 
     return look
 
 
 def interception_step(
-    rules: Sequence[Rule], mode: Mode
+    rules: Sequence[InterceptionRule], mode: Mode
 ) -> Callable[[Plan, Caller], Plan | Intercepted]:
     def step(plan: Plan, caller: Caller) -> Plan | Intercepted:
         """Refuse a command that the caller has a better tool for, or note it."""
@@ -136,7 +138,9 @@ def _resolve_paths(arguments: Arguments, plan: Plan, caller: Caller) -> Argument
     return {**arguments, "path": decode(resolve_path(cwd, path.encode("utf-8", "surrogateescape")))}
 
 
-def find_match(reading: Analysis, rules: Sequence[Rule], tools: Sequence[str]) -> Match | None:
+def find_match(
+    reading: Analysis, rules: Sequence[InterceptionRule], tools: Sequence[str]
+) -> Match | None:
     """The first command that a tool of the caller's would do better."""
     counted = [rule for rule in rules if rule.tool in tools]
     for command in reading.commands:
@@ -149,7 +153,7 @@ def find_match(reading: Analysis, rules: Sequence[Rule], tools: Sequence[str]) -
     return None
 
 
-def _is_plain_command(command: Command) -> bool:
+def _is_plain_command(command: ParsedCommand) -> bool:
     alone = not (command.feeds or (command.fed and command.name != b"tee"))
     placed = not (command.substitution or command.function or command.loop)
     return bool(command.words) and alone and placed and _TRANSPARENT.issuperset(command.via)

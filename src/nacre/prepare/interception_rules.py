@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from nacre.bash.commands import Command, Redirect, Word, known_prefix
+from nacre.bash.commands import ParsedCommand, Redirect, Word, known_prefix
 from nacre.bash.predicted_output import predict_output
-from nacre.prepare.interception import Arguments, FindArguments, Rule
+from nacre.prepare.interception import Arguments, FindArguments, InterceptionRule
 from nacre.prepare.option_parsing import NONE, find_flags, find_operands, has_flag
 from nacre.text.clean import decode
 
@@ -35,7 +35,7 @@ _FIND_ASKS: Final = {
 _NOT_FILES: Final = (b"/dev/", b"/proc/", b"/sys/")
 
 
-def _read(command: Command) -> Arguments | None:
+def _read(command: ParsedCommand) -> Arguments | None:
     if _keeps_its_output(command):
         return None
     if command.name == b"tail" and has_flag(command.arguments, b"fF", b"--follow", b"--retry"):
@@ -55,7 +55,7 @@ def _read(command: Command) -> Arguments | None:
     return arguments if count is None else arguments | {"limit": count}
 
 
-def _search(command: Command) -> Arguments | None:
+def _search(command: ParsedCommand) -> Arguments | None:
     if _keeps_its_output(command):
         return None
     given = [*find_flags(command.arguments, _SEARCH_VALUED)]
@@ -75,7 +75,7 @@ def _search(command: Command) -> Arguments | None:
     return pattern | (_path(where[0]) if where else {})
 
 
-def _find(command: Command) -> Arguments | None:
+def _find(command: ParsedCommand) -> Arguments | None:
     texts = {known_prefix(word) for word in command.arguments}
     if _FIND_ACTS & texts or not _FIND_ASKS & texts:
         return None
@@ -84,7 +84,7 @@ def _find(command: Command) -> Arguments | None:
     return _search_arguments(command, _after(command, *_FIND_ASKS - {b"-type"}), start)
 
 
-def _fd(command: Command) -> Arguments | None:
+def _fd(command: ParsedCommand) -> Arguments | None:
     texts = {known_prefix(word) for word in command.arguments}
     if {b"-x", b"--exec", b"-X", b"--exec-batch"} & texts:
         return None
@@ -94,7 +94,7 @@ def _fd(command: Command) -> Arguments | None:
     return _search_arguments(command, words[0], words[1])
 
 
-def _locate(command: Command) -> Arguments | None:
+def _locate(command: ParsedCommand) -> Arguments | None:
     texts = [known_prefix(word) for word in command.arguments]
     if not any(b"*" in text or text.startswith((b"-b", b"--basename", b"-r")) for text in texts):
         return None
@@ -103,7 +103,7 @@ def _locate(command: Command) -> Arguments | None:
 
 
 def _search_arguments(
-    command: Command, pattern: Word | None, start: Word | None
+    command: ParsedCommand, pattern: Word | None, start: Word | None
 ) -> Arguments | None:
     """What to ask the other tool for: files of that name, from there on."""
     if _keeps_its_output(command) or (start is not None and _is_device(start)):
@@ -112,7 +112,7 @@ def _search_arguments(
     return arguments | ({} if start is None else _path(start))
 
 
-def _edit(command: Command) -> Arguments | None:
+def _edit(command: ParsedCommand) -> Arguments | None:
     name, words = command.name, command.arguments
     texts = [word.text or word.prefix for word in words]
     if name in (b"sed", b"gsed"):
@@ -164,7 +164,7 @@ def _perl_edits(texts: list[bytes]) -> bool:
     return False
 
 
-def _write(command: Command) -> Arguments | None:
+def _write(command: ParsedCommand) -> Arguments | None:
     feeds_text = any(each.operator in (b"<<", b"<<<") for each in command.redirects)
     if command.name == b"cat" and not feeds_text:
         return None
@@ -178,7 +178,7 @@ def _write(command: Command) -> Arguments | None:
     return arguments
 
 
-def _tee(command: Command) -> Arguments | None:
+def _tee(command: ParsedCommand) -> Arguments | None:
     """`echo x | tee f` writes a file as well; `make | tee log` keeps what somebody else said."""
     feeder = command.feeder
     if feeder is None or feeder.name not in (b"echo", b"printf", b"cat"):
@@ -198,7 +198,7 @@ def _is_file(redirect: Redirect) -> bool:
     return not _is_device(redirect.target)
 
 
-def _keeps_its_output(command: Command) -> bool:
+def _keeps_its_output(command: ParsedCommand) -> bool:
     """What goes into a file is not for reading."""
     return any(each.is_stdout for each in command.redirects)
 
@@ -212,7 +212,7 @@ def _is_device(word: Word) -> bool:
     return any((text.rstrip(b"/") + b"/").startswith(_NOT_FILES) for text in texts if text)
 
 
-def _written_text(command: Command) -> bytes | None:
+def _written_text(command: ParsedCommand) -> bytes | None:
     return predict_output(msgspec.structs.replace(command, redirects=()))
 
 
@@ -220,7 +220,7 @@ def _is_count(word: Word) -> bool:
     return bool(word.text) and (word.text or b"")[:1] == b"+"
 
 
-def _count(command: Command) -> int | None:
+def _count(command: ParsedCommand) -> int | None:
     texts = [word.text or b"" for word in command.arguments]
     for text, following in zip_longest(texts, texts[1:], fillvalue=b""):
         for shape, value in (
@@ -235,7 +235,7 @@ def _count(command: Command) -> int | None:
     return None
 
 
-def _after(command: Command, *options: bytes) -> Word | None:
+def _after(command: ParsedCommand, *options: bytes) -> Word | None:
     """The value of an option that stands in a word of its own."""
     for word, following in zip(command.arguments, command.arguments[1:], strict=False):
         if word.text in options:
@@ -251,10 +251,10 @@ def _text(key: str, word: Word) -> Arguments:
     return {} if word.text is None else {key: decode(word.text)}
 
 
-def _about(looks: dict[bytes, Callable[[Command], Arguments | None]]) -> FindArguments:
+def _about(looks: dict[bytes, Callable[[ParsedCommand], Arguments | None]]) -> FindArguments:
     """Whose look it is depends on the program."""
 
-    def look(command: Command, script: bytes) -> Arguments | None:
+    def look(command: ParsedCommand, script: bytes) -> Arguments | None:
         del script
         mine = looks.get(command.name or b"")
         return None if mine is None else mine(command)
@@ -263,7 +263,7 @@ def _about(looks: dict[bytes, Callable[[Command], Arguments | None]]) -> FindArg
 
 
 DEFAULT_RULES: Final = (
-    Rule(
+    InterceptionRule(
         id="write",
         tool="write",
         message="use the write tool to make a file; it takes the content as it is, without quoting",
@@ -278,13 +278,13 @@ DEFAULT_RULES: Final = (
             )
         ),
     ),
-    Rule(
+    InterceptionRule(
         id="write-tee",
         tool="write",
         message="use the write tool to make a file; it takes the content as it is, without quoting",
         find_arguments=_about(dict.fromkeys((b"tee",), _tee)),
     ),
-    Rule(
+    InterceptionRule(
         id="read",
         tool="read",
         message="use the read tool to look at a file; it shows line numbers and takes ranges",
@@ -301,7 +301,7 @@ DEFAULT_RULES: Final = (
             )
         ),
     ),
-    Rule(
+    InterceptionRule(
         id="search",
         tool="search",
         message="use the search tool to find text in files; it respects .gitignore",
@@ -320,13 +320,13 @@ DEFAULT_RULES: Final = (
             )
         ),
     ),
-    Rule(
+    InterceptionRule(
         id="find",
         tool="find",
         message="use the find tool to find files by name",
         find_arguments=_about({b"find": _find, b"fd": _fd, b"fdfind": _fd, b"locate": _locate}),
     ),
-    Rule(
+    InterceptionRule(
         id="edit",
         tool="edit",
         message="use the edit tool to change a file; it shows what it changed",

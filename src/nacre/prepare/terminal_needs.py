@@ -5,7 +5,14 @@ from typing import Final
 
 import msgspec
 
-from nacre.bash.commands import Analysis, Assignment, Command, Word, known_prefix, program_name
+from nacre.bash.commands import (
+    Analysis,
+    Assignment,
+    ParsedCommand,
+    Word,
+    known_prefix,
+    program_name,
+)
 from nacre.model.caller import Caller
 from nacre.model.findings import NeedsTerminal
 from nacre.model.plan import Plan
@@ -128,7 +135,7 @@ def find_terminal_needs(reading: Analysis) -> Iterator[NeedsTerminal]:
             yield NeedsTerminal(words=decode(words), why=why, instead=instead)
 
 
-def _need(command: Command) -> tuple[str, str] | None:
+def _need(command: ParsedCommand) -> tuple[str, str] | None:
     name = command.name
     if name is None:
         return None
@@ -150,7 +157,7 @@ def _need(command: Command) -> tuple[str, str] | None:
     return _other(command, texts)
 
 
-def _is_batch(name: bytes, command: Command) -> bool:
+def _is_batch(name: bytes, command: ParsedCommand) -> bool:
     wanted = _BATCH.get(name, ())
     for word in command.arguments:
         text = word.text or word.prefix
@@ -172,7 +179,7 @@ def _screen_remedy(name: bytes) -> str:
     }.get(name, "use a program that prints and ends")
 
 
-def _editor(command: Command, texts: set[bytes | None]) -> tuple[str, str] | None:
+def _editor(command: ParsedCommand, texts: set[bytes | None]) -> tuple[str, str] | None:
     if _is_batch(command.name or b"", command):
         return None
     # vim's silent mode runs a script and shows nothing
@@ -183,7 +190,7 @@ def _editor(command: Command, texts: set[bytes | None]) -> tuple[str, str] | Non
     return "it is an editor for a person", "write the file with a heredoc, or change it with sed -i"
 
 
-def _git(command: Command) -> tuple[str, str] | None:
+def _git(command: ParsedCommand) -> tuple[str, str] | None:
     found = parse_git(command)
     if found is None:
         return None
@@ -218,7 +225,7 @@ def _asks_for_patches(found: GitCommand, names: set[bytes]) -> bool:
     return interactive or bool(names & {b"-p", b"--patch", b"--interactive"})
 
 
-def _chooses_editor(command: Command, found: GitCommand, setting: bytes) -> bool:
+def _chooses_editor(command: ParsedCommand, found: GitCommand, setting: bytes) -> bool:
     for assignment in command.assignments:
         if assignment.name in _EDITOR_NAMES:
             return program_name((assignment.value,)) not in _EDITORS
@@ -227,7 +234,7 @@ def _chooses_editor(command: Command, found: GitCommand, setting: bytes) -> bool
     return any(word.prefix.lower().startswith(setting + b"=") for word in found.settings)
 
 
-def _other(command: Command, texts: set[bytes | None]) -> tuple[str, str] | None:
+def _other(command: ParsedCommand, texts: set[bytes | None]) -> tuple[str, str] | None:
     name = command.name
     if name == b"ssh" and _own_flags(command.arguments, _SSH_VALUED) & {b"-t"}:
         return "it asks for a terminal", "leave -t out, and give the remote command"
@@ -264,7 +271,7 @@ def _own_flags(words: Sequence[Word], valued: frozenset[bytes]) -> set[bytes]:
     return {flag.name.partition(b"=")[0] for flag in find_flags(own)}
 
 
-def _multiplexer(command: Command, texts: set[bytes | None]) -> tuple[str, str] | None:
+def _multiplexer(command: ParsedCommand, texts: set[bytes | None]) -> tuple[str, str] | None:
     verb = next(
         (word.text for word in find_operands(command.arguments, frozenset({b"-L", b"-S", b"-f"}))),
         None,

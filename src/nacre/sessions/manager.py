@@ -41,7 +41,7 @@ from nacre.sessions.shell_pool import (
 )
 from nacre.sessions.worker_thread import Worker
 from nacre.shell_state import bash_code
-from nacre.shell_state.state import State
+from nacre.shell_state.state import ShellState
 from nacre.shell_state.stateless_commands import is_unchanging
 from nacre.store.session_files import Ledger, SessionFile
 
@@ -158,7 +158,7 @@ class SessionManager:
 
     def _initial_state(
         self, plan: Plan, session: Session, file: SessionFile, ledger: Ledger
-    ) -> State | None:
+    ) -> ShellState | None:
         """The state that its next shell restores; BEING_READ: ask again. Raises OSError."""
         return file.read_state(ledger) if ledger.state else self._setup_cache.state(plan, session)
 
@@ -201,7 +201,7 @@ class SessionManager:
         session: Session,
         file: SessionFile,
         ledger: Ledger,
-        state: State | None,
+        state: ShellState | None,
         spawner: Spawner,
         mark: Tag | None,
     ) -> tuple[Child, SessionLease]:
@@ -335,7 +335,9 @@ class SessionManager:
         self._lease_counts.clear()
 
 
-def _shell_spec(plan: Plan, session: Session, ledger: Ledger, state: State | None) -> ShellSpec:
+def _shell_spec(
+    plan: Plan, session: Session, ledger: Ledger, state: ShellState | None
+) -> ShellSpec:
     # What one begins with also says where it stands.
     name = (
         ""
@@ -345,12 +347,12 @@ def _shell_spec(plan: Plan, session: Session, ledger: Ledger, state: State | Non
     return ShellSpec(plan, session.key, name, state)
 
 
-def _keeps_state(plan: Plan, session: Session, state: State | None) -> bool:
+def _keeps_state(plan: Plan, session: Session, state: ShellState | None) -> bool:
     stays = plan.command.cwd_given or plan.command.cwd == session.cwd_when_decided
     return stays and is_unchanging(plan.command.script, state)
 
 
-def _may_trap(script: bytes, state: State | None) -> bool:
+def _may_trap(script: bytes, state: ShellState | None) -> bool:
     """Whether it could change what is done at INT or QUIT; taking the long way is never wrong."""
     if _MAY_TRAP.search(script):
         return True

@@ -10,7 +10,7 @@ from nacre.model.plan import Plan, Session
 from nacre.sessions.shell_pool import plan_environment
 from nacre.sessions.worker_thread import Worker
 from nacre.shell_state import state as states
-from nacre.shell_state.state import State
+from nacre.shell_state.state import ShellState
 from nacre.store import setup_snapshots
 
 BEING_READ: Final = states.EMPTY  # by identity: it is just being read
@@ -21,7 +21,7 @@ class SetupCache:
 
     def __init__(self, run: Callable[[Plan], None], worker: Worker) -> None:
         """`run` runs something of our own to its end."""
-        self._last_state: tuple[object, State] | None = (
+        self._last_state: tuple[object, ShellState] | None = (
             None  # what the last one began with, and of what
         )
         self._run = run
@@ -29,7 +29,7 @@ class SetupCache:
         self._snapshots: dict[str, setup_snapshots.SetupSnapshot] = {}
         self._reading: set[str] = set()
 
-    def state(self, plan: Plan, session: Session) -> State | None:
+    def state(self, plan: Plan, session: Session) -> ShellState | None:
         """None: with nothing; BEING_READ: ask again."""
         name = session.setup_signature
         if not name:

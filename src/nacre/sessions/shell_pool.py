@@ -13,7 +13,7 @@ from nacre.process import rlimits
 from nacre.process.spawner import Spawner
 from nacre.sessions.prewarmed_shell import PrewarmedShell
 from nacre.shell_state import state as states
-from nacre.shell_state.state import State
+from nacre.shell_state.state import ShellState
 from nacre.store.session_files import SessionFile, new_draft_id
 
 _MAX_PER_POOL: Final = 8
@@ -27,7 +27,7 @@ _SHELL_OPTIONS: Final = frozenset(
 class ShellSpec:
     """What a shell must be, so that nobody could tell it from one that was made for the command."""
 
-    def __init__(self, plan: Plan, key: str, name: str, state: State | None) -> None:
+    def __init__(self, plan: Plan, key: str, name: str, state: ShellState | None) -> None:
         """`key` is its session's; `name` that of its state, or nothing where there is none."""
         self.plan = plan = _without_shell_options(plan)
         self.key = key

@@ -18,7 +18,7 @@ from nacre.model.plan import Command, Keep, LeftoverPolicy, Limits, Plan
 from nacre.sessions.setup_signature import user_shell_name
 from nacre.shell_state import state as states
 from nacre.shell_state.bash_code import SAVE_SCRIPT, quote
-from nacre.shell_state.state import State
+from nacre.shell_state.state import ShellState
 from nacre.store.session_files import new_draft_id
 from nacre.store.state_dir import make_private_directory, open_private, private_state_dir
 from nacre.text.secrets import has_secret, is_secret
@@ -89,7 +89,7 @@ _EXPORT_SCRIPT: Final = b"env -0 > %b"
 
 def read_user_setup(
     shell: bytes, env: Mapping[bytes, bytes], place: bytes, run: Callable[[Plan], None]
-) -> State | None:
+) -> ShellState | None:
     """What the set-up makes of a shell; None: nothing that could be used, for whatever reason.
     `run` runs something to its end."""
     clean = {name: value for name, value in env.items() if _PASSED_VARIABLES.fullmatch(name)}
@@ -144,7 +144,7 @@ class _SetupShells:
         )
 
 
-def _read_bash(shell: bytes, asking: _SetupShells, mark: str, path: str) -> State | None:
+def _read_bash(shell: bytes, asking: _SetupShells, mark: str, path: str) -> ShellState | None:
     more = b"" if _login_reads_rc(asking.env) else b"[[ -r ~/.bashrc ]] && builtin . ~/.bashrc\n"
     draft, functions = os.fsencode(path), os.fsencode(f"{path}.functions")
     script = _READ_SCRIPT % (
@@ -175,7 +175,7 @@ def _login_reads_rc(env: Mapping[bytes, bytes]) -> bool:
     return False
 
 
-def _read_exports(shell: bytes, asking: _SetupShells, path: str) -> State | None:
+def _read_exports(shell: bytes, asking: _SetupShells, path: str) -> ShellState | None:
     """Of another kind of shell only what it exports can be had."""
     other = os.fsencode(f"{path}.other")
     asking.run([shell, b"-l", b"-i", b"-c", _EXPORT_SCRIPT % quote(other)])
@@ -206,8 +206,8 @@ def _parse_functions(text: bytes) -> dict[bytes, bytes]:
 
 
 def _select_state(
-    state: State, functions: dict[bytes, bytes], given: Mapping[bytes, bytes]
-) -> State:
+    state: ShellState, functions: dict[bytes, bytes], given: Mapping[bytes, bytes]
+) -> ShellState:
     bodies = {name: text for name, text in functions.items() if not _has_secret(text)}
     attributes = [
         b"declare -f%b %b\n" % (flags, name)
@@ -277,11 +277,11 @@ def _is_kept(
     return b"x" in flags or name in needed
 
 
-def _with_variables(variables: dict[bytes, bytes]) -> State:
+def _with_variables(variables: dict[bytes, bytes]) -> ShellState:
     return msgspec.structs.replace(states.EMPTY, variables=variables)
 
 
-def _merge(one: State, other: State | None) -> State:
+def _merge(one: ShellState, other: ShellState | None) -> ShellState:
     """The user's own shell is right about what is exported."""
     if other is None:
         return one

@@ -54,7 +54,7 @@ _SIG: Final = re.compile(rb"\ASIG")
 _LATE: Final = (b"ERR", b"RETURN", b"DEBUG")
 
 
-class State(Struct, frozen=True, kw_only=True):
+class ShellState(Struct, frozen=True, kw_only=True):
     """Everything that one shell hands on to the next."""
 
     status: int = 0
@@ -73,7 +73,7 @@ class State(Struct, frozen=True, kw_only=True):
     begins: bool = False  # nobody has run anything yet: what bash sets by itself is as it sets it
 
 
-EMPTY: Final = State(
+EMPTY: Final = ShellState(
     functions=b"",
     names=(),
     variables={},
@@ -112,11 +112,11 @@ def parse_draft(
     traps: bytes | None,
     mark: bytes,
     *,
-    before: State | None,
+    before: ShellState | None,
     given: Mapping[bytes, bytes],
     spared: Iterable[bytes] = (),
     ignored: Iterable[str] = (),
-) -> State | None:
+) -> ShellState | None:
     """The state that a draft describes; `traps`: what its shell said of INT and QUIT, if it was
     asked. `before` is the state before that command; where there was
     none, `given` is the environment. `spared` are variables that belonged to the call alone, and
@@ -137,7 +137,7 @@ def parse_draft(
             return msgspec.structs.replace(before, status=int(status))
         options = found[b"options"][1].split(b"\n")
         inside, arguments = found[b"arguments"]
-        return State(
+        return ShellState(
             status=int(status),
             functions=build_functions(
                 *(
@@ -181,7 +181,7 @@ def _parse_arguments(text: bytes) -> tuple[bytes, ...]:
 
 
 def _parse_traps(
-    text: bytes, more: bytes | None, before: State | None, ignored: Iterable[str]
+    text: bytes, more: bytes | None, before: ShellState | None, ignored: Iterable[str]
 ) -> dict[bytes, bytes]:
     found = _parse_trap_names(text)
     found.pop(b"EXIT", None)  # ours
@@ -223,7 +223,7 @@ def export_declarations(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     }
 
 
-def initial_state(snapshot: State, env: Mapping[bytes, bytes], directory: bytes) -> State:
+def initial_state(snapshot: ShellState, env: Mapping[bytes, bytes], directory: bytes) -> ShellState:
     """The state of a session that begins with it."""
     # What the command is given anyway stays: pagers and editors that ask nothing, above all.
     variables = {**snapshot.variables, **export_declarations(env)}
@@ -232,7 +232,7 @@ def initial_state(snapshot: State, env: Mapping[bytes, bytes], directory: bytes)
     return msgspec.structs.replace(snapshot, variables=variables, directory=directory, begins=True)
 
 
-def build_restore_script(state: State, given: Iterable[bytes]) -> bytes:
+def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
     """A script after which a shell that was started with variables of these names, some of which
     may be functions, is as the one was that has left this state.
     What would change how this very script goes is left for the moment before the next one."""
@@ -281,14 +281,14 @@ def _unset(kind: bytes, names: Iterable[bytes]) -> bytes:
     return b"builtin unset %b %b\n" % (kind, words) if words else b""
 
 
-def _shopt_lines(state: State) -> bytes:
+def _shopt_lines(state: ShellState) -> bytes:
     wanted, there = frozenset(state.shopt) - _NO_SHOPT, frozenset(SHOPT) - _NO_SHOPT
     on, off = wanted - there, there - wanted
     said = b"builtin shopt -s %b\n" % b" ".join(sorted(on)) if on else b""
     return said + (b"builtin shopt -u %b\n" % b" ".join(sorted(off)) if off else b"")
 
 
-def _first_line_prefix(state: State) -> bytes:
+def _first_line_prefix(state: ShellState) -> bytes:
     """In front of the first line of the script, so that it has the line that it should have. Where
     that makes no sense, none of it is done; by its first words it is known whether it was."""
     wanted = frozenset(state.set) - _NO_SET - {b"posix"}

@@ -8,7 +8,7 @@ is not plain; being wrong in that direction only costs a copy of the shell.
 import re
 from typing import Final
 
-from nacre.shell_state.state import SET, State
+from nacre.shell_state.state import SET, ShellState
 
 _WORD: Final = rb"""(?:[\w./:@%+,=~^*?\[\]-]|'[^']*+'|"[^"$`\\!]*+")++"""
 _REDIRECTION: Final = rb"(?:\d?>&[12]|(?:\d?[<>]|\d?>>|&>)[ \t]*+%b)" % _WORD
@@ -26,7 +26,7 @@ _STATEFUL: Final = frozenset(
 )
 
 
-def is_unchanging(script: bytes, state: State | None) -> bool:
+def is_unchanging(script: bytes, state: ShellState | None) -> bool:
     """Whether a shell with this state is the same after it, but for the status."""
     names = _command_names(script)
     if not names or not _STATEFUL.isdisjoint(names):

@@ -22,7 +22,7 @@ from msgspec import Struct
 from nacre.model.ids import session_key
 from nacre.procfs import processes
 from nacre.shell_state import state as states
-from nacre.shell_state.state import State
+from nacre.shell_state.state import ShellState
 from nacre.store.state_dir import (
     make_private_directory,
     open_private,
@@ -81,7 +81,7 @@ class SessionFile:
     def __init__(self, place: str, key: str) -> None:
         """Raises OSError."""
         self._fd = -1
-        self._state: State | None = None
+        self._state: ShellState | None = None
         self._state_id = ""  # the mark of that state
         self.workspace_key, self.key = place, key
         at = private_state_dir()
@@ -130,14 +130,14 @@ class SessionFile:
         os.pwrite(self._fd, text, 0)
         os.ftruncate(self._fd, len(text))
 
-    def read_state(self, ledger: Ledger) -> State | None:
+    def read_state(self, ledger: Ledger) -> ShellState | None:
         """What its next shell shall know; None: it is a new one."""
         if not ledger.state:
             return None
         if ledger.state != self._state_id:
             try:
                 with open(f"{self.directory}/state", "rb") as file:
-                    self._state = msgspec.msgpack.decode(file.read(), type=State)
+                    self._state = msgspec.msgpack.decode(file.read(), type=ShellState)
             except (OSError, msgspec.MsgspecError):
                 return None
             self._state_id = ledger.state
@@ -230,7 +230,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     created: float
     used: float  # when, the last time
     directory: bytes
-    state: State | None
+    state: ShellState | None
 
 
 def delete_session(place: str, key: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from nacre.shell_state.state import State
+from nacre.shell_state.state import ShellState
 from nacre.store.state_dir import make_private_directory, private_state_dir, write_atomically
 
 _RETRY_SECONDS: Final = 600.0  # seconds after which a failure is forgotten
@@ -21,7 +21,7 @@ _RETRY_SECONDS: Final = 600.0  # seconds after which a failure is forgotten
 
 class SetupSnapshot(Struct, frozen=True, kw_only=True, rename={"created": "made"}):
     created: float
-    state: State | None  # None: it could not be had
+    state: ShellState | None  # None: it could not be had
 
 
 def load_snapshot(name: str) -> SetupSnapshot | None:

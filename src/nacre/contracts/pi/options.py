@@ -8,7 +8,7 @@ from msgspec import Meta
 from nacre.contracts.option_reader import LATER, LESS, MORE, OFF, Seconds
 from nacre.contracts.shared_options import SharedOptions
 from nacre.prepare import interception, interception_rules
-from nacre.prepare.interception import Mode, Rule, UserRule
+from nacre.prepare.interception import InterceptionRule, Mode, UserRule
 from nacre.text.similar_names import did_you_mean
 
 _DEFAULTS: Final = {rule.id: rule for rule in interception_rules.DEFAULT_RULES}
@@ -36,7 +36,7 @@ class Options(SharedOptions, frozen=True, kw_only=True):
         super().__post_init__()
         self.interception()
 
-    def interception(self) -> tuple[Rule, ...]:
+    def interception(self) -> tuple[InterceptionRule, ...]:
         """Every rule that counts. Raises ValueError for one that makes no sense."""
         for name in self.intercept_rules:
             if name not in _DEFAULTS:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nacre.bash.analyze import analyze
-from nacre.bash.commands import Analysis, Command, Redirect, Word
+from nacre.bash.commands import Analysis, ParsedCommand, Redirect, Word
 from nacre.bash.quoting import quote
 from nacre.contracts import registry
 from nacre.contracts.arguments import read_script
@@ -142,7 +142,7 @@ def explanation_to_json(explained: Explanation) -> dict[str, Any]:
     }
 
 
-def _words_to_json(command: Command) -> list[str | None]:
+def _words_to_json(command: ParsedCommand) -> list[str | None]:
     return [None if word.text is None else decode(word.text) for word in command.words]
 
 
@@ -200,7 +200,7 @@ def _lines(explained: Explanation) -> list[str]:
     return lines
 
 
-def _show_command(command: Command) -> str:
+def _show_command(command: ParsedCommand) -> str:
     words = " ".join([*map(_word, command.words), *map(_redirect, command.redirects)])
     through = [decode(each) for each in command.via]
     remarks = [

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from nacre.bash.commands import Command, Redirect, Word, known_prefix
+from nacre.bash.commands import ParsedCommand, Redirect, Word, known_prefix
 from nacre.prepare.option_parsing import find_operands, has_flag
 from nacre.prepare.safety.protected_paths import (
     CRITICAL,
@@ -13,7 +13,7 @@ from nacre.prepare.safety.protected_paths import (
     named_devices,
     possible_paths,
 )
-from nacre.prepare.safety.rule import Rule, RuleContext, RuleMatch, show_words
+from nacre.prepare.safety.rule import RuleContext, RuleMatch, SafetyRule, show_words
 
 # Programs that erase what they are pointed at; some only with one of these words, some unless.
 _ERASE: Final = {
@@ -86,7 +86,7 @@ _FINDERS: Final = (b"find", b"gfind", b"bfs")
 _DELETERS: Final = {b"rm", b"unlink", b"rmdir", b"shred", b"srm"}
 
 
-def _remove(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _remove(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     if not has_flag(command.arguments, b"rR", b"--recursive"):
         return
     for word in find_operands(command.arguments):
@@ -104,7 +104,7 @@ def _describe_path(path: bytes) -> str:
     return path.decode("utf-8", "replace")
 
 
-def _find(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _find(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     if b"-delete" in _primaries(command.arguments) or _runs_deleter(command, around):
         yield from _is_wide_search(command, command, around)
 
@@ -125,14 +125,16 @@ def _primaries(arguments: tuple[Word, ...]) -> set[bytes]:
     return found
 
 
-def _find_piped(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _find_piped(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     """`find / | xargs rm`"""
     feeder = command.feeder
     if b"xargs" in command.via and feeder is not None and feeder.name in _FINDERS:
         yield from _is_wide_search(feeder, command, around)
 
 
-def _is_wide_search(find: Command, deleter: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _is_wide_search(
+    find: ParsedCommand, deleter: ParsedCommand, around: RuleContext
+) -> Iterator[RuleMatch]:
     """Whether a search goes over more than anybody can want to delete."""
     arguments = find.arguments
     at = 0
@@ -163,7 +165,7 @@ def _is_wide_search(find: Command, deleter: Command, around: RuleContext) -> Ite
                 )
 
 
-def _runs_deleter(command: Command, around: RuleContext) -> bool:
+def _runs_deleter(command: ParsedCommand, around: RuleContext) -> bool:
     """Whether what it executes deletes, be it through sudo or a shell."""
     return any(
         each.name in _DELETERS
@@ -173,7 +175,7 @@ def _runs_deleter(command: Command, around: RuleContext) -> bool:
     )
 
 
-def _permissions(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _permissions(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     if not has_flag(command.arguments, b"R", b"--recursive"):
         return
     given = [*find_operands(command.arguments)]
@@ -191,7 +193,7 @@ def _permissions(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
                 )
 
 
-def _writes_device(hit: tuple[Word, ...], target: bytes, command: Command) -> RuleMatch:
+def _writes_device(hit: tuple[Word, ...], target: bytes, command: ParsedCommand) -> RuleMatch:
     return RuleMatch(
         words=(command.words[0], *hit) if command.words else hit,
         shown=show_words(command.words),
@@ -200,14 +202,14 @@ def _writes_device(hit: tuple[Word, ...], target: bytes, command: Command) -> Ru
     )
 
 
-def _dd(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _dd(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     del around
     for word in command.arguments:
         for target in named_devices(word, command, b"of="):
             yield _writes_device((word,), target, command)
 
 
-def _copies(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _copies(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     """Programs that write to what they are given."""
     del around
     given = [*find_operands(command.arguments)]
@@ -218,7 +220,7 @@ def _copies(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
             yield _writes_device((word,), target, command)
 
 
-def _redirects(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _redirects(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     del around
     for redirect in command.redirects:
         if not redirect.is_write:
@@ -240,7 +242,7 @@ def _show_redirect(redirect: Redirect, target: bytes) -> bytes:
     return redirect.target.text or target
 
 
-def _format(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _format(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     del around
     if not _erases(command):
         return
@@ -255,7 +257,7 @@ def _format(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
             )
 
 
-def _erases(command: Command) -> bool:
+def _erases(command: ParsedCommand) -> bool:
     name, words = command.name or b"", {known_prefix(word) for word in command.arguments}
     if name in _ERASE or name.startswith((b"mkfs.", b"newfs_")):
         return True
@@ -281,7 +283,7 @@ def _forks(around: RuleContext) -> Iterator[RuleMatch]:
             )
 
 
-def _perl_forks(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _perl_forks(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     del around
     for word in command.arguments:
         if _FORKS.search(word.text or b""):
@@ -294,50 +296,54 @@ def _perl_forks(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
 
 
 RULES: Final = (
-    Rule(
+    SafetyRule(
         id="disk.remove",
         summary="recursive removal of /, a home, a system directory, or all that is in one",
         programs=(b"rm", b"srm"),
         check_command=_remove,
     ),
-    Rule(
+    SafetyRule(
         id="disk.find",
         summary="find that deletes in all of / (or, without a test, of a home or system directory)",
         programs=_FINDERS,
         check_command=_find,
     ),
-    Rule(
+    SafetyRule(
         id="disk.find-xargs",
         summary="the same through a pipe into xargs rm",
         programs=(*_DELETERS,),
         check_command=_find_piped,
     ),
-    Rule(
+    SafetyRule(
         id="disk.permissions",
         summary="chmod, chown or chgrp -R of / or a system directory",
         programs=(b"chmod", b"chown", b"chgrp"),
         check_command=_permissions,
     ),
-    Rule(
+    SafetyRule(
         id="disk.dd",
         summary="dd onto a block device",
         programs=(b"dd", b"dcfldd"),
         check_command=_dd,
     ),
-    Rule(
+    SafetyRule(
         id="disk.copy",
         summary="tee, cp, truncate and kin onto a block device",
         programs=(b"tee", b"cp", b"mv", b"install", b"truncate", b"sponge"),
         check_command=_copies,
     ),
-    Rule(id="disk.redirect", summary="a redirection onto a block device", check_command=_redirects),
-    Rule(id="disk.format", summary="mkfs, wipefs and kin on a block device", check_command=_format),
-    Rule(
+    SafetyRule(
+        id="disk.redirect", summary="a redirection onto a block device", check_command=_redirects
+    ),
+    SafetyRule(
+        id="disk.format", summary="mkfs, wipefs and kin on a block device", check_command=_format
+    ),
+    SafetyRule(
         id="disk.fork-bomb",
         summary="a function that does nothing but multiply",
         check_analysis=_forks,
     ),
-    Rule(
+    SafetyRule(
         id="disk.fork-loop",
         summary="a one-liner that forks without end",
         programs=(b"perl", b"ruby"),

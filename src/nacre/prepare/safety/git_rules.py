@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
-from nacre.bash.commands import Command, Word
+from nacre.bash.commands import ParsedCommand, Word
 from nacre.prepare.git_command import GitCommand, parse_git
 from nacre.prepare.option_parsing import NONE, find_flags, find_operands, has_flag
-from nacre.prepare.safety.rule import Rule, RuleContext, RuleMatch, show_words
+from nacre.prepare.safety.rule import RuleContext, RuleMatch, SafetyRule, show_words
 
 _PUSH_VALUED: Final = frozenset({b"-o", b"--push-option", b"--repo", b"--receive-pack", b"--exec"})
 _PUSH_LONG: Final = frozenset({b"--force", b"--force-with-lease", b"--force-if-includes"})
@@ -27,7 +27,11 @@ _VARIABLES: Final = (
 
 
 def _hit(
-    command: Command, found: GitCommand | None, words: tuple[Word, ...], why: str, instead: str
+    command: ParsedCommand,
+    found: GitCommand | None,
+    words: tuple[Word, ...],
+    why: str,
+    instead: str,
 ) -> RuleMatch:
     place = (command.words[found.place],) if found is not None else ()
     return RuleMatch(
@@ -38,7 +42,7 @@ def _hit(
     )
 
 
-def _add(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _add(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     del around
     found = parse_git(command)
     if found is None or found.subcommand not in (b"add", b"stage"):
@@ -66,7 +70,7 @@ def _add(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
         )
 
 
-def _push(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _push(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     del around
     found = parse_git(command)
     if found is None or found.subcommand != b"push":
@@ -88,7 +92,7 @@ def _push(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
         )
 
 
-def _identity(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _identity(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     del around
     why = "would change whose name stands on the work"
     instead = "leave the identity that is configured; ask a person to change it"
@@ -110,7 +114,9 @@ def _identity(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
                 yield _hit(command, None, (word,), why, instead)
 
 
-def _configured(command: Command, found: GitCommand, why: str, instead: str) -> Iterator[RuleMatch]:
+def _configured(
+    command: ParsedCommand, found: GitCommand, why: str, instead: str
+) -> Iterator[RuleMatch]:
     names = {flag.name for flag in find_flags(found.arguments, _CONFIG_VALUED, NONE)}
     rest = [*find_operands(found.arguments, _CONFIG_VALUED)]
     if names & _READS or (rest and rest[0].text in _READS):
@@ -127,17 +133,19 @@ def _configured(command: Command, found: GitCommand, why: str, instead: str) -> 
 
 
 RULES: Final = (
-    Rule(
+    SafetyRule(
         id="git.add-all",
         summary="git add -A, --all or . without looking",
         programs=(b"git",),
         check_command=_add,
     ),
-    Rule(
+    SafetyRule(
         id="git.force-push",
         summary="force push without a lease",
         programs=(b"git",),
         check_command=_push,
     ),
-    Rule(id="git.identity", summary="a change of user.name or user.email", check_command=_identity),
+    SafetyRule(
+        id="git.identity", summary="a change of user.name or user.email", check_command=_identity
+    ),
 )

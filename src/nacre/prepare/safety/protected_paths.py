@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from nacre.bash.commands import Command, Word
+from nacre.bash.commands import ParsedCommand, Word
 from nacre.bash.paths import resolve_path
 
 SYSTEM: Final = frozenset(
@@ -39,7 +39,7 @@ _TEMPORARY: Final = (b"/tmp", b"/var/tmp", b"/private/tmp", b"/dev/shm")
 _ALTERNATIVES: Final = re.compile(rb"[@?+*]\(([^()]*)\)")
 
 
-def possible_paths(word: Word, command: Command) -> Iterator[bytes]:
+def possible_paths(word: Word, command: ParsedCommand) -> Iterator[bytes]:
     """The absolute paths that a word may be, globs and all."""
     for text in word.texts:
         if not text:
@@ -101,7 +101,7 @@ def _glob(pattern: bytes, path: bytes) -> bool:
     )
 
 
-def named_devices(word: Word, command: Command, prefix: bytes = b"") -> Iterator[bytes]:
+def named_devices(word: Word, command: ParsedCommand, prefix: bytes = b"") -> Iterator[bytes]:
     """The disks that a word may name, behind `prefix` (as in of=/dev/sda)."""
     for text in word.texts or ((word.prefix,) if word.prefix else ()):
         target = text.removeprefix(prefix)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from nacre.bash.commands import Analysis, Command, Redirect, Word
+from nacre.bash.commands import Analysis, ParsedCommand, Redirect, Word
 
 
 class RuleMatch(Struct, frozen=True, kw_only=True):
@@ -24,11 +24,11 @@ class RuleContext(Struct, frozen=True, kw_only=True):
     analysis: Analysis
 
 
-CheckCommand = Callable[[Command, RuleContext], Iterator[RuleMatch]]
+CheckCommand = Callable[[ParsedCommand, RuleContext], Iterator[RuleMatch]]
 CheckAnalysis = Callable[[RuleContext], Iterator[RuleMatch]]
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class SafetyRule(Struct, frozen=True, kw_only=True):
     id: str
     summary: str  # one line, for people who choose
     programs: tuple[bytes, ...] = ()  # whom it is about; none: everybody

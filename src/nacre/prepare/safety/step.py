@@ -9,19 +9,19 @@ from nacre.model.plan import Plan
 from nacre.model.refusals import Dangerous
 from nacre.prepare.plan_analysis import analyze_plan, command_home
 from nacre.prepare.safety import disk_rules, git_rules, workspace_rules
-from nacre.prepare.safety.rule import Rule, RuleContext, RuleMatch
+from nacre.prepare.safety.rule import RuleContext, RuleMatch, SafetyRule
 from nacre.text.clean import decode
 from nacre.text.similar_names import did_you_mean
 
-RULES: Final[dict[str, Rule]] = {
+RULES: Final[dict[str, SafetyRule]] = {
     rule.id: rule for rule in (*disk_rules.RULES, *git_rules.RULES, *workspace_rules.RULES)
 }
 PACKS: Final = tuple(dict.fromkeys(rule.pack for rule in RULES.values()))
 
 
-def select_rules(names: Sequence[str]) -> tuple[Rule, ...]:
+def select_rules(names: Sequence[str]) -> tuple[SafetyRule, ...]:
     """The rules of these packs and ids; `-id` takes one away. Raises ValueError."""
-    rules: dict[str, Rule] = {}
+    rules: dict[str, SafetyRule] = {}
     if names and names[0].startswith("-"):
         raise ValueError(
             f"{names[0]} takes a rule away from nothing; name the pack first, as in disk,{names[0]}"
@@ -40,7 +40,7 @@ def select_rules(names: Sequence[str]) -> tuple[Rule, ...]:
     return tuple(rules.values())
 
 
-def safety_step(rules: Sequence[Rule]) -> Callable[[Plan, Caller], Plan | Dangerous]:
+def safety_step(rules: Sequence[SafetyRule]) -> Callable[[Plan, Caller], Plan | Dangerous]:
     judge = SafetyChecker(rules)
 
     def step(plan: Plan, caller: Caller) -> Plan | Dangerous:
@@ -53,12 +53,12 @@ def safety_step(rules: Sequence[Rule]) -> Callable[[Plan, Caller], Plan | Danger
 class SafetyChecker:
     """A choice of rules, sorted by the programs that they are about."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[SafetyRule]) -> None:
         self._of_all = [
             each for each in rules if each.check_command is not None and not each.programs
         ]
         self._of_reading = [each for each in rules if each.check_analysis is not None]
-        self._of_program: dict[bytes, list[Rule]] = {}
+        self._of_program: dict[bytes, list[SafetyRule]] = {}
         for rule in rules:
             for program in rule.programs:
                 self._of_program.setdefault(program, []).append(rule)
@@ -78,7 +78,7 @@ class SafetyChecker:
         return None
 
 
-def _refusal(rule: Rule, hit: RuleMatch) -> Dangerous:
+def _refusal(rule: SafetyRule, hit: RuleMatch) -> Dangerous:
     spans = [(word.start, word.end) for word in hit.words]
     if hit.redirect is not None:
         spans.append((hit.redirect.start, hit.redirect.end))

@@ -5,24 +5,24 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from nacre.bash.commands import Command, Word
+from nacre.bash.commands import ParsedCommand, Word
 from nacre.prepare.option_parsing import find_operands, has_flag
 from nacre.prepare.safety.protected_paths import EVERYTHING, possible_paths
-from nacre.prepare.safety.rule import Rule, RuleContext, RuleMatch, show_words
+from nacre.prepare.safety.rule import RuleContext, RuleMatch, SafetyRule, show_words
 
 
-def _removed(command: Command) -> Iterator[Word]:
+def _removed(command: ParsedCommand) -> Iterator[Word]:
     if has_flag(command.arguments, b"rR", b"--recursive"):
         yield from find_operands(command.arguments)
 
 
-def _hit(command: Command, word: Word, why: str, instead: str) -> RuleMatch:
+def _hit(command: ParsedCommand, word: Word, why: str, instead: str) -> RuleMatch:
     return RuleMatch(
         words=(command.words[0], word), shown=show_words(command.words), why=why, instead=instead
     )
 
 
-def _git(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _git(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     del around
     for word in _removed(command):
         for text in word.texts:
@@ -42,7 +42,7 @@ def _matches_git(pattern: bytes) -> bool:
     return pattern.startswith(b".g") and fnmatch.fnmatchcase(".git", pattern.decode("latin-1"))
 
 
-def _everything(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _everything(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     del around
     for word in _removed(command):
         for path in possible_paths(word, command):
@@ -57,7 +57,7 @@ def _everything(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
                 )
 
 
-def _home(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
+def _home(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     home = around.home
     if home is None:
         return
@@ -74,12 +74,14 @@ def _home(command: Command, around: RuleContext) -> Iterator[RuleMatch]:
 
 
 RULES: Final = (
-    Rule(id="workspace.git", summary="rm -rf of .git", programs=(b"rm",), check_command=_git),
-    Rule(
+    SafetyRule(id="workspace.git", summary="rm -rf of .git", programs=(b"rm",), check_command=_git),
+    SafetyRule(
         id="workspace.all",
         summary="rm -rf of *, .* or .",
         programs=(b"rm",),
         check_command=_everything,
     ),
-    Rule(id="workspace.home", summary="rm -rf under ~", programs=(b"rm",), check_command=_home),
+    SafetyRule(
+        id="workspace.home", summary="rm -rf under ~", programs=(b"rm",), check_command=_home
+    ),
 )
