@@ -52,7 +52,7 @@ chaos: $(READY)
 	NACRE_PLAIN=3000 $(PYTEST) --limit 3600 tests/shell_state/test_stateless_commands.py
 	$(BIN)/python -m tests.support.session_oracle 1 50000 & \
 		$(BIN)/python -m tests.support.session_oracle 50001 100000 && wait $$!
-	NACRE_SCRIPTS=100000 NACRE_STATES=5000 $(PYTEST) --limit 3600 tests/bash/test_variables.py \
+	NACRE_SCRIPTS=100000 NACRE_STATES=5000 $(PYTEST) --limit 3600 tests/bash/test_known_state.py \
 		tests/bash/test_second_opinion.py -k 'real or known_after'
 
 docs: $(READY)

@@ -8,12 +8,13 @@ from typing import Final
 import msgspec
 
 from nacre.bash import lexer
+from nacre.bash.builtin_effects import apply_builtin
 from nacre.bash.commands import Assignment, ParsedCommand, Word, program_name
+from nacre.bash.known_state import Body, KnownState, value_of
 from nacre.bash.paths import resolve_path
 from nacre.bash.possible_values import UNKNOWN
 from nacre.bash.syntax_tree import Node
 from nacre.bash.tokens import Frame, TooComplex
-from nacre.bash.variables import Body, Variables, value_of
 from nacre.bash.walk_context import Context, Origin, Surroundings
 from nacre.bash.wrappers import (
     ChildShell,
@@ -117,7 +118,7 @@ class NestedCommands(Context):
         )
         self.add(inner)
         if via[-1] in _IN_THIS_SHELL:
-            self.state.apply_builtin(words, command.stdin)
+            apply_builtin(self.state, words, command.stdin)
 
     def _words_of_input(self, command: ParsedCommand, last: Word) -> tuple[Word, ...]:
         """What xargs would add."""
@@ -147,7 +148,7 @@ class NestedCommands(Context):
 
     def _shell_variables(
         self, shell: ChildShell | None, command: ParsedCommand
-    ) -> Variables | None:
+    ) -> KnownState | None:
         """What another shell knows. None: it is this one."""
         if shell is None:
             return None
@@ -157,7 +158,7 @@ class NestedCommands(Context):
         return state
 
     def _follow_script(
-        self, words: tuple[Word, ...], state: Variables | None, via: tuple[bytes, ...]
+        self, words: tuple[Word, ...], state: KnownState | None, via: tuple[bytes, ...]
     ) -> None:
         if not words:
             return
@@ -194,7 +195,7 @@ class NestedCommands(Context):
         return Origin(base=None, span=(command.start, command.end))
 
     def _analyze_in(
-        self, text: bytes, origin: Origin, state: Variables | None, via: tuple[bytes, ...]
+        self, text: bytes, origin: Origin, state: KnownState | None, via: tuple[bytes, ...]
     ) -> None:
         """Read a script in another shell, whose state that is, or in this one."""
         self._room -= len(text)

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from nacre.bash import expansion, tokens
 from nacre.bash.commands import Assignment, ParsedCommand, Redirect, Word
+from nacre.bash.known_state import KnownState, value_of
 from nacre.bash.possible_values import UNKNOWN, UNSET, Value, known_text
 from nacre.bash.tokens import Frame, Heredoc, Part, Redirection, Substitution, Token
-from nacre.bash.variables import Variables, value_of
 
 # They change by themselves.
 _ALIVE: Final = {b"RANDOM", b"SRANDOM", b"SECONDS", b"LINENO", b"EPOCHSECONDS", b"_", b"BASHPID"}
@@ -54,7 +54,7 @@ class Context:
     """Also the `Scope` in which words are expanded."""
 
     def __init__(self, home: bytes | None, cwd: bytes | None) -> None:
-        self.state = Variables()
+        self.state = KnownState()
         self.state.cwd = cwd
         if home is not None:
             self.state.variables[b"HOME"] = known_text(home)

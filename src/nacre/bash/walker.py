@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from nacre.bash import expansion, syntax_tree, tokens
+from nacre.bash.builtin_effects import apply_builtin
 from nacre.bash.commands import (
     Assignment,
     Function,
@@ -21,6 +22,7 @@ from nacre.bash.commands import (
     Word,
     program_name,
 )
+from nacre.bash.known_state import Body, KnownState, value_of
 from nacre.bash.nested_commands import NestedCommands
 from nacre.bash.possible_values import UNKNOWN, Value, known_text, merge_values
 from nacre.bash.predicted_output import predict_output
@@ -37,7 +39,6 @@ from nacre.bash.syntax_tree import (
     Simple,
 )
 from nacre.bash.tokens import Frame, Substitution
-from nacre.bash.variables import Body, Variables, value_of
 from nacre.bash.walk_context import Origin, Surroundings
 
 _LEAVES: Final = {b"exit", b"return", b"break", b"continue"}
@@ -170,7 +171,7 @@ class Walker(NestedCommands):
             steps[-1] = (left.operator, left.right)
             left = left.left
             steps.append((b"", left))
-        failed: list[Variables] = []  # what may be when the last one has failed
+        failed: list[KnownState] = []  # what may be when the last one has failed
         for operator, step in reversed(steps):
             worked = self.state
             if operator == b"||":
@@ -408,7 +409,7 @@ class Walker(NestedCommands):
         )
         self.add(command)
         if words:
-            self.state.apply_builtin(words, stdin)
+            apply_builtin(self.state, words, stdin)
 
 
 def _names(parts: list[tokens.Part]) -> Iterator[bytes]:
@@ -434,7 +435,7 @@ def _may_assign(parts: list[tokens.Part]) -> bool:
     return False
 
 
-def _merge_states(states: list[Variables]) -> Variables:
+def _merge_states(states: list[KnownState]) -> KnownState:
     built = states[0]
     for each in states[1:]:
         built = built.merge(each)
