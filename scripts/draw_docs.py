@@ -15,7 +15,7 @@ from nacre import settings
 from nacre.contracts import registry
 from nacre.engine.lifecycle import TABLE, State
 from nacre.prepare.interception_rules import DEFAULT_RULES
-from nacre.prepare.safety.step import RULES
+from nacre.prepare.safety.rule_selection import RULES
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS.parent))

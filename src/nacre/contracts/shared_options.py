@@ -11,7 +11,8 @@ from nacre.prepare.decide import Step
 from nacre.prepare.environment import Policy
 from nacre.prepare.git_trailers import trailer_step
 from nacre.prepare.leading_cd import resolve_from_caller
-from nacre.prepare.safety.step import safety_step, select_rules
+from nacre.prepare.safety.rule_selection import select_rules
+from nacre.prepare.safety.step import safety_step
 
 Safety = Annotated[tuple[str, ...], Meta(extra=MORE)]
 

@@ -133,7 +133,8 @@ def test_what_is_harmless_runs() -> None:
 def test_a_home_in_a_temporary_place_does_not_make_that_place_sacred(place: str) -> None:
     from nacre.model.caller import Caller
     from nacre.model.plan import Command, Plan
-    from nacre.prepare.safety.step import safety_step, select_rules
+    from nacre.prepare.safety.rule_selection import select_rules
+    from nacre.prepare.safety.step import safety_step
 
     caller = Caller(cwd=b"/code", env={b"HOME": place.encode()})
     plan = Plan(command=Command(original=b"", script=b"rm -rf /tmp/* /var/tmp/*", cwd=b"/code"))

@@ -9,7 +9,8 @@ from nacre.bash.analyze import analyze
 from nacre.model.caller import Caller
 from nacre.model.plan import Command, Plan
 from nacre.model.refusals import Dangerous
-from nacre.prepare.safety.step import PACKS, RULES, safety_step, select_rules
+from nacre.prepare.safety.rule_selection import PACKS, RULES, select_rules
+from nacre.prepare.safety.step import safety_step
 from tests.support.explain import TOOLS, asked, table
 
 HOME = b"/home/me"
