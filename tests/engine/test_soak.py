@@ -35,7 +35,9 @@ def test_a_flood_in_constant_memory() -> None:
     before = resident()
     outcome = nacre.run("yes 'a line of some length, as programs write them' | head -c 400000000")
     assert outcome.output.size == 400_000_000
-    assert resident() - before < 4_000_000
+    # A twentieth of the output. `make bench` holds the promise of 4 MB, in a process of its own:
+    # here it depends on what the tests before it have left in the C library's heap.
+    assert resident() - before < 20_000_000
 
 
 def test_ends_and_cancels_that_race() -> None:

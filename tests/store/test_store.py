@@ -379,7 +379,8 @@ def test_a_run_under_way_is_not_swept(home: Path, tmp_path: Path) -> None:
 
     def heard(event: nacre.Event) -> None:
         if isinstance(event, nacre.Chunk) and not found:
-            eventually((home / "runs/r1/output").exists)
+            output = home / "runs/r1/output"
+            eventually(lambda: output.exists() and output.stat().st_size)  # it is locked by then
             found.append(cleanup.clean_up(StoreLimits(days=1), now=time.time() + 2 * DAY))
             found.append(sorted(os.listdir(home / "runs/r1")))
             token.cancel()
