@@ -6,7 +6,8 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
-from nacre.engine.engine import Engine, Ticket
+from nacre.engine.engine import Engine
+from nacre.engine.ticket import Ticket
 from nacre.model.cancel import CancelToken
 from nacre.model.events import Listener, Listening
 from nacre.model.outcome import Capture, NotStarted, Outcome

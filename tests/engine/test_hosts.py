@@ -75,7 +75,8 @@ def test_an_interrupt_in_the_middle_of_an_action_neither_hangs_nor_poisons(
         """
         import sys, nacre
         from nacre.capture.sink import Sink
-        from nacre.engine.engine import Engine, Ticket
+        from nacre.engine.engine import Engine
+        from nacre.engine.ticket import Ticket
         from nacre.engine.outcome_builder import OutcomeBuilder
         from nacre.engine.output import Output
         from nacre.engine.run import Run

@@ -1,22 +1,24 @@
 """One loop that serves many commands at once, driven by whoever waits.
 
-A thread that waits calls `drive`; an asyncio event loop watches our descriptor and makes the same
-steps. There is one supervisor per waiting thread (an event loop is one), made for its first
-command; after its last it rests, or is closed.
+A thread that waits calls `drive`; an asyncio loop makes the same steps (`asyncio_driver`). There is
+one supervisor per waiting thread (an asyncio loop is one), made for its first command; after its
+last it rests, or is closed.
 """
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from nacre.engine import leftover_pipes
 from nacre.engine.loop_context import LoopContext
-from nacre.eventloop import Callback, now
+from nacre.eventloop import Callback
 from nacre.model.refusals import Closed, Refused
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, TimerHandle
+    from asyncio import AbstractEventLoop
 
+    from nacre.engine.asyncio_driver import AsyncioDriver
     from nacre.engine.engine import Engine
 
 
@@ -45,8 +47,7 @@ class Supervisor:
         self.closed = False
         self._driver = 0  # the thread that drives, at this moment
         self._interrupted = False  # somebody may have more to do
-        self._asyncio_loop: AbstractEventLoop | None = None
-        self._asyncio_timer: TimerHandle | None = None
+        self._asyncio: AsyncioDriver | None = None
         self.context = context
         self.thread = threading.get_ident()
         self.operations: set[Operation] = set()
@@ -81,8 +82,7 @@ class Supervisor:
         """After the last run: leave nothing with us that others could see to."""
         if self.operations or self.closed or self.context.has_pending_events:
             return
-        if self._asyncio_loop is not None:
-            self._detach()
+        self._detach()
         if self._leftovers:
             self._park_leftovers()
         self.context.loop.clear_timers()
@@ -123,8 +123,8 @@ class Supervisor:
             raise
         if lonely:
             self.rest_if_idle()
-        if self._asyncio_loop is not None and not self.closed:
-            self._set_asyncio_timer()
+        if self._asyncio is not None and not self.closed:
+            self._asyncio.set_timer()
 
     @property
     def driven_here(self) -> bool:
@@ -144,7 +144,7 @@ class Supervisor:
         if self.thread == threading.get_ident():
             return False
         return self._driving.locked() or (
-            self._asyncio_loop is not None and self._asyncio_loop.is_running()
+            self._asyncio is not None and self._asyncio.host.is_running()
         )
 
     def close(self) -> None:
@@ -168,38 +168,21 @@ class Supervisor:
                 leftover_pipes.park(self._leftovers[-1])
             self._leftovers.pop()
 
-    # Driven by an event loop.
-
     def attach(self, host: "AbstractEventLoop") -> bool:
-        """Have this event loop drive us from now on. False when there is nothing left to drive."""
+        """Have this asyncio loop drive the operations from now on. False when there are none."""
+        from nacre.engine.asyncio_driver import AsyncioDriver  # not where there is no asyncio
+
         with self._driving:
             if self.closed or not self.operations:
                 return False
-            if self._asyncio_loop is not host:
+            if self._asyncio is None or self._asyncio.host is not host:
                 self._detach()
-                self._asyncio_loop = host
-                host.add_reader(self.context.loop.fileno(), self._step_from_asyncio)
-            self._set_asyncio_timer()
+                self._asyncio = AsyncioDriver(host, self.context.loop, partial(self.drive, 0))
+                self._asyncio.start()
+            self._asyncio.set_timer()
             return True
 
-    def _step_from_asyncio(self) -> None:
-        self.drive(0)
-
-    def _set_asyncio_timer(self) -> None:
-        assert self._asyncio_loop is not None
-        if self._asyncio_timer is not None:
-            self._asyncio_timer.cancel()
-            self._asyncio_timer = None
-        due = self.context.loop.next_deadline()
-        if due is not None:
-            self._asyncio_timer = self._asyncio_loop.call_later(
-                max(0.0, due - now()), self._step_from_asyncio
-            )
-
     def _detach(self) -> None:
-        if self._asyncio_timer is not None:
-            self._asyncio_timer.cancel()
-            self._asyncio_timer = None
-        if self._asyncio_loop is not None and not self._asyncio_loop.is_closed():
-            self._asyncio_loop.remove_reader(self.context.loop.fileno())
-        self._asyncio_loop = None
+        if self._asyncio is not None:
+            self._asyncio.close()
+            self._asyncio = None

@@ -9,9 +9,10 @@ import signal as signals
 from collections.abc import Callable
 from typing import Final
 
-from nacre.engine.engine import Engine, Ticket
+from nacre.engine.engine import Engine
 from nacre.engine.loop_context import LoopContext
 from nacre.engine.supervisor import Operation
+from nacre.engine.ticket import Ticket
 from nacre.eventloop import Callback, Timer, now
 from nacre.model import requests
 from nacre.model.cancel import CancelToken

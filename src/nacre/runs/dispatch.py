@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from nacre.engine import leftover_pipes
-from nacre.engine.engine import Engine, Ticket
+from nacre.engine.engine import Engine
 from nacre.engine.leftover_pipes import LeftoverPipes
 from nacre.engine.loop_context import LoopContext
 from nacre.engine.run import Run
 from nacre.engine.supervisor import Operation
+from nacre.engine.ticket import Ticket
 from nacre.eventloop import now
 from nacre.model import requests
 from nacre.model.caller import copy_environment

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nacre.contracts.contract import Admitted
-from nacre.engine.engine import Ticket
+from nacre.engine.ticket import Ticket
 from nacre.model.caller import Caller
 from nacre.model.findings import VariablesDropped
 from nacre.model.outcome import (

@@ -18,7 +18,8 @@ from msgspec import Struct
 from nacre import __version__
 from nacre.contracts import registry
 from nacre.contracts.contract import Reply
-from nacre.engine.engine import Engine, Ticket
+from nacre.engine.engine import Engine
+from nacre.engine.ticket import Ticket
 from nacre.frontends.rpc import messages
 from nacre.frontends.rpc.messages import BadMessage, Message
 from nacre.frontends.run_json import MAX_PART, PartTooLarge, read_part, run_to_json
