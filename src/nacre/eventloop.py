@@ -1,8 +1,8 @@
 """Descriptors and clocks: one epoll, driven by whoever waits.
 
 A thread calls `step`; an event loop watches `fileno()` (an epoll descriptor is itself pollable)
-and calls `step(0)` when it is readable or when `due()` has come. Only `post` may be called from
-another thread. Clocks are monotonic: a wall clock that jumps changes nothing.
+and calls `step(0)` when it is readable or when `next_deadline()` has come. Only `post` may be
+called from another thread. Clocks are monotonic: a wall clock that jumps changes nothing.
 """
 
 import heapq
@@ -56,7 +56,7 @@ class EventLoop:
         return self._epoll.fileno()
 
     def watch(self, fd: int, on_readable: Callback) -> None:
-        """Call `ready` whenever `fd` can be read, until it is forgotten."""
+        """Call `on_readable` whenever `fd` can be read, until `unwatch`."""
         self._on_readable[fd] = on_readable
         try:
             self._epoll.register(fd, select.EPOLLIN)
@@ -72,7 +72,8 @@ class EventLoop:
             self._epoll.unregister(fd)
 
     def watch_writable(self, fd: int, on_writable: Callback) -> None:
-        """Call `room` whenever `fd`, which is watched, can be written, until it has enough."""
+        """Call `on_writable` whenever `fd`, which is watched, can be written, until
+        `unwatch_writable`."""
         self._on_writable[fd] = on_writable
         self._epoll.modify(fd, select.EPOLLIN | select.EPOLLOUT)
 
@@ -101,7 +102,7 @@ class EventLoop:
             return True
 
     def step(self, timeout: float | None = None) -> None:
-        """Wait until something is ready, at most `patience` seconds, and serve what is."""
+        """Wait until something is ready, at most `timeout` seconds, and serve what is."""
         due = self.next_deadline()
         if due is not None:
             until = min(max(0.0, due - now()), _MAX_TIMEOUT)

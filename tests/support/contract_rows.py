@@ -222,8 +222,10 @@ def rpc(place: Place) -> Answer:
                 eventually(place.begun.exists)
                 file.write('{"type": "abort_bash", "id": "row"}\n')
 
-    threading.Thread(target=write, daemon=True).start()
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
     assert Server(RpcMethods(make, engine), engine, sink, linger=60).serve(source) == 0
+    writer.join()  # rows are forks, which only a process with one thread makes
     answers = [json.loads(line) for line in said.read_bytes().splitlines()]
     (answer,) = [each for each in answers if each.get("command") == "call"]
     assert (answer["id"], answer["success"]) == ("row", True), answer

@@ -77,7 +77,7 @@ class ParsedCommand(Struct, frozen=True, kw_only=True, gc=False):
     stdin: bytes | None = None  # what it would read, when that is known
     fed: bool = False  # by a pipe
     feeds: bool = False  # a pipe
-    feeder: "ParsedCommand | None" = None  # the command before it in the pipe, if that is one
+    feeder: "ParsedCommand | None" = None  # the command before the pipe, if it is a single one
     background: bool = False
     substitution: bool = False  # inside of one
     function: bool = False  # in the body of one

@@ -85,11 +85,11 @@ class NestedCommands(Context):
                 case WrappedCommand():
                     self._follow_wrapped(command, each, via)
                 case ScriptArgument(words=words, shell=shell):
-                    self._follow_script(words, self._shell_variables(shell, command), via)
+                    self._follow_script(words, self._child_shell_state(shell, command), via)
                 case ScriptOnStdin(shell=shell) if command.stdin is not None:
                     origin = self._input_origin(command, command.stdin)
                     self._analyze_in(
-                        command.stdin, origin, self._shell_variables(shell, command), via
+                        command.stdin, origin, self._child_shell_state(shell, command), via
                     )
 
     # Words that are a command
@@ -146,7 +146,7 @@ class NestedCommands(Context):
 
     # Words that are a script
 
-    def _shell_variables(
+    def _child_shell_state(
         self, shell: ChildShell | None, command: ParsedCommand
     ) -> KnownState | None:
         """What another shell knows. None: it is this one."""

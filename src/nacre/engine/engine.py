@@ -47,6 +47,7 @@ class Engine:
     `own_process`: this process is nacre's own, and the subreaper; see `process.own_process`.
     `keep_loop`: a loop is kept for the next command, until the engine is closed or forgotten.
     `prewarm`: shells of sessions are started before somebody wants them.
+    `wake_on_signals`: signals end the wait of the main thread; see `process.own_process`.
     `on_leftover`: what becomes of the pipes of a command that has left something running.
     """
 
@@ -56,11 +57,13 @@ class Engine:
         own_process: bool = False,
         keep_loop: bool = False,
         prewarm: bool = False,
+        wake_on_signals: bool = False,
         on_leftover: OnLeftover = leftover_pipes.park,
     ) -> None:
         self._idle_supervisor: Supervisor | None = None
         self._own_process = own_process
         self._keep_loop = keep_loop
+        self._wake_on_signals = wake_on_signals
         self.sessions = LazySessions(run_to_end, prewarm=prewarm)
         self._on_leftover = on_leftover
         self._queue = RunQueue()
@@ -184,7 +187,7 @@ class Engine:
 
     def _new_context(self) -> LoopContext:
         try:
-            return LoopContext(
+            context = LoopContext(
                 self._queue,
                 own_process=self._own_process,
                 on_leftover=self._on_leftover,
@@ -192,6 +195,11 @@ class Engine:
             )
         except OSError as error:
             raise Refused(NoDescriptors(limit=descriptor_limit())) from error
+        if self._wake_on_signals:
+            from nacre.process.own_process import wake_on_signals  # loads ctypes
+
+            wake_on_signals(context.loop)
+        return context
 
     def on_idle(self, supervisor: Supervisor) -> None:
         """A supervisor has no more runs. One may rest, for whoever comes next."""

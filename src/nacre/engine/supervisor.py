@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from nacre.engine import leftover_pipes
+from nacre.engine.asyncio_driver import AsyncioDriver
 from nacre.engine.loop_context import LoopContext
 from nacre.eventloop import Callback
 from nacre.model.refusals import Closed, Refused
@@ -18,7 +19,6 @@ from nacre.model.refusals import Closed, Refused
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from nacre.engine.asyncio_driver import AsyncioDriver
     from nacre.engine.engine import Engine
 
 
@@ -170,8 +170,6 @@ class Supervisor:
 
     def attach(self, host: "AbstractEventLoop") -> bool:
         """Have this asyncio loop drive the operations from now on. False when there are none."""
-        from nacre.engine.asyncio_driver import AsyncioDriver  # not where there is no asyncio
-
         with self._driving:
             if self.closed or not self.operations:
                 return False

@@ -4,9 +4,13 @@ Python has no name for."""
 import ctypes
 import os
 import signal
-from collections.abc import Callable, Collection
+import threading
+from collections.abc import Collection
 from contextlib import suppress
+from functools import cache, partial
 from typing import Final
+
+from nacre.eventloop import EventLoop
 
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -19,24 +23,36 @@ def become_subreaper() -> bool:
     return not refused
 
 
-def wake_on_signals(watch: Callable[[int, Callable[[], None]], None]) -> None:
-    """Have every signal end the wait of the event loop that `watch` adds a descriptor to. Call it
-    in the main thread, once in a process.
+def wake_on_signals(loop: EventLoop) -> None:
+    """Have every signal end the wait of this event loop, if the calling thread is the main thread.
 
     Python runs signal handlers in the main thread, between two bytecodes. A signal that arrives
     right before epoll_wait(2), or in another thread, does not interrupt that wait: its handler
     would run at the next event, which may never come. So Python writes a byte into a pipe for each
-    signal, and the loop watches the pipe. It stays open until the process ends, because a handler
-    in C writes to the number of its descriptor at any moment.
+    signal, and the loop watches the pipe.
     """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    with suppress(OSError):  # no descriptor is left: a signal may be handled late
+        pipe = _open_signal_pipe()
+        loop.watch(pipe, partial(_drain, pipe))
+
+
+@cache
+def _open_signal_pipe() -> int:
+    """The read end. The pipe stays open until the process ends, because the C handler may write to
+    the number of its descriptor at any moment."""
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    return reading
 
-    def drain() -> None:
-        with suppress(BlockingIOError):  # a fork has read it
-            os.read(reading, _MAX_SIGNALS)
 
-    watch(reading, drain)
+os.register_at_fork(after_in_child=_open_signal_pipe.cache_clear)  # the pipe is the parent's
+
+
+def _drain(pipe: int) -> None:
+    with suppress(BlockingIOError):  # another loop of the main thread has read it
+        os.read(pipe, _MAX_SIGNALS)
 
 
 def make_undumpable() -> bool:

@@ -52,7 +52,8 @@ class RunAccess:
     def wait(
         self, name: str, wait_limit: float | None, cancel: CancelToken | None = None
     ) -> Ticket[Outcome | None]:
-        """How it ended; None when it has not within the patience. Raises NoSuchRun, OSError."""
+        """How it ended; None when it has not ended within `wait_limit` seconds. Raises NoSuchRun,
+        OSError."""
         run = self.find(name)
         return self._engine.start_operation(
             lambda context, answer: self.wait_operation(run, context, answer, wait_limit), cancel
@@ -144,7 +145,7 @@ class RunAccess:
     def write(
         self, name: str, data: bytes, *, eof: bool, wait_for_room: bool = False
     ) -> Ticket[Response]:
-        """`waits`: until there is room, if the program does not read. Raises NoSuchRun, OSError."""
+        """`wait_for_room`: wait while the program does not read. Raises NoSuchRun, OSError."""
         run = self.find(name)
         request = requests.Write(
             run=run.name, workspace=self.workspace, data=data, eof=eof, wait_for_room=wait_for_room

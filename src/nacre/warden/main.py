@@ -111,4 +111,4 @@ def _install_signal_handlers(warden: Warden) -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, ignored)
     signal.signal(signal.SIGCHLD, died)
-    wake_on_signals(warden.loop.watch)
+    wake_on_signals(warden.loop)

@@ -90,3 +90,12 @@ def test_closed_or_full_standard_descriptors(command: str, code: int, stdout: st
     said = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (said.returncode, said.stdout) == (code, stdout)
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("words", ["run -- true", "rpc </dev/null"])
+def test_too_few_descriptors_are_a_sentence(words: str) -> None:
+    script = f"ulimit -n 7; {shlex.quote(PROGRAM)} {words}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout == ""
+    assert "nacre: this process has no file descriptors left (limit 7); raise" in done.stderr
+    assert "Traceback" not in done.stderr

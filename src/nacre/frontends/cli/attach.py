@@ -6,7 +6,7 @@ import threading
 from typing import Final
 
 from nacre.frontends.cli.common import open_access, pause, print_note, print_problem, write_all
-from nacre.frontends.cli.exit_codes import exit_code
+from nacre.frontends.cli.exit_codes import waiter_exit_code
 from nacre.frontends.cli.run_formatting import describe_error, describe_run
 from nacre.model.refusals import Refused
 from nacre.runs.access import RunAccess, raise_if_rejected
@@ -44,7 +44,7 @@ def main(options: argparse.Namespace) -> int:
         print_problem(describe_error(error))
         return 1
     print_note(describe_run(run))
-    return exit_code(run.ending)
+    return waiter_exit_code(run.ending)
 
 
 def show_output(run: StoredRun, workspace: bytes) -> None:

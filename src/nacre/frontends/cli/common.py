@@ -14,7 +14,7 @@ from typing import Any
 from nacre.engine.engine import Engine
 from nacre.model.cancel import CancelToken
 from nacre.prepare.environment import dropped_names
-from nacre.process.own_process import become_subreaper, scrub_environ, wake_on_signals
+from nacre.process.own_process import become_subreaper, scrub_environ
 from nacre.runs.access import RunAccess
 from nacre.runs.dispatch import hand_over_leftover
 from nacre.store.workspace import find_workspace
@@ -64,14 +64,13 @@ def own_tool(
 
 def own_engine(*, serves: bool = False) -> Engine:
     """`serves`: there will be many calls, so shells are kept ready for them."""
-    engine = Engine(
+    return Engine(
         own_process=become_subreaper(),
         keep_loop=True,
         prewarm=serves,
+        wake_on_signals=True,
         on_leftover=hand_over_leftover,
     )
-    wake_on_signals(engine.watch_fd)
-    return engine
 
 
 def find_current_workspace(cwd: str | None) -> bytes:
@@ -83,11 +82,8 @@ def find_current_workspace(cwd: str | None) -> bytes:
 
 
 def open_access(cwd: str | None) -> RunAccess:
-    """Access to the runs of a workspace, for the one command of this process. Raises OSError."""
-    workspace = find_current_workspace(cwd)
-    engine = Engine(keep_loop=True)
-    wake_on_signals(engine.watch_fd)
-    return RunAccess(engine, workspace)
+    """Access to the runs of the workspace there. Raises OSError."""
+    return RunAccess(Engine(wake_on_signals=True), find_current_workspace(cwd))
 
 
 def parse_settings(given: list[str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from nacre import __version__
+from nacre.model.refusals import Refused
 
 _COMMANDS = {
     "run": "run one command as an agent would, stream its output, exit with its code",
@@ -57,8 +58,11 @@ def entry() -> NoReturn:
         code = 130
     except BrokenPipeError:
         code = 141  # whoever read us has seen enough
+    except Refused as refused:
+        _print_error(f"nacre: {refused}\n")
+        code = 1
     except OSError as error:
-        _print_help(f"nacre: cannot write: {error.strerror or error}\n")
+        _print_error(f"nacre: cannot write: {error.strerror or error}\n")
         code = 1
     if (sessions := sys.modules.get("nacre.sessions.manager")) is not None:
         sessions.close_all()
@@ -75,7 +79,7 @@ def _fill_standard_descriptors() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
-def _print_help(text: str) -> None:
+def _print_error(text: str) -> None:
     try:
         os.write(2, text.encode())
     except OSError:

@@ -3,7 +3,7 @@
 import argparse
 
 from nacre.frontends.cli.common import open_access, print_note, print_problem
-from nacre.frontends.cli.exit_codes import TIMEOUT_EXIT, exit_code
+from nacre.frontends.cli.exit_codes import TIMEOUT_EXIT, waiter_exit_code
 from nacre.frontends.cli.run_formatting import describe_error, describe_run
 from nacre.frontends.cli.shared_arguments import seconds
 
@@ -28,4 +28,4 @@ def main(options: argparse.Namespace) -> int:
         print_problem(f"{run.name} still runs; nothing was done to it")
         return TIMEOUT_EXIT
     print_note(describe_run(run))
-    return exit_code(outcome.ending)
+    return waiter_exit_code(outcome.ending)
