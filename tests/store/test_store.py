@@ -264,7 +264,8 @@ def test_a_run_under_way_can_be_read_as_far_as_it_is_written(tmp_path: Path) -> 
 
     def heard(event: nacre.Event) -> None:
         if isinstance(event, nacre.Chunk) and b"200000" in event.data:
-            eventually(lambda: (tmp_path / "state/runs/r1/output").exists())
+            output = tmp_path / "state/runs/r1/output"
+            eventually(lambda: output.exists() and output.stat().st_size)
             run = stored_run.find_run(1, os.fsencode(tmp_path))
             with run.open() as source:
                 part = output_range.locate(source, Between(first=1, last=2))
