@@ -62,13 +62,14 @@ def own_tool(
     return tool
 
 
-def own_engine(*, serves: bool = False) -> Engine:
-    """`serves`: there will be many calls, so shells are kept ready for them."""
+def own_engine(*, serves: bool = False, wake_on_signals: bool = True) -> Engine:
+    """`serves`: there will be many calls, so shells are kept ready for them. `wake_on_signals`: not
+    under asyncio, which has a wake-up descriptor for signals of its own."""
     return Engine(
         own_process=become_subreaper(),
         keep_loop=True,
         prewarm=serves,
-        wake_on_signals=True,
+        wake_on_signals=wake_on_signals,
         on_leftover=hand_over_leftover,
     )
 

@@ -79,7 +79,7 @@ def main(options: argparse.Namespace) -> int:
             options=parse_settings(options.set),
             max_wait=options.max_wait,
             session=options.session,
-            engine=(engine := own_engine(serves=True)),
+            engine=(engine := own_engine(serves=True, wake_on_signals=False)),
         )
     except (UsageError, ValueError, OSError) as error:
         print_problem(str(error))
