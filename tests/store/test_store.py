@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -494,6 +495,26 @@ def test_a_signal_handler_may_close_a_file_in_the_middle_of_a_line(tmp_path: Pat
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
     assert (done.stdout, done.stderr) == ("line\n None\n", "")
+
+
+@pytest.mark.parametrize("rest", ["later", "never"])
+def test_a_line_of_another_process_is_ended_only_if_that_process_does_not(
+    tmp_path: Path, rest: str
+) -> None:
+    log = tmp_path / "log"
+    with log.open("ab", buffering=0) as other:
+        log.chmod(0o600)
+        other.write(b"half ")
+        if rest == "later":
+            timer = threading.Timer(0.002, other.write, (b"and half\n",))
+            timer.start()
+        file = AppendFile(lines=True)
+        file.append(str(log), b"line\n")
+        file.close()
+        if rest == "later":
+            timer.join()
+    whole = b"half and half\n" if rest == "later" else b"half \n"
+    assert log.read_bytes() == whole + b"line\n"
 
 
 def test_a_tool_sweeps_now_and_then(home: Path, tmp_path: Path) -> None:

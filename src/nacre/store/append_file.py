@@ -10,10 +10,15 @@ import fcntl
 import os
 import stat
 import threading
+import time
 from contextlib import suppress
+from typing import Final
 from weakref import WeakSet
 
 from nacre.store.state_dir import make_private_directory, open_private
+
+_LOOKS: Final = 20  # at a file that ends inside a line, before that counts as its end
+_LOOK_INTERVAL: Final = 0.001
 
 
 class AppendFile:
@@ -97,8 +102,7 @@ class AppendFile:
         self._path, self._inode, self._device = path, status.st_ino, status.st_dev
         with suppress(OSError):  # a file system without locks
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        size = status.st_size if self._lines else 0
-        self._line_incomplete = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        self._line_incomplete = self._lines and _ends_inside_line(fd)
         return fd
 
     def _is_usable(self, fd: int) -> bool:
@@ -122,6 +126,18 @@ class AppendFile:
             status = os.fstat(fd)
             if status.st_ino == self._inode and status.st_dev == self._device:
                 os.close(fd)
+
+
+def _ends_inside_line(fd: int) -> bool:
+    """Whether a process was killed, or the disk was full, in the middle of a line. The kernel shows
+    the pages of a long line one by one, so a line that is just being written looks the same for a
+    moment."""
+    for _ in range(_LOOKS):
+        size = os.fstat(fd).st_size
+        if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
+            return False
+        time.sleep(_LOOK_INTERVAL)
+    return True
 
 
 KEPT_ROTATIONS = 4  # files that a rotation keeps
@@ -151,8 +167,6 @@ def rotate(path: str, status: os.stat_result) -> None:
 
 def _remove_if_stale(lock: str) -> None:
     """Somebody was killed while he rotated, which takes no time at all."""
-    import time
-
     with suppress(OSError):
         if time.time() - os.stat(lock).st_mtime > 60:
             os.rmdir(lock)
