@@ -289,7 +289,7 @@ def test_with_a_cursor_only_what_is_new_is_shown_and_matched(tool: nacre.Tool) -
 
 
 def test_a_run_that_ends_between_two_calls_is_still_told(tool: nacre.Tool) -> None:
-    assert tool.call({"command": "sleep 0.3; echo end; exit 5", "wait": 0.1}).details["run"] == "r1"
+    assert tool.call({"command": "sleep 1; echo end; exit 5", "wait": 0.1}).details["run"] == "r1"
     eventually(lambda: listed(tool)[0]["state"] == "exited")
     for reply in (act(tool, "wait", run="r1"), act(tool, "read", run="r1")):
         assert reply.text == "end\n[exit code 5]"

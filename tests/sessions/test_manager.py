@@ -22,7 +22,7 @@ from nacre.sessions import lease
 from nacre.store import session_files as files
 from tests.support import wardens
 from tests.support.command_line import PROGRAM, run_nacre
-from tests.support.helpers import alive, eventually, named
+from tests.support.helpers import alive, eventually, has_exited, named
 
 pytestmark = pytest.mark.slow
 
@@ -190,7 +190,7 @@ def test_a_killed_shell_that_waits_is_no_loss(tmp_path: Path) -> None:
             killed = waiting()
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)  # our own children, which nobody has collected
-            eventually(lambda: not any(map(alive, killed)))  # noqa: B023 - at once
+            eventually(lambda: all(map(has_exited, killed)))  # noqa: B023 - at once
             assert text(tool, "echo $x; y=2") == "1"
 
 
@@ -619,7 +619,7 @@ def test_one_name_under_two_contracts(tmp_path: Path) -> None:
 
 def test_what_is_handed_back_leaves_no_draft(tmp_path: Path, home: Path) -> None:
     with nacre.Tool(cwd=tmp_path, session="s") as tool:
-        run = tool.call({"command": "export SECRET=hunter22; sleep 0.6", "wait": 0.2}).run
+        run = tool.call({"command": "export SECRET=hunter22; sleep 1", "wait": 0.2}).run
         assert run is not None
         tool.run(run).wait(10)
         drafts = home / "sessions" / "drafts"

@@ -34,6 +34,13 @@ def alive(pid: int) -> bool:
     return process is not None and process.alive
 
 
+def has_exited(pid: int) -> bool:
+    """Whether it is a zombie, or gone. One that is not alive may still have its files open: the
+    kernel closes them on its way to a zombie."""
+    process = processes.read_process(pid)
+    return process is None or process.state in "ZX"
+
+
 def end(survivors: Iterable[Survivor]) -> None:
     """Kill what a test left running on purpose, by identity, and see it gone."""
     for survivor in survivors:

@@ -8,7 +8,7 @@ from nacre.process.process_tree import send_signal
 from nacre.process.run_tag import WARDEN_TAG
 from nacre.procfs import processes
 from nacre.procfs.processes import Process
-from tests.support.helpers import alive, eventually
+from tests.support.helpers import eventually, has_exited
 
 
 def find(below: Path) -> list[Process]:
@@ -51,12 +51,12 @@ def end(below: Path, *, runs: bool = False) -> None:
             if each.parent == warden.pid:
                 send_signal(each, signal.SIGKILL)
         send_signal(warden, signal.SIGTERM)
-        eventually(lambda pid=warden.pid: not alive(pid))  # type: ignore[misc]
+        eventually(lambda pid=warden.pid: has_exited(pid))  # type: ignore[misc]
 
 
 def kill(below: Path) -> Process:
     """The one there is, at once and without a word."""
     (warden,) = find(below)
     send_signal(warden, signal.SIGKILL)
-    eventually(lambda: not alive(warden.pid))
+    eventually(lambda: has_exited(warden.pid))
     return warden
