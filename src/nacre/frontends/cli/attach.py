@@ -5,8 +5,9 @@ import os
 import threading
 from typing import Final
 
-from nacre.frontends.cli.common import open_access, pause, print_note, print_problem, write_all
+from nacre.frontends.cli.common import pause, print_note, print_problem, write_all
 from nacre.frontends.cli.exit_codes import waiter_exit_code
+from nacre.frontends.cli.run_access import open_access
 from nacre.frontends.cli.run_formatting import describe_error, describe_run
 from nacre.model.refusals import Refused
 from nacre.runs.access import RunAccess, raise_if_rejected

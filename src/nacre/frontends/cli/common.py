@@ -1,5 +1,4 @@
-"""What the commands share: a tool or access to runs in a process of our own, and signals that
-cancel."""
+"""What the commands share: a tool in a process of our own, and signals that cancel."""
 
 import contextlib
 import functools
@@ -15,7 +14,6 @@ from nacre.engine.engine import Engine
 from nacre.model.cancel import CancelToken
 from nacre.prepare.environment import dropped_names
 from nacre.process.own_process import become_subreaper, scrub_environ
-from nacre.runs.access import RunAccess
 from nacre.runs.dispatch import hand_over_leftover
 from nacre.store.workspace import find_workspace
 from nacre.tool.tool import Tool
@@ -80,11 +78,6 @@ def find_current_workspace(cwd: str | None) -> bytes:
         return find_workspace(os.path.abspath(os.fsencode(cwd or os.getcwd())))
     except FileNotFoundError:
         raise OSError("the directory that we are in is gone; go to another, or say --cwd") from None
-
-
-def open_access(cwd: str | None) -> RunAccess:
-    """Access to the runs of the workspace there. Raises OSError."""
-    return RunAccess(Engine(wake_on_signals=True), find_current_workspace(cwd))
 
 
 def parse_settings(given: list[str]) -> dict[str, str]:

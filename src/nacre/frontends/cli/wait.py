@@ -2,8 +2,9 @@
 
 import argparse
 
-from nacre.frontends.cli.common import open_access, print_note, print_problem
+from nacre.frontends.cli.common import print_note, print_problem
 from nacre.frontends.cli.exit_codes import TIMEOUT_EXIT, waiter_exit_code
+from nacre.frontends.cli.run_access import open_access
 from nacre.frontends.cli.run_formatting import describe_error, describe_run
 from nacre.frontends.cli.shared_arguments import seconds
 

@@ -4,7 +4,8 @@ import argparse
 import os
 import sys
 
-from nacre.frontends.cli.common import open_access, print_problem
+from nacre.frontends.cli.common import print_problem
+from nacre.frontends.cli.run_access import open_access
 from nacre.frontends.cli.run_formatting import describe_error
 from nacre.model.refusals import Refused
 from nacre.runs.access import raise_if_rejected
