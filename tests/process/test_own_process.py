@@ -101,4 +101,4 @@ def test_a_signal_that_does_not_interrupt_the_wait_is_handled_at_once(
             assert program.wait(15) == status
         finally:
             program.kill()
-            wardens.end(home, runs=True)  # what is waited for
+            wardens.end(home, runs=True)  # the run that `nacre wait` waits for

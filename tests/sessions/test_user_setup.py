@@ -297,7 +297,7 @@ def test_other_shells_give_their_path_and_what_they_export(
 def test_reading_it_is_nothing_that_a_caller_has_waited_for(
     asks: str, user: Path, tmp_path: Path, home: Path
 ) -> None:
-    write(user / ".bashrc", "sleep 1.1; greet() { echo hello; }\n")  # of two seconds
+    write(user / ".bashrc", "sleep 1.1; greet() { echo hello; }\n")  # reading may take 2 s
     given = {"PATH": os.environ["PATH"], "HOME": str(user), "SHELL": "/bin/bash"}
     options = {"auto_background": 0.9 if asks == "waits a little" else None, "async": True}
     call = {"command": "greet; sleep 97", "async": asks == "waits for nothing"}

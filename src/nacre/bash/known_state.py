@@ -45,7 +45,7 @@ class KnownState:
         return other
 
     def merge(self, other: "KnownState") -> "KnownState":
-        """What is known when it is open which of the two came to be."""
+        """What is known after two branches of which either may have run."""
         merged = KnownState()
         for name in self.variables.keys() | other.variables.keys():
             mine = self.variables.get(name, UNKNOWN)
@@ -91,7 +91,7 @@ class KnownState:
         self.variables[name] = values[0] if values else known_text(b"")
 
     def mark_not_empty(self, names: Iterable[bytes]) -> None:
-        """Somebody made sure that these are not."""
+        """Note that a test in the script has made sure that these are not empty."""
         for name in [*names]:
             value = self.variables.get(name, UNKNOWN)
             if b"" in value.texts:

@@ -62,7 +62,7 @@ class Ticket(Generic[Answer]):
         return cast("Answer", self.answer)
 
     def abandon(self) -> None:
-        """Whoever should wait has been interrupted: end it, and drive until it has."""
+        """After an interrupt of the waiting thread: end the operation, and drive until it has."""
         self._cancel_here(signal.SIGTERM)
         alive = self._supervisor is not None and not self._supervisor.closed
         if self._operation is not None and alive and not self._gave_up:
@@ -81,7 +81,7 @@ class Ticket(Generic[Answer]):
             answered: asyncio.Future[None] = host.create_future()
             self._on_answer = partial(_set_future, answered, thread)
             if not supervisor.attach(host):
-                break  # whoever closes the engine has driven us, to the answer
+                break  # closing the engine has driven the operation to its answer
             try:
                 await answered
             except asyncio.CancelledError as error:
@@ -92,8 +92,8 @@ class Ticket(Generic[Answer]):
         return self._get_answer()
 
     def then(self, call: Callable[[Answer], object]) -> None:
-        """For one who makes the engine's steps himself: called with the answer, in one of them, or
-        now."""
+        """For a thread that calls `Engine.step` itself: `call` gets the answer in one of these
+        steps, or now if it is there."""
         if self.answered:
             call(self._get_answer())
         else:

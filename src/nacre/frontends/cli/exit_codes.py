@@ -1,4 +1,4 @@
-"""Exit codes of the commands that run a command or wait for a run."""
+"""Exit codes of `nacre run`, `wait` and `attach`."""
 
 import signal
 from typing import Final

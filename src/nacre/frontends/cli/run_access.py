@@ -9,5 +9,5 @@ from nacre.runs.access import RunAccess
 
 
 def open_access(cwd: str | None) -> RunAccess:
-    """Access to the runs of the workspace there. Raises OSError."""
+    """Access to the runs of the workspace of `cwd`. Raises OSError."""
     return RunAccess(Engine(wake_on_signals=True), find_current_workspace(cwd))
