@@ -1,4 +1,4 @@
-"""pi's background jobs."""
+"""Tests of the background jobs of the pi contract."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ def test_list_poll_and_cancel(tmp_path: Path) -> None:
         listed = job(tool, list=True)
         assert [each["status"] for each in listed.details["jobs"]] == ["running", "running"]
         assert listed.text.splitlines()[1].startswith("r1    running ")
-        for _ in range(2):  # it is not used up
+        for _ in range(2):  # the result of a job can be polled repeatedly
             polled = job(tool, poll=["r1"])
             assert not polled.is_error
             (each,) = polled.details["jobs"]
@@ -92,7 +92,7 @@ def test_a_jobs_completion_is_delivered_once(tmp_path: Path) -> None:
             )
             assert reply.details["async"]["state"] == "running"
             assert not [each for each in heard if isinstance(each, Finished)]
-            # Nobody waits for it; the event loop goes on.
+            # No call waits for the job; the event loop of the host keeps running.
             for _ in range(200):
                 await asyncio.sleep(0.02)
                 if heard and isinstance(heard[-1], Finished):
@@ -107,7 +107,7 @@ def test_a_jobs_completion_is_delivered_once(tmp_path: Path) -> None:
     assert finished.outcome.output.head == b"a\nb\n"
 
 
-def test_in_a_host_that_nobody_drives_it_is_delivered_at_the_next_call(tmp_path: Path) -> None:
+def test_a_host_without_an_event_loop_gets_the_completion_at_its_next_call(tmp_path: Path) -> None:
     heard: list[nacre.Event] = []
     with pi(tmp_path) as tool:
         tool.call({"command": "echo a; sleep 0.2", "async": True}, listen=heard.append)
@@ -119,7 +119,7 @@ def test_in_a_host_that_nobody_drives_it_is_delivered_at_the_next_call(tmp_path:
 
 
 def test_a_call_becomes_a_job_without_losing_a_byte(tmp_path: Path) -> None:
-    """It writes without a pause while it is turned."""
+    """The command writes without a pause while nacre turns the call into a job."""
     script = "i=0; while [ $i -lt 30000 ]; do echo $((i++)); done; exit 5"
     whole = "".join(f"{i}\n" for i in range(30000))
     for wait in (0.02, 0.05, 0.1):
@@ -182,7 +182,7 @@ def test_without_a_job_manager(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-def test_the_tool_job_is_told_of_where_there_are_jobs() -> None:
+def test_the_specs_have_the_job_tool_only_with_background_jobs() -> None:
     with nacre.Tool("pi") as without, nacre.Tool("pi", options={"async": True}) as with_jobs:
         assert [spec["name"] for spec in without.specs()] == ["bash"]
         bash, jobs = with_jobs.specs("openai")

@@ -48,11 +48,15 @@ from nacre.model.plan import (
 from nacre.model.refusals import BadDirectory, CalledOff, DirectoryProblem, TooMany
 from nacre.model.requests import (
     AlreadyStarted,
-    Condition,
-    ConditionMet,
     Done,
+    FileExists,
+    HttpAnswered,
+    HttpAnswers,
     IdempotencyKey,
     ListenOptions,
+    OutputIdle,
+    OutputMatches,
+    PortOpen,
     Rejected,
     Running,
 )
@@ -99,9 +103,7 @@ OUTCOME = Outcome(
     errors=Capture(),
     left_running=(Survivor(pid=1, started=2, command="sleep"),),
 )
-EVIDENCE = ConditionMet(
-    condition=Condition(port=80), line=3, text="up", pid=5, status=200, foreign_pid=6
-)
+EVIDENCE = HttpAnswered(condition=HttpAnswers("u"), status=200, foreign_pid=6)
 FULL = requests.StartRun(  # nothing is as by default
     plan=Plan(
         command=Command(
@@ -147,7 +149,7 @@ FULL = requests.StartRun(  # nothing is as by default
     max_live=4,
     idempotency_key=IdempotencyKey(id="once", digest="d"),
     watched=True,
-    until=(Condition(output="up"), Condition(http="u"), Condition(file=b"f"), Condition(idle=1.0)),
+    until=(OutputMatches("up"), PortOpen(80), HttpAnswers("u"), FileExists(b"f"), OutputIdle(1.0)),
 )
 CLIENT: list[FromClient] = [
     Hello(protocol=1, version="0.1.0"),

@@ -1,14 +1,24 @@
-"""What more than one contract has: words, mostly."""
+"""Texts and values that several contracts share."""
 
 from typing import Final
 
-from nacre.model.outcome import Cancelled, Capture, NotStarted, Outcome, Survivor, TimedOut
+from nacre.model.outcome import (
+    Cancelled,
+    Capture,
+    NotStarted,
+    Outcome,
+    SessionNotSaved,
+    SessionSaved,
+    SessionUnavailable,
+    Survivor,
+    TimedOut,
+)
 from nacre.model.plan import AtLimit, Spill
 from nacre.model.refusals import BadDirectory, DirectoryProblem
 from nacre.text.clean import decode
 
-# What is too much for memory is kept whole, in the store; whoever writes more than may be kept
-# there finds its pipe closed.
+# Output that is too long for memory is kept complete in the store. If a command writes more than
+# the store's limit, nacre closes the command's pipe.
 SPILL: Final = Spill(then=AtLimit.CLOSE)
 
 
@@ -17,20 +27,21 @@ def describe_leftover(survivor: Survivor) -> str:
 
 
 def session_notes(outcome: Outcome) -> str | None:
-    """What became of the shell of its session, where one may wonder."""
-    if outcome.session_saved is None or isinstance(outcome.ending, NotStarted):
+    """Return a note about the state of the session after a command; None if no note is needed."""
+    if isinstance(outcome.ending, NotStarted):
         return None
-    if outcome.session_problem:
-        return f"this command had no session, and nothing is remembered: {outcome.session_problem}"
-    if not outcome.session_saved:
-        return (
-            "the session is as it was before this command: it was killed, became another program, "
-            "has an EXIT trap of its own, or could not be saved"
-        )
-    if isinstance(outcome.ending, TimedOut | Cancelled):
-        return "the session is as this command has left it"
-    if outcome.previous_state_lost:
-        return "what the command before this one did to its shell could not be remembered"
+    match outcome.session:
+        case SessionUnavailable(problem):
+            return f"this command had no session, and nothing is remembered: {problem}"
+        case SessionNotSaved():
+            return (
+                "the session is as it was before this command: it was killed, became another "
+                "program, has an EXIT trap of its own, or could not be saved"
+            )
+        case SessionSaved() if isinstance(outcome.ending, TimedOut | Cancelled):
+            return "the session is as this command has left it"
+        case SessionSaved(previous_state_lost=True):
+            return "what the command before this one did to its shell could not be remembered"
     return None
 
 
@@ -46,7 +57,8 @@ def bad_directory_text(refusal: BadDirectory) -> str:
 
 
 def artifact_reference(run: str, capture: Capture) -> tuple[str | None, str]:
-    """Where all of an output that is too long can be read: the number, and that in words."""
+    """Return where the complete output of a run can be read: the artifact's number, and a text
+    for the reply. The number is None if the output was not kept."""
     saved, number = capture.saved, run.removeprefix("r")
     if saved is None or saved.path is None or not number.isdigit():
         problem = None if saved is None else saved.problem

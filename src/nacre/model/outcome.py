@@ -1,8 +1,11 @@
-"""What happened: how a command ended, what it printed, what it left behind.
+"""How a command ended, what it wrote, and what it left running.
 
-An `Outcome` is complete and frozen; whatever happens to a command is one of these, with the
-output it had. `Ending` is written once, by whoever came first: the command itself, its
-deadline, or a cancel.
+An `Outcome` is complete and frozen. Every command that nacre was asked to run gets one, with the
+output that it had. Its `ending` is written once, by the first trigger: the exit of the shell, the
+timeout, or a cancel.
+
+Encoded names (`tag`, `rename`) are fixed: clients and wardens of different versions talk to each
+other.
 """
 
 from msgspec import Struct
@@ -11,41 +14,41 @@ from nacre.model.refusals import AnyRefusal
 
 
 class Exited(Struct, frozen=True, tag="Exited"):
-    """It ended by itself."""
+    """The shell exited."""
 
     code: int
 
 
 class Killed(Struct, frozen=True, tag="Killed"):
-    """A signal ended it; only said when the kernel says so, never inferred from 128+n."""
+    """A signal ended the shell. The kernel reports this; it is never inferred from 128+n."""
 
     signal: int
 
 
-How = Exited | Killed | None  # None: it could not be killed, or the kernel would not tell
+How = Exited | Killed | None  # None: the shell could not be killed, or its status is unknown
 
 
 class TimedOut(Struct, frozen=True, tag="TimedOut"):
-    """It lived longer than `after` seconds and was stopped; `how` is what followed."""
+    """The run was stopped after its timeout of `after` seconds; `how` is how the shell ended."""
 
     after: float
     how: How
 
 
 class Cancelled(Struct, frozen=True, tag="Cancelled"):
-    """It was stopped because the caller no longer wanted it; `how` is what followed."""
+    """The run was stopped at the caller's request; `how` is how the shell ended."""
 
     how: How
 
 
 class NotStarted(Struct, frozen=True, tag="NotStarted"):
-    """Nothing ran."""
+    """The command was not started."""
 
     why: AnyRefusal
 
 
 class Lost(Struct, frozen=True, tag="Lost"):
-    """It ended, but somebody else collected its status; `last_seen` is seconds after the spawn."""
+    """The run has ended, and its exit status is unknown. `last_seen`: seconds after the spawn."""
 
     last_seen: float
 
@@ -54,7 +57,7 @@ Ending = Exited | Killed | TimedOut | Cancelled | NotStarted | Lost
 
 
 def ending_state(ending: Ending | None) -> str:
-    """In one word; None is a run that has not ended."""
+    """Return the ending as one word; None is a run that has not ended."""
     return "running" if ending is None else _STATES[type(ending)]
 
 
@@ -69,7 +72,7 @@ _STATES: dict[type, str] = {
 
 
 def ending_code(ending: Ending | None) -> int | None:
-    """As a shell would show it: 128+n for a signal; None when nothing ran or it is not known."""
+    """Return the exit code as a shell shows it: 128+n for a signal, None when it is unknown."""
     if isinstance(ending, Exited):
         return ending.code
     signal = ending_signal(ending)
@@ -77,7 +80,7 @@ def ending_code(ending: Ending | None) -> int | None:
 
 
 def exit_status(ending: Ending | None) -> int | None:
-    """What the shell itself exited with; None also when a signal ended it."""
+    """Return the exit status of the shell; None also when a signal ended it."""
     match ending:
         case Exited(code) | TimedOut(how=Exited(code)) | Cancelled(how=Exited(code)):
             return code
@@ -86,7 +89,7 @@ def exit_status(ending: Ending | None) -> int | None:
 
 
 def ending_signal(ending: Ending | None) -> int | None:
-    """The signal that ended the shell, if one did."""
+    """Return the signal that ended the shell, or None."""
     match ending:
         case Killed(signal) | TimedOut(how=Killed(signal)) | Cancelled(how=Killed(signal)):
             return signal
@@ -95,48 +98,70 @@ def ending_signal(ending: Ending | None) -> int | None:
 
 
 class Saved(Struct, frozen=True, kw_only=True, rename={"hidden": "marks"}):
-    """The file that a stream was spilled to."""
+    """The spill file of one stream."""
 
-    path: bytes | None  # None: no file could be made
-    size: int  # bytes in it
-    complete: bool  # it holds every byte of the stream
-    problem: str | None = None  # why it does not, as a sentence
-    hidden: tuple[tuple[int, int], ...] = ()  # where it has words of ours: from, to
+    path: bytes | None  # None: the file could not be created
+    size: int  # bytes
+    complete: bool  # the file has every byte of the stream
+    problem: str | None = None  # why the file is incomplete, as a sentence
+    hidden: tuple[tuple[int, int], ...] = ()  # byte ranges that nacre wrote itself
 
     @property
     def marks(self) -> tuple[tuple[int, int], ...]:
-        """The name that `hidden` had in 0.1.0."""
+        """Name of `hidden` in version 0.1.0."""
         return self.hidden
 
 
 class Capture(Struct, frozen=True, kw_only=True):
-    """What a stream said: its first and last bytes, with exact counts of all of it."""
+    """What is kept of one stream: its first and last bytes, and exact counts of the whole."""
 
-    head: bytes = b""  # everything, when nothing was left out
-    tail: bytes = b""  # what follows the gap; empty when there is none
-    size: int = 0
-    newlines: int = 0
-    unterminated: bool = False  # the last line has no newline (yet)
+    head: bytes = b""  # the whole stream, when nothing was omitted
+    tail: bytes = b""  # bytes after the gap; empty when there is no gap
+    size: int = 0  # bytes of the whole stream
+    newlines: int = 0  # in the whole stream
+    unterminated: bool = False  # the last line has no newline
     saved: Saved | None = None
 
     @property
     def omitted(self) -> int:
-        """How many bytes are between head and tail."""
+        """Bytes between head and tail."""
         return self.size - len(self.head) - len(self.tail)
 
     @property
     def lines(self) -> int:
-        """How many lines, an unterminated last one included."""
+        """Number of lines, with an unterminated last line."""
         return self.newlines + self.unterminated
 
 
 class Survivor(Struct, frozen=True, kw_only=True):
-    """A process that a command left running; pid and start time together are its identity."""
+    """A leftover process; its pid and start time together identify it."""
 
     pid: int
     started: int  # clock ticks after boot, as in /proc/PID/stat
     command: str
-    ports: tuple[int, ...] = ()  # on which it listens
+    ports: tuple[int, ...] = ()  # TCP ports on which it listens
+
+
+class SessionSaved(Struct, frozen=True, kw_only=True):
+    """The session has the state in which the command left its shell."""
+
+    # The state after the previous command was lost, although the reply to it said it was saved.
+    previous_state_lost: bool = False
+
+
+class SessionNotSaved(Struct, frozen=True, kw_only=True):
+    """The session has the state from before the command."""
+
+    previous_state_lost: bool = False
+
+
+class SessionUnavailable(Struct, frozen=True):
+    """The command ran without the session that it should have had."""
+
+    problem: str  # a sentence
+
+
+SessionResult = SessionSaved | SessionNotSaved | SessionUnavailable
 
 
 class Outcome(
@@ -151,36 +176,43 @@ class Outcome(
         "session_problem": "unkept",
     },
 ):
-    """Everything there is to know about a command that has ended."""
+    """The result of a command that has ended."""
 
     run: str
     ending: Ending
-    output: Capture  # stdout; or both, in the order of writing, when merged
-    errors: Capture | None = None  # stderr, when separate
+    output: Capture  # stdout; with merged streams also stderr, in the order of writing
+    errors: Capture | None = None  # stderr, with separate streams
     seconds: float = 0.0
     left_running: tuple[Survivor, ...] = ()
-    terminated: tuple[Survivor, ...] = ()  # what it would have left running, but for the plan
-    out_of_memory: bool = False  # the kernel has killed something here while it ran
-    stored: bool = False  # all of its output can be read later, by its number
-    session_saved: bool | None = (
-        None  # its session knows what it did to its shell; None: it had no session
-    )
-    previous_state_lost: bool = (
-        False  # nor does that know what the one before it did, though that was said
-    )
-    session_problem: str = ""  # why there was none, though it should have had one
+    terminated: tuple[Survivor, ...] = ()  # leftover processes that the plan told nacre to end
+    out_of_memory: bool = False  # the kernel killed the shell for lack of memory
+    stored: bool = False  # the store has the output
+    # Encoded form of `session`.
+    session_saved: bool | None = None
+    previous_state_lost: bool = False
+    session_problem: str = ""
+
+    @property
+    def session(self) -> SessionResult | None:
+        """What the session knows of the command; None for a command without a session."""
+        if self.session_saved is None:
+            return None
+        if self.session_problem:
+            return SessionUnavailable(self.session_problem)
+        kind = SessionSaved if self.session_saved else SessionNotSaved
+        return kind(previous_state_lost=self.previous_state_lost)
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell would show it: 128+n for a signal; None when nothing ran or nobody knows."""
+        """Exit code as a shell shows it: 128+n for a signal, None when it is unknown."""
         return ending_code(self.ending)
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended the shell, if one did."""
+        """Signal that ended the shell, or None."""
         return ending_signal(self.ending)
 
-    # The names that these fields had in 0.1.0.
+    # Names of fields in version 0.1.0.
 
     @property
     def put_down(self) -> tuple[Survivor, ...]:

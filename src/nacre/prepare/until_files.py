@@ -1,19 +1,18 @@
-"""Files that `until` waits for, resolved from the directory that the command runs in."""
-
-import msgspec
+"""Resolving the files that `until` waits for against the command's working directory."""
 
 from nacre.bash.paths import resolve_path
-from nacre.model.requests import Condition
+from nacre.model.requests import Condition, FileExists
 
 
 def resolve_files(
     until: tuple[Condition, ...], cwd: bytes, home: bytes | None = None
 ) -> tuple[Condition, ...]:
-    """`home` replaces a leading `~`; None leaves it as it is."""
+    """Return the conditions with absolute file paths. `home` replaces a leading `~`. If `home` is
+    None, a leading `~` is kept."""
     return tuple(
-        each
-        if each.file is None
-        else msgspec.structs.replace(each, file=resolve_path(cwd, _expand_home(each.file, home)))
+        FileExists(resolve_path(cwd, _expand_home(each.path, home)))
+        if isinstance(each, FileExists)
+        else each
         for each in until
     )
 

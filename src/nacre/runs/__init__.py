@@ -1,1 +1,1 @@
-"""Operations on a run, whichever process owns it."""
+"""Operations on a run, in the process that owns it."""

@@ -1,314 +1,268 @@
-"""Reaching a run by its name, whoever runs it: the warden, another one before it, a host, nobody.
+"""Access to a run by its id, in any process.
 
-The store says who its owner is. A warden is asked; a host cannot be, so its runs are watched and
-signalled by what identifies them; of one whose owner is dead there is only what it has left behind.
-Everything here is waited for like a command: by a thread, or in an event loop.
+The store names the owner of a run: a warden, or a host process. Three cases follow.
+
+- The owner is a live warden: `RunControl` sends it a request.
+- The owner is a host process: no request can reach it. The store is polled for the end of the run,
+  and signals go to the processes that have the run's tag.
+- The owner is dead: only what the store and the run tag tell is left.
+
+`RunControl` has one coroutine for each operation; see `runs/sequence`. `RunAccess` starts these
+coroutines in an engine and returns tickets. Reading output is in `runs/inspect`.
 """
 
 import signal as signals
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from nacre.engine.engine import Engine
 from nacre.engine.loop_context import LoopContext
-from nacre.engine.supervisor import Operation
 from nacre.engine.ticket import Ticket
-from nacre.eventloop import Callback, Timer, now
+from nacre.eventloop import now
 from nacre.model import requests
 from nacre.model.cancel import CancelToken
 from nacre.model.outcome import Lost, Outcome, ending_state
 from nacre.model.plan import KIB, MIB, Keep
-from nacre.model.refusals import Refused, Unavailable, UnknownRun
+from nacre.model.refusals import CalledOff, Refused, Unavailable, UnknownRun
 from nacre.model.requests import Done, Rejected, Response, Running
 from nacre.process.process_tree import TaggedProcesses
 from nacre.process.run_tag import Tag
 from nacre.process.run_tag import parse_tag as read_tag
+from nacre.runs.sequence import Answer, Sequence, Steps, WaitCancelled, after, first_of
 from nacre.store import run_owner, stored_run
 from nacre.store.stored_run import NoSuchRun, StoredRun
 from nacre.warden import endpoint
 from nacre.warden.client_connection import WardenConnection
 from nacre.warden.client_request import WardenRequest
 
+Result = TypeVar("Result")
+
 KEEP: Final = Keep(whole=MIB, head=256 * KIB, tail=768 * KIB)
-GRACE: Final = 5.0
-# How soon we look again at what nobody tells us of.
-_POLL_INTERVAL: Final = 0.05
-_KILL_WAIT: Final = 2.0
-# How long it takes to see that a run waits for input.
-_INPUT_WAIT_TIME: Final = 0.4
+GRACE: Final = 5.0  # seconds between TERM and KILL
+_POLL_INTERVAL: Final = 0.05  # seconds between two reads of the store
+_KILL_WAIT: Final = 2.0  # seconds in which killed processes disappear
+_INPUT_WAIT_TIME: Final = 0.4  # seconds that the warden needs to detect an input wait
+
+
+class InputWait(Struct, frozen=True):
+    """The run blocks in a read from its stdin."""
 
 
 class RunAccess:
-    """The runs of one workspace."""
+    """The runs of one workspace, for callers that wait for tickets."""
 
     def __init__(self, engine: Engine, workspace: bytes) -> None:
         self._engine = engine
         self.workspace = workspace
 
     def find(self, name: str) -> StoredRun:
-        """Raises NoSuchRun, OSError."""
-        return stored_run.find_run(stored_run.parse_run_id(name), self.workspace)
+        """Return the run with this id. Raises NoSuchRun, OSError."""
+        return find_run(name, self.workspace)
 
     def wait(
         self, name: str, wait_limit: float | None, cancel: CancelToken | None = None
     ) -> Ticket[Outcome | None]:
-        """How it ended; None when it has not ended within `wait_limit` seconds. Raises NoSuchRun,
-        OSError."""
+        """Wait until the run has ended; None when it still runs after `wait_limit` seconds. Raises
+        NoSuchRun, OSError."""
         run = self.find(name)
-        return self._engine.start_operation(
-            lambda context, answer: self.wait_operation(run, context, answer, wait_limit), cancel
-        )
+
+        async def wait_for_end(control: RunControl) -> Outcome | None:
+            ended = await control.wait_for_end(run, wait_limit)
+            return ended if isinstance(ended, Outcome) else None
+
+        return self._start(wait_for_end, None, cancel)
 
     def end(self, name: str, number: int, grace: float) -> Ticket[Outcome | None]:
-        """This signal, the grace, KILL, to all of it; then how it ended. None when something
+        """Send this signal to the run's process tree, and KILL after the grace. None when a process
         could not be killed. Raises NoSuchRun, OSError."""
         run = self.find(name)
-        return self._engine.start_operation(
-            lambda context, answer: self.end_operation(run, context, answer, number, grace)
-        )
-
-    def wait_operation(
-        self,
-        run: StoredRun,
-        context: LoopContext,
-        answer: "OnEnd",
-        wait_limit: float | None = None,
-        *,
-        on_input_wait: Callback | None = None,
-    ) -> Operation:
-        """To be started on this loop. `on_input_wait` is called, once, when it waits for input."""
-        return _WaitForEnd(run, self.workspace, wait_limit, context, answer, on_input_wait)
-
-    def peek_operation(
-        self, run: StoredRun, context: LoopContext, answer: Callable[[Response], None]
-    ) -> Operation:
-        """How it stands at this moment; to be started on this loop."""
-        request = requests.Wait(run=run.name, workspace=self.workspace, wait_limit=0.0, input=True)
-        return self._request_operation(run, context, answer, request)
-
-    def write_operation(
-        self,
-        run: StoredRun,
-        context: LoopContext,
-        answer: Callable[[Response], None],
-        data: bytes,
-        *,
-        eof: bool,
-    ) -> Operation:
-        """To be started on this loop."""
-        request = requests.Write(run=run.name, workspace=self.workspace, data=data, eof=eof)
-        return self._request_operation(run, context, answer, request)
-
-    def signal_operation(
-        self, run: StoredRun, context: LoopContext, answer: Callable[[Response], None], number: int
-    ) -> Operation:
-        """To be started on this loop."""
-        request = requests.Signal(run=run.name, workspace=self.workspace, signal=number)
-        if _in_live_warden(run):
-            return self._request_operation(run, context, answer, request)
-        remains = _tagged_processes(run)
-        if remains is not None and remains.signal(number):
-            return Immediate(Done(), answer)
-        return Immediate(_reject(run), answer)
-
-    def _request_operation(
-        self,
-        run: StoredRun,
-        context: LoopContext,
-        answer: Callable[[Response], None],
-        request: requests.Request,
-    ) -> Operation:
-        if not _in_live_warden(run):
-            return Immediate(_reject(run), answer)
-        return WardenRequest(
-            request, context, answer, connection=_connection_to_owner(run, context)
-        )
-
-    def end_operation(
-        self,
-        run: StoredRun,
-        context: LoopContext,
-        answer: "OnEnd",
-        number: int = signals.SIGTERM,
-        grace: float = GRACE,
-    ) -> Operation:
-        """To be started on this loop."""
-        return _EndRun(run, self.workspace, number, grace, context, answer)
+        return self._start(lambda control: control.end(run, number, grace), None)
 
     def signal(self, name: str, number: int) -> Ticket[Response]:
-        """To everything that it has started. Raises NoSuchRun, OSError."""
+        """Send this signal to the run's process tree. Raises NoSuchRun, OSError."""
         run = self.find(name)
-        return self._engine.start_operation(
-            lambda context, answer: self.signal_operation(run, context, answer, number)
-        )
+        return self._start(lambda control: control.signal(run, number), _CALLED_OFF)
 
     def write(
         self, name: str, data: bytes, *, eof: bool, wait_for_room: bool = False
     ) -> Ticket[Response]:
-        """`wait_for_room`: wait while the program does not read. Raises NoSuchRun, OSError."""
+        """Write to the run's stdin. With `wait_for_room`, wait while the pipe is full. Raises
+        NoSuchRun, OSError."""
         run = self.find(name)
-        request = requests.Write(
-            run=run.name, workspace=self.workspace, data=data, eof=eof, wait_for_room=wait_for_room
-        )
-        return self._engine.start_operation(
-            lambda context, answer: self._request_operation(run, context, answer, request)
+        return self._start(
+            lambda control: control.write(run, data, eof=eof, wait_for_room=wait_for_room),
+            _CALLED_OFF,
         )
 
+    def _start(
+        self,
+        steps: "Callable[[RunControl], Steps[Result]]",
+        cancelled: Result,
+        cancel: CancelToken | None = None,
+    ) -> Ticket[Result]:
+        def make(context: LoopContext, answer: Callable[[Result], None]) -> Sequence[Result]:
+            control = RunControl(context, self.workspace)
+            return Sequence(steps(control), context.loop, answer, cancelled=cancelled)
 
-def _explain_unreachable(run: StoredRun) -> str:
-    """Why nothing can be said to it."""
-    if run.ending is not None:
-        return f"{run.name} has ended ({ending_state(run.ending)})"
-    if run.owner is not None and run.owner.kind == "host":
-        return (
-            f"{run.name} runs in another program (process {run.owner.pid}), and only that could "
-            "write to it"
+        return self._engine.start_operation(make, cancel)
+
+
+_CALLED_OFF: Final[Response] = Rejected(refusal=CalledOff())
+
+
+def find_run(name: str, workspace: bytes) -> StoredRun:
+    """Return the run with this id. Raises NoSuchRun, OSError."""
+    return stored_run.find_run(stored_run.parse_run_id(name), workspace)
+
+
+class RunControl:
+    """Operations on the runs of one workspace, as coroutines on one event loop."""
+
+    def __init__(self, context: LoopContext, workspace: bytes) -> None:
+        self.context = context
+        self.workspace = workspace
+
+    async def wait_for_end(
+        self, run: StoredRun, wait_limit: float | None = None, *, or_input: bool = False
+    ) -> Outcome | InputWait | None:
+        """Wait until the run has ended, or with `or_input` until it waits for input. None when
+        neither has happened after `wait_limit` seconds."""
+        if wait_limit is None or run.ending is not None:
+            return await self._watch_end(run, or_input=or_input)
+        if or_input and run.start_entry.open_stdin:
+            wait_limit = max(wait_limit, _INPUT_WAIT_TIME)
+        return await first_of(self._watch_end(run, or_input=or_input), after(wait_limit))
+
+    async def _watch_end(self, run: StoredRun, *, or_input: bool) -> Outcome | InputWait:
+        reader = _EndReader(run, self.workspace)
+        while _in_live_warden(reader.run):
+            wait = requests.Wait(run=run.name, workspace=self.workspace, input=or_input)
+            response = await self._ask(run, wait)
+            known = reader.read()
+            if known is not None:
+                return known
+            match response:
+                case Running() if or_input:
+                    return InputWait()
+                case Running():
+                    continue
+                case Outcome():  # the warden could not write the outcome to the store
+                    return response
+                case Rejected(refusal=UnknownRun()):  # the owner is alive and has no such run
+                    return _lost_outcome(run)
+                case _:
+                    break
+        while (known := reader.read()) is None:
+            await after(_POLL_INTERVAL)
+        return known
+
+    async def end(
+        self, run: StoredRun, number: int = signals.SIGTERM, grace: float = GRACE
+    ) -> Outcome | None:
+        """End the run and its leftover processes; None when a process could not be killed.
+
+        The warden that owns the run ends it. When the owner is not a warden, or does not
+        answer in time, the signals go to the processes that have the run's tag.
+        """
+        response: Response | None = None
+        if _in_live_warden(run):
+            end = requests.End(run=run.name, workspace=self.workspace, signal=number, grace=grace)
+            response = await first_of(self._ask(run, end), after(grace + _KILL_WAIT))
+        reported = response if isinstance(response, Outcome) else None
+        return await self._end_tagged(run, number, grace, reported)
+
+    async def _end_tagged(
+        self, run: StoredRun, number: int, grace: float, reported: Outcome | None
+    ) -> Outcome | None:
+        """End what has the run's tag; `reported` is the outcome that the warden answered."""
+        reader, processes = _EndReader(run, self.workspace), _tagged_processes(run)
+        kill_at = now() + grace
+        give_up_at = kill_at + _KILL_WAIT
+        if processes is not None:
+            processes.signal(number)
+        while True:
+            left = processes.members() if processes is not None else []
+            known = reader.read() or reported
+            if not left and known is not None:
+                return known
+            if now() >= give_up_at:
+                # Either a process cannot be killed, or no owner reports how the run ended.
+                return None if left else _lost_outcome(run)
+            if left and now() >= kill_at and processes is not None:
+                processes.signal(signals.SIGKILL)
+            await after(_POLL_INTERVAL)
+
+    async def write(
+        self, run: StoredRun, data: bytes, *, eof: bool, wait_for_room: bool = False
+    ) -> Response:
+        """Write to the run's stdin."""
+        return await self._request(
+            run,
+            requests.Write(
+                run=run.name,
+                workspace=self.workspace,
+                data=data,
+                eof=eof,
+                wait_for_room=wait_for_room,
+            ),
         )
-    return f"{run.name} runs on, but the warden that ran it was killed; it can only be ended"
 
+    async def signal(self, run: StoredRun, number: int) -> Response:
+        """Send a signal to the run's process tree."""
+        if _in_live_warden(run):
+            return await self._ask(
+                run, requests.Signal(run=run.name, workspace=self.workspace, signal=number)
+            )
+        processes = _tagged_processes(run)
+        if processes is not None and processes.signal(number):
+            return Done()
+        return _reject(run)
 
-def raise_if_rejected(answer: Response) -> None:
-    """Raises Refused for what was not done."""
-    if isinstance(answer, Rejected):
-        raise Refused(answer.refusal)
+    async def waits_for_input(self, run: StoredRun) -> bool:
+        """Return whether the run waits for input at this moment."""
+        peek = requests.Wait(run=run.name, workspace=self.workspace, wait_limit=0.0, input=True)
+        response = await self._request(run, peek)
+        return isinstance(response, Running) and response.waits_for_input
 
+    async def _request(self, run: StoredRun, request: requests.Request) -> Response:
+        return await self._ask(run, request) if _in_live_warden(run) else _reject(run)
 
-def _in_live_warden(run: StoredRun) -> bool:
-    """Whether it runs in a warden that can be asked."""
-    owned = run.owner
-    return run.end_entry is None and owned is not None and owned.kind == "warden" and owned.is_alive
-
-
-def _connection_to_owner(run: StoredRun, context: LoopContext) -> WardenConnection | None:
-    """To the very warden that has it, which may have given its place to a newer one; None: the
-    usual one."""
-    assert run.owner is not None
-    if run_owner.parse_owner(endpoint.read_owner() or "") == run.owner:
-        return None
-    return WardenConnection(context.loop, endpoint.socket_name(run.owner.pid))
-
-
-def _has_new_warden(run: StoredRun) -> bool:
-    """Whether another warden than the one that had it is there to see how it ends."""
-    current, owned = run_owner.parse_owner(endpoint.read_owner() or ""), run.owner
-    watched = (
-        run.start_entry.shell is not None
-        and owned is not None
-        and owned.boot == run_owner.boot_id()
-    )
-    return watched and current is not None and current != owned and current.is_alive
-
-
-def tag_of(run: StoredRun) -> Tag | None:
-    """By which all that it has started is known; None: that was before the machine was started."""
-    owned = run.owner
-    return (
-        None
-        if owned is None or owned.boot != run_owner.boot_id()
-        else read_tag(run.start_entry.tag)
-    )
-
-
-def _tagged_processes(run: StoredRun) -> TaggedProcesses | None:
-    """What can still be found of it; None: nothing, ever."""
-    tag = tag_of(run)
-    return None if tag is None else TaggedProcesses(tag)
-
-
-def _reject(run: StoredRun) -> Rejected:
-    return Rejected(refusal=Unavailable(problem=_explain_unreachable(run)))
-
-
-class Immediate:
-    """An answer that is there already."""
-
-    def __init__(self, known: Response, answer: Callable[[Response], None]) -> None:
-        self.name = ""
-        self._response = known
-        self._answer = answer
-
-    def start(self) -> None:
-        self._answer(self._response)
-
-    def cancel(self, number: int = signals.SIGTERM) -> None:
-        """It is over."""
-
-    def signal(self, number: int) -> None:
-        """It is over."""
-
-    def resume(self) -> None:
-        """It is done."""
-
-    def detach_now(self) -> None:
-        """It is there."""
-
-
-OnEnd = Callable[[Outcome | None], None]
-
-
-class _RunWatch:
-    """What waiting and ending have in common. Its owner is asked, if it can be; but whether it
-    answers or not, our own clock counts, and what the store says."""
-
-    def __init__(
-        self, run: StoredRun, workspace: bytes, context: LoopContext, answer: OnEnd
-    ) -> None:
-        self._request: WardenRequest | None = None
-        self._done = False
-        self._recovery_deadline = 0.0
-        self.name = run.name
-        self._run = run
-        self._workspace = workspace
-        self._context = context
-        self._answer = answer
-        self._timers: list[Timer] = []
-
-    def signal(self, number: int) -> None:
-        """What is sent to whoever waits is not for the run."""
-
-    def resume(self) -> None:
-        if self._request is not None:
-            self._request.resume()
-
-    def cancel(self, number: int = signals.SIGTERM) -> None:
-        """Wait no longer; the run goes on."""
-        del number
-        self._settle(None)
-
-    def _send(self, request: requests.Request) -> None:
-        line = _connection_to_owner(self._run, self._context)
-        self._request = WardenRequest(request, self._context, self._on_response, connection=line)
-        self._request.start()
-
-    def _on_response(self, answer: Response) -> None:
-        raise NotImplementedError
-
-    def _read_stored(self) -> Outcome | None:
-        """What the store says; None: it has no end yet."""
+    async def _ask(self, run: StoredRun, request: requests.Request) -> Response:
+        """Send a request to the warden that owns the run, and wait for the response."""
+        answer: Answer[Response] = Answer()
+        connection = _connection_to_owner(run, self.context)
+        asked = WardenRequest(request, self.context, answer.deliver, connection=connection)
+        answer.operation = asked
         try:
-            self._run = stored_run.find_run(self._run.number, self._workspace)
+            asked.start()
+            return await answer
+        except WaitCancelled:
+            asked.give_up()
+            raise
+
+
+class _EndReader:
+    """Reads the end of one run from the store, again and again."""
+
+    def __init__(self, run: StoredRun, workspace: bytes) -> None:
+        self.run = run
+        self._workspace = workspace
+        self._recovery_deadline = 0.0
+
+    def read(self) -> Outcome | None:
+        """Return the outcome that the store has; None when the run has not ended."""
+        try:
+            self.run = stored_run.find_run(self.run.number, self._workspace)
         except (NoSuchRun, OSError):
-            return _lost_outcome(self._run)  # swept, or removed
-        known = stored_run.build_outcome(self._run, KEEP)
-        if known is None or self._run.end_entry is not None or not _has_new_warden(self._run):
+            return _lost_outcome(self.run)  # cleaned up, or removed
+        known = stored_run.build_outcome(self.run, KEEP)
+        if known is None or self.run.end_entry is not None or not _has_new_warden(self.run):
             return known
-        # Nobody has written down how it ended; but a new warden may be about to.
+        # No process has stored how the run ended. A new warden may be about to.
         self._recovery_deadline = self._recovery_deadline or now() + _KILL_WAIT
         return known if now() >= self._recovery_deadline else None
-
-    def _after(self, seconds: float, call: Callable[[], None]) -> None:
-        self._timers.append(self._context.loop.call_later(seconds, call))
-
-    def _settle(self, outcome: Outcome | None) -> None:
-        if self._done:
-            return
-        self._done = True
-        for timer in self._timers:
-            timer.cancel()
-        request, self._request = self._request, None
-        if request is not None:
-            request.give_up()
-        self._answer(outcome)
 
 
 def _lost_outcome(run: StoredRun) -> Outcome:
@@ -320,125 +274,63 @@ def _lost_outcome(run: StoredRun) -> Outcome:
     )
 
 
-class _WaitForEnd(_RunWatch):
-    def __init__(
-        self,
-        run: StoredRun,
-        workspace: bytes,
-        wait_limit: float | None,
-        context: LoopContext,
-        answer: OnEnd,
-        on_input_wait: Callback | None,
-    ) -> None:
-        super().__init__(run, workspace, context, answer)
-        self._wait_limit = wait_limit
-        self._on_input_wait = on_input_wait
-
-    def start(self) -> None:
-        if self._wait_limit is not None and self._run.ending is None:
-            # A question takes a look, also of one who does not wait for it.
-            spare = (
-                _INPUT_WAIT_TIME
-                if self._on_input_wait is not None and self._run.start_entry.open_stdin
-                else 0.0
-            )
-            self._after(max(self._wait_limit, spare), lambda: self._settle(None))
-        if _in_live_warden(self._run):
-            self._request_end(for_input=self._on_input_wait is not None)
-        else:
-            self._poll()
-
-    def _request_end(self, *, for_input: bool) -> None:
-        self._send(requests.Wait(run=self.name, workspace=self._workspace, input=for_input))
-
-    def _on_response(self, answer: Response) -> None:
-        self._request = None
-        if self._done:
-            return
-        known = self._read_stored()
-        if known is not None:
-            self._settle(known)
-        elif isinstance(answer, Running):
-            if self._on_input_wait is not None:
-                self._on_input_wait()
-            if not self._done:
-                self._request_end(for_input=False)
-        elif isinstance(answer, Outcome):
-            self._settle(answer)  # it could not be written down
-        elif isinstance(answer, Rejected) and isinstance(answer.refusal, UnknownRun):
-            self._settle(_lost_outcome(self._run))  # its owner lives, and does not know it
-        else:
-            self._poll()
-
-    def _poll(self) -> None:
-        """Nobody tells us of it: look again and again."""
-        if self._done:
-            return
-        known = self._read_stored()
-        if known is not None:
-            self._settle(known)
-        else:
-            self._after(_POLL_INTERVAL, self._poll)
+def raise_if_rejected(answer: Response) -> None:
+    """Raises Refused for a request that was rejected."""
+    if isinstance(answer, Rejected):
+        raise Refused(answer.refusal)
 
 
-class _EndRun(_RunWatch):
-    """Its owner ends it; or, when that is no warden, or says nothing, we do, by what identifies
-    all that it has started."""
+def _reject(run: StoredRun) -> Rejected:
+    return Rejected(refusal=Unavailable(problem=_explain_unreachable(run)))
 
-    def __init__(
-        self,
-        run: StoredRun,
-        workspace: bytes,
-        number: int,
-        grace: float,
-        context: LoopContext,
-        answer: OnEnd,
-    ) -> None:
-        super().__init__(run, workspace, context, answer)
-        self._reported: Outcome | None = None
-        self._kill_at = self._give_up_at = 0.0
-        self._signal = number
-        self._grace = grace
-        self._processes = _tagged_processes(run)
 
-    def start(self) -> None:
-        if _in_live_warden(self._run):
-            request = requests.End(
-                run=self.name, workspace=self._workspace, signal=self._signal, grace=self._grace
-            )
-            self._after(self._grace + _KILL_WAIT, self._signal_remaining)
-            self._send(request)
-        else:
-            self._signal_remaining()
+def _explain_unreachable(run: StoredRun) -> str:
+    if run.ending is not None:
+        return f"{run.name} has ended ({ending_state(run.ending)})"
+    if run.owner is not None and run.owner.kind == "host":
+        return (
+            f"{run.name} runs in another program (process {run.owner.pid}); only that program can "
+            "write to it"
+        )
+    return f"{run.name} is running, but its warden was killed; it can only be ended"
 
-    def _on_response(self, answer: Response) -> None:
-        """It has ended; what it has left behind goes, too."""
-        self._request = None
-        if isinstance(answer, Outcome):
-            self._reported = answer
-        self._signal_remaining()
 
-    def _signal_remaining(self) -> None:
-        if self._done or self._give_up_at:
-            return
-        self._kill_at = now() + self._grace
-        self._give_up_at = self._kill_at + _KILL_WAIT
-        if self._processes is not None:
-            self._processes.signal(self._signal)
-        self._poll()
+def _in_live_warden(run: StoredRun) -> bool:
+    """Return whether the run's owner is a warden that is alive."""
+    owned = run.owner
+    return run.end_entry is None and owned is not None and owned.kind == "warden" and owned.is_alive
 
-    def _poll(self) -> None:
-        if self._done:
-            return
-        left = self._processes.members() if self._processes is not None else []
-        known = self._read_stored() or self._reported
-        if not left and known is not None:
-            self._settle(known)
-            return
-        if now() >= self._give_up_at:
-            # Either something cannot be killed, or nobody says how it ended.
-            self._settle(None if left else _lost_outcome(self._run))
-            return
-        if left and now() >= self._kill_at and self._processes is not None:
-            self._processes.signal(signals.SIGKILL)
-        self._after(_POLL_INTERVAL, self._poll)
+
+def _connection_to_owner(run: StoredRun, context: LoopContext) -> WardenConnection | None:
+    """Connect to the warden that owns the run, which may have been replaced by a newer one. None:
+    it is the current warden, which has a shared connection."""
+    assert run.owner is not None
+    if run_owner.parse_owner(endpoint.read_owner() or "") == run.owner:
+        return None
+    return WardenConnection(context.loop, endpoint.socket_name(run.owner.pid))
+
+
+def _has_new_warden(run: StoredRun) -> bool:
+    """Return whether a newer warden than the run's owner is alive and watches the run."""
+    current, owned = run_owner.parse_owner(endpoint.read_owner() or ""), run.owner
+    watched = (
+        run.start_entry.shell is not None
+        and owned is not None
+        and owned.boot == run_owner.boot_id()
+    )
+    return watched and current is not None and current != owned and current.is_alive
+
+
+def tag_of(run: StoredRun) -> Tag | None:
+    """Return the tag of the run's processes; None when the machine was rebooted since."""
+    owned = run.owner
+    return (
+        None
+        if owned is None or owned.boot != run_owner.boot_id()
+        else read_tag(run.start_entry.tag)
+    )
+
+
+def _tagged_processes(run: StoredRun) -> TaggedProcesses | None:
+    tag = tag_of(run)
+    return None if tag is None else TaggedProcesses(tag)

@@ -1,51 +1,68 @@
-"""Watching a run for the first of several things to become true: a line, a port, an answer, a file,
-silence. Done by whoever waits, not by whoever runs it, and never so that it could hang us: patterns
-are tried in a process of their own, answers awaited on a thread.
+"""Waiting until a run meets one of several conditions: a line, a port, a URL, a file, no output.
+
+The process that waits checks the conditions, not the process that owns the run. A check cannot
+block the event loop: a regular expression is tried in a process of its own, and an HTTP request is
+sent by a thread. Ports, files and idle output are polled.
 """
 
+import itertools
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Never
 
 import nacre
 from nacre.engine.loop_context import LoopContext
 from nacre.engine.run import Run
-from nacre.eventloop import Callback, Timer, now
+from nacre.eventloop import now
 from nacre.model.outcome import Outcome
 from nacre.model.plan import MIB, Command, Keep, Limits, Plan, Streams
-from nacre.model.requests import Condition, ConditionMet
+from nacre.model.requests import (
+    Condition,
+    ConditionMet,
+    FileExists,
+    FileFound,
+    HttpAnswered,
+    HttpAnswers,
+    LineMatched,
+    OutputIdle,
+    OutputMatches,
+    OutputStopped,
+    PortOpen,
+    PortOpened,
+)
 from nacre.process.process_tree import TaggedProcesses
 from nacre.process.run_tag import Tag
 from nacre.procfs import ports
 from nacre.runs.access import tag_of
+from nacre.runs.sequence import Answer, Steps, WaitCancelled, after, first_of
 from nacre.store import output_range, stored_run
 from nacre.store.run_record import runs_directory
 from nacre.store.state_dir import state_dir
 from nacre.text.search import SearchQuery, decode_result, encode_query
 
-_POLL_INTERVAL: Final = 0.1  # seconds between two looks at what nobody tells us of
-_HTTP_TIMEOUT: Final = 2.0  # for something to answer
-_CPU_SECONDS: Final = 60  # seconds of one, for a pattern
-_FULL_SCAN_EVERY: Final = 10  # one look in so many is a close one
-_FIRST_ERROR_STATUS: Final = 500  # from this status on, it is there but not ready
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+_POLL_INTERVAL: Final = 0.1  # seconds between two checks of a port, a file or the idle time
+_HTTP_TIMEOUT: Final = 2.0  # seconds for one HTTP request
+_CPU_SECONDS: Final = 60  # CPU seconds of a search process
+_FULL_SCAN_EVERY: Final = 10  # port checks between two that scan the sockets of the run's processes
+_FIRST_ERROR_STATUS: Final = 500  # from this HTTP status on, the server is not ready
 _PROGRAM: Final = (
     b"import sys; sys.path.insert(0, sys.argv[1]); from nacre.text.search import main; main()"
 )
 
-if TYPE_CHECKING:
-    from http.client import HTTPConnection
-
-OnMet = Callable[[ConditionMet], None]
-
 
 def build_search_plan(search: SearchQuery, data: bytes = b"", seconds: float | None = None) -> Plan:
-    """A process that tries a pattern, and is killed after so many seconds. What it has for itself
-    is bounded, too: its parent may be killed, and it with a pattern that never ends."""
+    """Build the plan of a process that searches with a pattern, killed after `seconds`.
+
+    The process also limits its own CPU time: a pattern that never finishes would otherwise run on
+    after nacre was killed.
+    """
     package = os.path.dirname(os.path.dirname(nacre.__file__ or ""))
     return Plan(
         command=Command(
@@ -59,220 +76,196 @@ def build_search_plan(search: SearchQuery, data: bytes = b"", seconds: float | N
                 b"PYTHONDONTWRITEBYTECODE": b"1",
             },
         ),
-        streams=Streams.SEPARATE,  # a complaint of Python is no answer
+        streams=Streams.SEPARATE,  # an error message of Python must not mix with the result
         limits=Limits(timeout=seconds, grace=0.0),
         keep=Keep(whole=4 * MIB, head=4 * MIB, tail=0),
         stdin=encode_query(search) + data,
     )
 
 
-class ConditionWatch:
-    """`on_met` is called once, if at all; it goes on until it is stopped."""
+async def run_search(plan: Plan, context: LoopContext) -> Outcome:
+    """Run a search process to its end. Cancelling kills the process and waits for its end."""
+    answer: Answer[Outcome] = Answer()
+    answer.operation = search = Run("u0", plan, context, on_outcome=answer.deliver)
+    try:
+        search.start()
+        return await answer
+    except WaitCancelled:
+        search.cancel()
+        search.cancel()  # the second cancel sends KILL
+        await answer
+        raise
 
-    def __init__(
-        self,
-        conditions: tuple[Condition, ...],
-        run: int,
-        workspace: bytes,
-        context: LoopContext,
-        on_met: OnMet,
-        *,
-        since: int = 0,
-    ) -> None:
-        """`since`: only lines after this byte count."""
-        self._stopped = False
-        self._met = False
-        self._on_stopped: Callback | None = None
-        self._timer: Timer | None = None
-        self._tag: Tag | None = None
-        self._polls = 0
-        self._conditions = conditions
-        self._number = run
+
+async def wait_until_met(
+    conditions: tuple[Condition, ...],
+    run: int,
+    workspace: bytes,
+    context: LoopContext,
+    *,
+    since: int = 0,
+) -> ConditionMet:
+    """Wait for the first condition that is met; only output after the byte `since` counts."""
+    watched = _WatchedRun(run, workspace)
+    return await first_of(*(_wait_for(each, watched, context, since) for each in conditions))
+
+
+def _wait_for(
+    condition: Condition, run: "_WatchedRun", context: LoopContext, since: int
+) -> Steps[ConditionMet]:
+    match condition:
+        case OutputMatches():
+            return _wait_for_line(condition, run, context, since)
+        case PortOpen():
+            return _wait_for_port(condition, run)
+        case HttpAnswers():
+            return _wait_for_http(condition, run, context)
+        case FileExists():
+            return _wait_for_file(condition)
+        case OutputIdle():
+            return _wait_for_idle(condition, run)
+
+
+class _WatchedRun:
+    """The run whose conditions are checked."""
+
+    def __init__(self, number: int, workspace: bytes) -> None:
+        self._number = number
         self._workspace = workspace
-        self._context = context
-        self._on_met = on_met
-        self._since = since
-        self._searches: list[Run] = []
-        self._probes: list[_HttpProbe] = []
-        self._size, self._quiet_since = -1, now()
+        self._tag: Tag | None = None
 
-    def start(self) -> None:
-        for each in self._conditions:
-            if each.output is not None:
-                self._search(each)
-            elif each.http is not None:
-                self._probe(each)
-        looked_at = [each for each in self._conditions if each.output is None and each.http is None]
-        if looked_at:
-            self._poll(looked_at)
+    @property
+    def log(self) -> str:
+        return f"{runs_directory(state_dir())}/r{self._number}/output"
 
-    def stop(self, then: Callback) -> None:
-        """`then` is called once nothing of it is left; it must be driven until that."""
-        self._stopped, self._on_stopped = True, then
-        if self._timer is not None:
-            self._timer.cancel()
-        for probe in list(self._probes):
-            probe.stop()
-        for search in list(self._searches):
-            search.cancel()
-            search.cancel()  # at once
-        self._finish_stop()
-
-    def _finish_stop(self) -> None:
-        # Who looks for a host far away may take his time, and is not waited for.
-        busy = self._searches or any(probe.is_local for probe in self._probes)
-        if self._stopped and not busy and self._on_stopped is not None:
-            then, self._on_stopped = self._on_stopped, None
-            then()
-
-    def resume(self) -> None:
-        for search in list(self._searches):
-            search.resume()
-
-    def _report(self, met: ConditionMet) -> None:
-        if not self._stopped and not self._met:
-            self._met = True
-            self._on_met(met)
-
-    # What is looked at.
-
-    def _poll(self, condition: list[Condition]) -> None:
-        if self._stopped:
-            return
-        for each in condition:
-            found = self._check(each)
-            if found is not None:
-                self._report(found)
-                return
-        self._timer = self._context.loop.call_later(_POLL_INTERVAL, lambda: self._poll(condition))
-
-    def _check(self, condition: Condition) -> ConditionMet | None:
-        if condition.file is not None:
-            return ConditionMet(condition=condition) if os.path.lexists(condition.file) else None
-        if condition.idle is not None:
-            return (
-                ConditionMet(condition=condition)
-                if self._idle_seconds() >= condition.idle
-                else None
-            )
-        return self._find_listener(condition)
-
-    def _idle_seconds(self) -> float:
-        """Seconds without output. They count from the start of the run, not of the call: a run may
-        wait for a slot, or for the warden to start."""
+    def log_status(self) -> os.stat_result | None:
+        """Return the status of the log file; None when the run has not started."""
         try:
-            status = os.stat(self._log)
-        except OSError:  # the run has not started
-            return 0.0
-        size, age = status.st_size, time.time() - status.st_mtime
-        if size != self._size:
-            # What has come true before counts, too.
-            before = max(0.0, age) if self._size < 0 else 0.0
-            self._size, self._quiet_since = size, now() - before
-        return now() - self._quiet_since
-
-    def _find_listener(self, condition: Condition) -> ConditionMet | None:
-        """A process of this run that listens on the port. Who looks from another network sees more;
-        so we look closely now and then, also when nobody seems to be there."""
-        self._polls += 1
-        if condition.port is None or (
-            self._polls % _FULL_SCAN_EVERY and not ports.is_port_taken(condition.port)
-        ):
+            return os.stat(self.log)
+        except OSError:
             return None
-        for pid, listens in ports.find_ports(self._members()).items():
-            if condition.port in listens:
-                return ConditionMet(condition=condition, pid=pid)
-        return None
 
-    def _members(self) -> list[int]:
-        """The processes of this run."""
-        if self._tag is None:
-            try:
-                self._tag = tag_of(stored_run.find_run(self._number, self._workspace))
-            except (stored_run.NoSuchRun, OSError):
-                return []
+    def members(self) -> list[int]:
+        """Return the pids of the run's processes; none when the run has not started."""
         try:
+            if self._tag is None:
+                self._tag = tag_of(stored_run.find_run(self._number, self._workspace))
             return (
                 [] if self._tag is None else [e.pid for e in TaggedProcesses(self._tag).members()]
             )
-        except OSError:
+        except (stored_run.NoSuchRun, OSError):
             return []
 
-    @property
-    def _log(self) -> str:
-        return f"{runs_directory(state_dir())}/r{self._number}/output"
-
-    # What is waited for elsewhere.
-
-    def _search(self, condition: Condition) -> None:
-        wanted = SearchQuery(
-            pattern=condition.output or "",
-            path=self._log,
-            offset=self._since,
-            first=self._first_line(),
-            watch=True,
-        )
-        plan = build_search_plan(wanted)
-        search = Run(
-            "u0",
-            plan,
-            self._context,
-            on_outcome=lambda outcome: self._on_search_end(search, condition, outcome),
-        )
-        self._searches.append(search)
-        search.start()
-
-    def _on_search_end(self, search: Run, condition: Condition, outcome: Outcome) -> None:
-        self._searches.remove(search)
-        for found in decode_result(outcome.output.head, 1).found if not self._stopped else ():
-            self._report(ConditionMet(condition=condition, line=found.line, text=found.text))
-        self._finish_stop()
-
-    def _first_line(self) -> int:
-        """That the first byte to look at belongs to."""
-        if not self._since:
+    def line_at(self, byte: int) -> int:
+        """Return the number of the line that has this byte of the output."""
+        if not byte:
             return 1
         try:
             run = stored_run.find_run(self._number, self._workspace)
             with run.open() as source:
-                return output_range.count_newlines(source, self._since, run.line_index()) + 1
+                return output_range.count_newlines(source, byte, run.line_index()) + 1
         except (stored_run.NoSuchRun, OSError):
             return 1
 
-    def _probe(self, condition: Condition) -> None:
-        probe = _HttpProbe(condition.http or "")
-        probe.on_end = partial(
-            self._context.loop.post, partial(self._on_probe_end, condition, probe)
-        )
-        self._probes.append(probe)
+
+# Conditions that are polled.
+
+
+async def _wait_for_file(condition: FileExists) -> ConditionMet:
+    while not os.path.lexists(condition.path):
+        await after(_POLL_INTERVAL)
+    return FileFound(condition=condition)
+
+
+async def _wait_for_idle(condition: OutputIdle, run: _WatchedRun) -> ConditionMet:
+    """Wait until the run has written nothing for a while, counted from its start at the earliest.
+
+    The start of the call does not count: the run may wait for a slot, or for the warden to start.
+    """
+    size, idle_since = -1, now()
+    while True:
+        status = run.log_status()
+        if status is not None and status.st_size != size:
+            # Idle time before the first check counts.
+            before = max(0.0, time.time() - status.st_mtime) if size < 0 else 0.0
+            size, idle_since = status.st_size, now() - before
+        if status is not None and now() - idle_since >= condition.seconds:
+            return OutputStopped(condition=condition)
+        await after(_POLL_INTERVAL)
+
+
+async def _wait_for_port(condition: PortOpen, run: _WatchedRun) -> ConditionMet:
+    """Wait until a process of the run listens on the port.
+
+    The cheap check sees only this process's own network namespace. So each tenth check scans the
+    run's processes even when the port seems to be free.
+    """
+    for check in itertools.count(1):
+        if check % _FULL_SCAN_EVERY == 0 or ports.is_port_taken(condition.port):
+            for pid, listens in ports.find_ports(run.members()).items():
+                if condition.port in listens:
+                    return PortOpened(condition=condition, pid=pid)
+        await after(_POLL_INTERVAL)
+    raise AssertionError
+
+
+# Conditions that another process or a thread waits for.
+
+
+async def _wait_for_line(
+    condition: OutputMatches, run: _WatchedRun, context: LoopContext, since: int
+) -> ConditionMet:
+    query = SearchQuery(
+        pattern=condition.pattern,
+        path=run.log,
+        offset=since,
+        first=run.line_at(since),
+        watch=True,
+    )
+    outcome = await run_search(build_search_plan(query), context)
+    for found in decode_result(outcome.output.head, 1).found:
+        return LineMatched(condition=condition, line=found.line, text=found.text)
+    return await _never()  # the search process failed, or used up its CPU time
+
+
+async def _wait_for_http(
+    condition: HttpAnswers, run: _WatchedRun, context: LoopContext
+) -> ConditionMet:
+    ended: Answer[None] = Answer()
+    probe = _HttpProbe(condition.url, on_end=lambda: context.loop.post(lambda: ended.deliver(None)))
+    try:
         probe.start()
+        await ended
+    except WaitCancelled:
+        probe.stop()
+        if probe.is_local:  # a remote server may take long; the thread then ends in the background
+            await ended
+        raise
+    if probe.status is None:
+        return await _never()
+    foreign = _foreign_listener(probe.port, run) if probe.is_local else None
+    return HttpAnswered(condition=condition, status=probe.status, foreign_pid=foreign)
 
-    def _on_probe_end(self, condition: Condition, probe: "_HttpProbe") -> None:
-        """It is over: something has answered, or we have stopped it."""
-        self._probes.remove(probe)
-        if probe.status is not None and not self._stopped:
-            stranger = self._foreign_listener(probe.port) if probe.is_local else None
-            self._report(
-                ConditionMet(condition=condition, status=probe.status, foreign_pid=stranger)
-            )
-        self._finish_stop()
 
-    def _foreign_listener(self, port: int) -> int | None:
-        """Who answers there, if that is nobody of this run."""
-        listens, ours = ports.find_listeners(port), set(self._members())
-        return None if not listens or ours & set(listens) else listens[0]
+def _foreign_listener(port: int, run: _WatchedRun) -> int | None:
+    """Return the process that listens on the port, when it is not part of the run."""
+    listens, members = ports.find_listeners(port), set(run.members())
+    return None if not listens or members & set(listens) else listens[0]
+
+
+async def _never() -> Never:
+    await after(None)
+    raise AssertionError
 
 
 class _HttpProbe(threading.Thread):
-    """Asks again and again, until something answers."""
+    """Thread that sends GET requests until one is answered with a status below 500."""
 
-    on_end: Callable[[], object]
-
-    def __init__(self, url: str) -> None:
-
-        from urllib.parse import urlsplit  # few need it
+    def __init__(self, url: str, on_end: Callable[[], object]) -> None:
+        from urllib.parse import urlsplit  # imported lazily: most calls have no URL
 
         super().__init__(name="nacre-http", daemon=True)
+        self._on_end = on_end
         self.status: int | None = None
         self._connection: HTTPConnection | None = None
         self._url = urlsplit(url)
@@ -288,7 +281,7 @@ class _HttpProbe(threading.Thread):
         return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")
 
     def stop(self) -> None:
-        """Also when it is just being answered, a byte at a time."""
+        """End the thread, also while a server sends its answer byte by byte."""
         self._stop_event.set()
         connection = self._connection
         sock = None if connection is None else connection.sock
@@ -309,7 +302,7 @@ class _HttpProbe(threading.Thread):
                     return
                 self._stop_event.wait(_POLL_INTERVAL)
         finally:
-            self.on_end()
+            self._on_end()
 
     def _try_once(self) -> int | None:
         from http.client import HTTPException
@@ -333,6 +326,6 @@ class _HttpProbe(threading.Thread):
             return HTTPConnection(host, port, timeout=_HTTP_TIMEOUT)
         import ssl
 
-        # What is asked is whether it is there, of servers that sign for themselves.
+        # The probe only asks whether the server answers, so a self-signed certificate is enough.
         context = ssl._create_unverified_context()
         return HTTPSConnection(host, port, timeout=_HTTP_TIMEOUT, context=context)

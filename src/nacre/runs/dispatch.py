@@ -1,8 +1,8 @@
-"""Here or there: in this process, or in the warden.
+"""Where a run is started: in this process, or in the warden.
 
-Patience decides. Whoever waits to the end runs it here; whoever may want it handed back while it
-runs has it started in the warden, since nothing can be handed over safely later. A host may choose
-that everything runs there (`warden`), or nothing does (`here`).
+The wait limit decides. A call that waits to the end of its command runs it in this process. A call
+that may detach the command starts it in the warden, because a running command cannot be moved
+to another process later. A host can choose one place for all runs: `warden` or `here`.
 """
 
 import threading
@@ -25,7 +25,7 @@ from nacre.model.cancel import CancelToken
 from nacre.model.events import Listening
 from nacre.model.outcome import NotStarted, Outcome
 from nacre.model.plan import Keep, OpenStdin, Plan
-from nacre.model.refusals import NoBackground, Refused, TooMany
+from nacre.model.refusals import CalledOff, NoBackground, Refused, TooMany
 from nacre.model.requests import ListenOptions, Listing, Rejected, Response
 from nacre.process import rlimits
 from nacre.store import stored_run
@@ -46,12 +46,12 @@ class Dispatcher:
         self._store = store
         self.placement = where
         self._lock = threading.Lock()
-        self._live_commands: dict[int, str] = {}  # that are counted, and their commands
+        self._live_commands: dict[int, str] = {}  # commands that count for `max_live`, by number
 
     def start(
         self, request: requests.StartRun, listening: Listening | None, cancel: CancelToken | None
     ) -> Ticket[Response]:
-        """Start it, here or there. Raises Refused when nothing can be started at all."""
+        """Start the run. Raises Refused when it cannot be started."""
         open_stdin = isinstance(request.plan.stdin, OpenStdin)
         if self.placement == "here":
             if request.wait_limit == 0 or request.until or open_stdin:
@@ -69,7 +69,7 @@ class Dispatcher:
     def _start_limited(
         self, request: requests.StartRun, listening: Listening | None, cancel: CancelToken | None
     ) -> Ticket[Response]:
-        """Here, one of so many at most, and perhaps under a name by which it runs only once."""
+        """Start the run in this process, with a limit of live runs or an idempotency key."""
         number = self._store.next_number()
         with self._lock:
             if request.max_live is not None and len(self._live_commands) >= request.max_live:
@@ -97,7 +97,7 @@ class Dispatcher:
                 )
 
             return self._engine.start_operation(make, cancel)
-        except Refused:  # nothing ran; one who is interrupted cannot know that
+        except Refused:  # nothing ran; after an interrupt the command may have run
             release_claim(request, number)
             self._live_commands.pop(number, None)
             raise
@@ -108,27 +108,20 @@ class Dispatcher:
     def _follow_earlier(
         self, request: requests.StartRun, run: int, cancel: CancelToken | None
     ) -> Ticket[Response]:
-        """What an earlier call has begun, here or elsewhere."""
-        from nacre.runs.access import Immediate
-        from nacre.runs.watched_start import WatchedStart
-
-        earlier = requests.AlreadyStarted(run=f"r{run}")
+        """Wait for the run of an earlier call with the same idempotency key."""
+        from nacre.runs.sequence import Sequence
+        from nacre.runs.watched_start import follow_earlier
 
         def follow(context: LoopContext, answer: Callable[[Response], None]) -> Operation:
-            return WatchedStart(
-                request,
-                self._engine,
-                context,
-                answer,
-                lambda on_response: Immediate(earlier, on_response),
-            )
+            steps = follow_earlier(f"r{run}", request, context)
+            return Sequence(steps, context.loop, answer, cancelled=Rejected(refusal=CalledOff()))
 
         return self._engine.start_operation(follow, cancel)
 
     def _start_in_warden(
         self, request: requests.StartRun, listening: Listening | None, cancel: CancelToken | None
     ) -> Ticket[Response]:
-        if self._request_type is None:  # who never goes there need not load it
+        if self._request_type is None:  # imported lazily: a host may never need the warden
             from nacre.warden.client_request import WardenRequest
 
             self._request_type = WardenRequest
@@ -155,17 +148,11 @@ class Dispatcher:
 
         if not (request.until or request.idempotency_key):
             return self._engine.start_operation(make, cancel)
-        from nacre.runs.watched_start import (
-            WatchedStart,  # who waits for no more than the end need not load it
-        )
+        from nacre.runs.watched_start import WatchedStart
 
         def start_watched(context: LoopContext, answer: Callable[[Response], None]) -> Operation:
             return WatchedStart(
-                request,
-                self._engine,
-                context,
-                answer,
-                lambda on_response: make(context, on_response),
+                request, context, answer, lambda on_response: make(context, on_response)
             )
 
         return self._engine.start_operation(start_watched, cancel)
@@ -173,31 +160,17 @@ class Dispatcher:
     def run_job_request(
         self, request: requests.JobRequest, workspace: bytes, cancel: CancelToken | None
     ) -> Ticket[Listing | Rejected]:
+        """Carry out a call of a contract's tool `job`, in this process."""
         from nacre.runs.interact import build_job_operation
 
         return self._engine.start_operation(
-            lambda context, answer: build_job_operation(
-                request, workspace, self._engine, context, answer
-            ),
-            cancel,
-        )
-
-    def poll_jobs(
-        self, request: requests.PollJobs, workspace: bytes, cancel: CancelToken | None
-    ) -> Ticket[Listing]:
-        from nacre.runs.poll_jobs import PollJobsOperation  # who has no jobs need not load it
-
-        return self._engine.start_operation(
-            lambda context, answer: PollJobsOperation(
-                request, workspace, self._engine, context, answer
-            ),
-            cancel,
+            lambda context, answer: build_job_operation(request, workspace, context, answer), cancel
         )
 
 
 def hand_over_leftover(leftover: LeftoverPipes) -> None:
-    """Give the warden the pipes of a command that has left something running, so that its output
-    still reaches the log when this process has ended."""
+    """Hand the pipes of an ended command's leftover processes to the warden, so that their output
+    reaches the log after this process has exited."""
     from nacre.warden.pipe_handover import hand_over_pipes
     from nacre.warden.protocol import Adopt
 
@@ -222,7 +195,7 @@ def _listen_options(listening: Listening | None) -> ListenOptions | None:
 
 
 def _with_caller_env(plan: Plan) -> Plan:
-    """With everything that a command here would have from us."""
+    """Add what the command would inherit from this process: environment and resource limits."""
     command = plan.command
     env = copy_environment() if command.env is None else command.env
     return msgspec.structs.replace(
@@ -235,7 +208,10 @@ def _with_caller_env(plan: Plan) -> Plan:
 
 
 def _without_conditions(request: requests.StartRun) -> requests.StartRun:
-    """What we wait for is no business of who runs it, but that we look."""
+    """Remove the conditions, which this process evaluates.
+
+    `watched` makes the warden write the output to the log at once, where this process searches it.
+    """
     if not request.until:
         return request
     return msgspec.structs.replace(request, until=(), watched=True)
@@ -244,26 +220,27 @@ def _without_conditions(request: requests.StartRun) -> requests.StartRun:
 def _find_lost_run(
     request: requests.StartRun, number: int, began: float
 ) -> Outcome | requests.Wait | None:
-    """What is known of a run whose warden has hung up. None: it was not begun."""
+    """Find out what became of a run after the connection to its warden was lost.
+
+    Returns its outcome, a `Wait` request when it is alive, or None when it was never started.
+    """
     try:
         run = stored_run.find_run(number, request.workspace)
     except (NoSuchRun, OSError):
         return None
-    # The warden lives: only the line was lost. What was waited for already counts.
-    patience = (
-        None if request.wait_limit is None else max(0.0, request.wait_limit - (now() - began))
-    )
+    # The warden is alive and only the connection was lost. The time waited so far counts.
+    left = None if request.wait_limit is None else max(0.0, request.wait_limit - (now() - began))
     wait = requests.Wait(
         run=run.name,
         workspace=request.workspace,
-        wait_limit=patience,
+        wait_limit=left,
         input=isinstance(request.plan.stdin, OpenStdin) and request.wait_limit is not None,
     )
     return stored_run.build_outcome(run, request.plan.keep) or wait
 
 
 def _with_stored_output(outcome: Outcome, workspace: bytes, keep: Keep) -> Outcome:
-    """With the output that its warden has on disk only."""
+    """Add the output of a run whose warden has the output only on disk."""
     try:
         run = stored_run.find_run(stored_run.parse_run_id(outcome.run), workspace)
         return stored_run.build_outcome(run, keep) or outcome

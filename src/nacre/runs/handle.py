@@ -1,11 +1,12 @@
-"""A run, for whoever holds on to it: read it, wait for it, write to it, end it; from any process.
+"""A handle for one run, usable from any process: read it, wait for it, write to it, end it.
 
     run = tool.run("r17")
-    page = run.read(since=0)          # page.text, and page.cursor for the next time
-    outcome = run.wait(5)             # None: it goes on
+    page = run.read(since=0)          # page.text, and page.cursor for the next read
+    outcome = run.wait(5)             # None: the run is still running
     run.signal("TERM")
 
-What waits has a twin for asyncio: `await run.await_(5)`. Nothing is used up by looking at it.
+Each method that waits has a variant for asyncio: `await run.await_(5)`. Reading does not consume
+output.
 """
 
 import os
@@ -22,15 +23,15 @@ from nacre.store.output_range import read_page
 from nacre.store.stored_run import NoSuchRun, StoredRun
 from nacre.text.clean import decode
 
-_engine = Engine()  # a handle is good for longer than the tool that gave it
+_engine = Engine()  # a handle outlives the tool that returned it
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """Some of what a run has said."""
+    """A part of a run's output."""
 
     data: bytes
-    cursor: int  # where to go on: `since` of the next one
-    over: bool  # the run has ended, and this is the last of it
+    cursor: int  # byte after this page: `since` of the next read
+    over: bool  # the run has ended, and this is the last page
 
     @property
     def text(self) -> str:
@@ -38,7 +39,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class RunHandle:
-    """One run of a workspace. Its properties are what the store knows at that moment."""
+    """One run of a workspace. Each property reads the store at that moment."""
 
     def __init__(self, run: StoredRun, workspace: bytes) -> None:
         self._run = run
@@ -61,12 +62,12 @@ class RunHandle:
 
     @property
     def ending(self) -> Ending | None:
-        """None while it runs."""
+        """How the run ended; None while it runs."""
         return self._reload().ending
 
     @property
     def state(self) -> str:
-        """running, exited, killed, timed_out, cancelled, not_started or lost."""
+        """One of: running, exited, killed, timed_out, cancelled, not_started, lost."""
         return ending_state(self.ending)
 
     @property
@@ -75,12 +76,12 @@ class RunHandle:
 
     @property
     def seconds(self) -> float:
-        """How long it ran, or has run."""
+        """Seconds since the start, or until the end of an ended run."""
         return self._reload().seconds
 
     def read(self, since: int = 0, *, most: int = MIB, stream: Stream = Stream.OUTPUT) -> Page:
-        """Its output from a cursor on, at most so much. Raises LookupError when it is nowhere,
-        OSError."""
+        """Read at most `most` bytes of the output from byte `since` on. Raises LookupError when the
+        output is not stored, OSError."""
         if since < 0 or most < 1:
             raise ValueError(f"since={since}, most={most}: a cursor is 0 or more, most 1 or more")
         run = self._reload()
@@ -92,34 +93,34 @@ class RunHandle:
         except NoSuchRun:
             if over:
                 raise
-            return Page(data=b"", cursor=since, over=False)  # none of it is on disk yet
+            return Page(data=b"", cursor=since, over=False)  # no output is on disk yet
         cursor = since + len(data)
         return Page(data=data, cursor=cursor, over=over and cursor >= size)
 
     def wait(self, seconds: float | None = None) -> Outcome | None:
-        """How it ended; None when it has not, within so many seconds."""
+        """Wait for the outcome; None when the run is still running after this many seconds."""
         return self._access.wait(self.id, _seconds(seconds)).wait()
 
     async def await_(self, seconds: float | None = None) -> Outcome | None:
         return await self._access.wait(self.id, _seconds(seconds))
 
     def signal(self, signal: str | int) -> None:
-        """To everything that it has started. Raises Refused when nothing of it lives."""
+        """Send a signal to the process tree. Raises Refused when no process of the run is alive."""
         raise_if_rejected(self._access.signal(self.id, signal_number(signal)).wait())
 
     async def asignal(self, signal: str | int) -> None:
         raise_if_rejected(await self._access.signal(self.id, signal_number(signal)))
 
     def end(self, signal: str | int = "TERM", *, grace: float = GRACE) -> Outcome | None:
-        """This signal, the grace, then KILL, to all of it; returns how it ended. None: something
-        of it could not be killed."""
+        """Send this signal to the process tree, and KILL after the grace. Returns the outcome; None
+        when a process could not be killed."""
         return self._access.end(self.id, signal_number(signal), _seconds(grace) or 0.0).wait()
 
     async def aend(self, signal: str | int = "TERM", *, grace: float = GRACE) -> Outcome | None:
         return await self._access.end(self.id, signal_number(signal), _seconds(grace) or 0.0)
 
     def write(self, data: str | bytes, *, eof: bool = False) -> None:
-        """To its stdin, where that was left open. Raises Refused where it was not."""
+        """Write to the run's stdin. Raises Refused when the stdin is not open."""
         raise_if_rejected(self._access.write(self.id, _bytes(data), eof=eof).wait())
 
     async def awrite(self, data: str | bytes, *, eof: bool = False) -> None:
@@ -133,7 +134,9 @@ class RunHandle:
 
 def _seconds(given: float | None) -> float | None:
     if given is not None and not given >= 0:
-        raise ValueError(f"{given} seconds make no sense; it is 0 or more, or None for ever")
+        raise ValueError(
+            f"{given} is not a number of seconds; give 0 or more, or None for no limit"
+        )
     return None if given == float("inf") else given
 
 

@@ -1,252 +1,243 @@
-"""Seeing to runs that were handed back: wait for the first of them, have one read something, send
-signals, end some. Everything is waited for like a command."""
+"""The job request `Interact`: act on runs, wait for the first event, report.
+
+One sequence serves the tool `job` of pi and of nacre:
+
+    runs    -> act            write to stdin, send a signal, or end; all runs at the same time
+            -> first event    a run has ended, waits for input, or meets a condition; or timeout
+            -> report         the status of every run, with the output since the action
+
+Each step is a coroutine; see `runs/sequence`. What can be done with one run is in `runs/access`.
+"""
 
 import os
-from functools import partial
-from typing import Final
+from collections.abc import Callable
+from typing import Final, assert_never
 
 import msgspec
 
-from nacre.engine.engine import Engine
 from nacre.engine.loop_context import LoopContext
-from nacre.engine.supervisor import Operation
-from nacre.eventloop import Callback, Timer
-from nacre.model import requests
-from nacre.model.outcome import Capture, Outcome, Survivor
-from nacre.model.refusals import Unavailable
-from nacre.model.requests import ConditionMet, Listing, Rejected, Response, RunStatus
+from nacre.model.outcome import Capture, Survivor
+from nacre.model.refusals import NotWaited, Refused, Unavailable
+from nacre.model.requests import (
+    AlreadyEnded,
+    EndRun,
+    Event,
+    Excerpt,
+    Interact,
+    JobRequest,
+    Jobs,
+    Listing,
+    ListRuns,
+    ReadOutput,
+    Rejected,
+    RunStatus,
+    SendSignal,
+    WaitsForInput,
+    WriteInput,
+)
 from nacre.prepare.until_files import resolve_files
-from nacre.runs.access import RunAccess
-from nacre.runs.conditions import ConditionWatch
+from nacre.runs.access import InputWait, RunControl, find_run, raise_if_rejected
+from nacre.runs.conditions import wait_until_met
 from nacre.runs.inspect import (
-    KEEP,
-    ListOperation,
-    OnListing,
-    ReadOnlyOperation,
-    ReadOperation,
     build_status,
     find_leftovers,
+    find_or_refuse,
+    list_runs,
     open_output,
     read_from,
+    read_output,
 )
+from nacre.runs.sequence import Sequence, Steps, after, all_of, first_of
+from nacre.store import listing
 from nacre.store.stored_run import NoSuchRun, StoredRun
 
-_EXTRA_WAIT: Final = 0.5  # seconds after its own patience in which a wait comes back by itself
-_RESPONSE_TIMEOUT: Final = 5.0  # in which who runs it takes what is written, or a signal
+_EXTRA_WAIT: Final = 0.5  # seconds for the owner to respond after the wait limit
+_MAX_JOBS: Final = 50  # background jobs in one report
 _NO_RESPONSE: Final = Unavailable(
-    problem="whoever runs it does not answer (is its warden stopped?); nothing was done, or it is "
-    "done later"
+    problem="no response from the run's warden in time (is it stopped?); the request may still be "
+    "carried out later"
 )
 
 
 def build_job_operation(
-    request: requests.JobRequest,
+    request: JobRequest,
     workspace: bytes,
-    engine: Engine,
     context: LoopContext,
-    answer: OnListing,
-) -> Operation:
-    reach = RunAccess(engine, workspace)
-    match request:
-        case requests.ListRuns():
-            return ListOperation(request, reach, context, answer)
-        case requests.ReadOutput():
-            return ReadOperation(request, reach, context, answer)
-        case requests.Interact():
-            return InteractOperation(request, reach, context, answer)
+    answer: Callable[[Listing | Rejected], None],
+) -> Sequence[Listing | Rejected]:
+    steps = _answer_job(request, RunControl(context, workspace))
+    return Sequence(steps, context.loop, answer, cancelled=Rejected(refusal=NotWaited()))
 
 
-class InteractOperation(ReadOnlyOperation):
-    def __init__(
-        self, request: requests.Interact, reach: RunAccess, context: LoopContext, answer: OnListing
-    ) -> None:
-        super().__init__(reach, context, answer)
-        self._timer: Timer | None = None
-        self._stopped = False
+async def _answer_job(request: JobRequest, control: RunControl) -> Listing | Rejected:
+    try:
+        match request:
+            case ListRuns():
+                return await list_runs(request, control)
+            case ReadOutput():
+                return await read_output(request, control)
+            case Interact():
+                return await Interaction(request, control).steps()
+            case _:
+                assert_never(request)
+    except Refused as refused:
+        return Rejected(refusal=refused.refusal)
+
+
+class Interaction:
+    """One `Interact` request and what its steps have found out so far."""
+
+    def __init__(self, request: Interact, control: RunControl) -> None:
         self._request = request
-        self._operations: list[Operation] = []
-        self._watches: list[ConditionWatch] = []
-        self._since: dict[str, int] = {}  # of each, only what it has said after that
-        self._left: dict[str, tuple[Survivor, ...]] = {}  # what each had left running
-        self._already_ended: set[str] = set()  # who had ended, with all that it had started
-        self._acting: set[str] = set()  # who is being written to, signalled or ended
-        self._waiting_for_input: set[str] = set()
-        self._met: dict[str, ConditionMet] = {}
+        self._control = control
+        self._since: dict[str, int] = {}  # first byte to report, by run
+        self._left: dict[str, tuple[Survivor, ...]] = {}  # leftover processes before the action
+        self._events: dict[str, Event] = {}
+        self._ended: list[str] = []
+        self._unknown: list[str] = []
 
-    def start(self) -> None:
-        found = [self._find(name) for name in dict.fromkeys(self._request.runs)]
-        runs = [run for run in found if run is not None]
-        if len(runs) < len(found):
-            return  # that was refused
+    async def steps(self) -> Listing:
+        """Raises Refused."""
+        runs, targets = self._find_runs()
+        for run in runs:
+            self._since[run.name] = self._first_byte(run)
+        if self._request.action is not None:
+            self._left = find_leftovers(targets)
+            await self._act(targets)
+        await self._wait(self._reload(runs))
+        return self._report(self._reload(runs))
+
+    # Finding the runs.
+
+    def _find_runs(self) -> tuple[list[StoredRun], list[StoredRun]]:
+        """Return the runs to report, and the runs to act on."""
         request = self._request
-        acts = request.signal is not None or request.text is not None or request.eof
-        for run in runs:
-            # Whoever does something wants to see what comes of that.
-            size = (run.size() or 0) if acts else 0
-            self._since[run.name] = size if request.since is None else request.since
-        if not acts:
-            self._wait(runs)
-            return
-        self._left = find_leftovers(runs)
-        self._timer = self._context.loop.call_later(
-            _RESPONSE_TIMEOUT + (request.grace or 0.0), self._on_timeout
-        )
-        self._acting = {run.name for run in runs}
-        for run in runs:
-            self._act(run)
+        if isinstance(request.runs, Jobs):
+            jobs = self._list_jobs()
+            runs = [run for run in jobs if not request.runs.only_live or run.ending is None]
+        else:
+            runs = self._find_all(request.runs)
+        return runs, runs if request.act_on is None else self._find_all(request.act_on)
 
-    def resume(self) -> None:
-        for part in list(self._operations):
-            part.resume()
-        for watch in list(self._watches):
-            watch.resume()
+    def _list_jobs(self) -> list[StoredRun]:
+        try:
+            return listing.list_jobs(self._control.workspace, _MAX_JOBS)
+        except OSError:
+            return []
 
-    def cancel(self, number: int = 15) -> None:
-        self._stop(lambda: super(InteractOperation, self).cancel(number))
+    def _find_all(self, names: tuple[str, ...]) -> list[StoredRun]:
+        found = (self._find(name) for name in dict.fromkeys(names))
+        return [run for run in found if run is not None]
 
-    # Doing something first.
+    def _find(self, name: str) -> StoredRun | None:
+        if not self._request.skip_unknown:
+            return find_or_refuse(name, self._control)
+        try:
+            return find_run(name, self._control.workspace)
+        except (NoSuchRun, OSError):
+            if name not in self._unknown:
+                self._unknown.append(name)
+            return None
 
-    def _act(self, run: StoredRun) -> None:
-        request, context, done = self._request, self._context, partial(self._on_response, run.name)
-        if request.signal is None:
-            text = request.text or b""
-            self._begin(self._reach.write_operation(run, context, done, text, eof=request.eof))
+    def _reload(self, runs: list[StoredRun]) -> list[StoredRun]:
+        return self._find_all(tuple(run.name for run in runs))
+
+    def _first_byte(self, run: StoredRun) -> int:
+        """Return the first byte to report: by default the output that follows the action."""
+        if self._request.since is not None:
+            return self._request.since
+        return 0 if self._request.action is None else run.size() or 0
+
+    # Acting.
+
+    async def _act(self, runs: list[StoredRun]) -> None:
+        """Act on all runs at the same time. Raises Refused for the first that rejects it."""
+        limit = self._request.action_limit
+        if limit is not None and isinstance(self._request.action, EndRun):
+            limit += self._request.action.grace
+        acted: list[None] | None = await first_of(all_of(*map(self._act_on, runs)), after(limit))
+        if acted is None:
+            raise Refused(_NO_RESPONSE)
+
+    async def _act_on(self, run: StoredRun) -> None:
+        control, action = self._control, self._request.action
+        if isinstance(action, WriteInput):
+            raise_if_rejected(await control.write(run, action.data, eof=action.eof))
         elif run.ending is not None and not self._left[run.name]:
-            self._already_ended.add(run.name)
-            self._finish_act(run.name)
-        elif request.grace is None:
-            self._begin(self._reach.signal_operation(run, context, done, request.signal))
-        else:
-            ended = partial(self._on_end, run.name)
-            self._begin(
-                self._reach.end_operation(run, context, ended, request.signal, request.grace)
-            )
-
-    def _on_end(self, name: str, outcome: Outcome | None) -> None:
-        del outcome  # the store has it
-        self._finish_act(name)
-
-    def _on_response(self, name: str, answer: Response) -> None:
-        """It was written, or the signal was sent; or why not."""
-        if isinstance(answer, Rejected):
-            self._stop(lambda: self._refuse(answer.refusal))
-        else:
-            self._finish_act(name)
-
-    def _finish_act(self, name: str) -> None:
-        self._acting.discard(name)
-        if not self._acting and not self._stopped:
-            found = [self._find(each) for each in self._since]
-            self._wait([run for run in found if run is not None])
-
-    def _on_timeout(self) -> None:
-        self._stop(lambda: self._refuse(_NO_RESPONSE))
+            self._events[run.name] = AlreadyEnded()
+            if run.end_entry is not None and run.end_entry.left_running:
+                self._ended.append(run.name)  # its leftover processes have exited since
+        elif isinstance(action, SendSignal):
+            raise_if_rejected(await control.signal(run, action.signal))
+        elif isinstance(action, EndRun):
+            self._ended.append(run.name)
+            await control.end(run, action.signal, action.grace)
 
     # Waiting.
 
-    def _begin(self, part: Operation) -> None:
-        if not self._stopped:
-            self._operations.append(part)
-            part.start()
-
-    def _wait(self, runs: list[StoredRun]) -> None:
-        if self._stopped:
+    async def _wait(self, runs: list[StoredRun]) -> None:
+        """Wait for the first event of any run."""
+        request = self._request
+        may_wait_for_input = request.input_is_event and any(
+            run.start_entry.open_stdin for run in runs
+        )
+        if not runs or any(run.ending is not None for run in runs):
             return
-        patience = self._request.wait_limit
-        may_ask = any(run.ending is None and run.start_entry.open_stdin for run in runs)
-        if any(run.ending is not None for run in runs) or (not patience and not may_ask):
-            self._finish()
+        if not request.wait_limit and not may_wait_for_input:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._context.loop.call_later(patience + _EXTRA_WAIT, self._finish)
+        events: list[Steps[None]] = []
         for run in runs:
-            on_input_wait = partial(self._on_input_wait, run.name)
-            self._begin(
-                self._reach.wait_operation(
-                    run, self._context, self._on_run_end, patience, on_input_wait=on_input_wait
-                )
-            )
-            if self._request.until and not self._stopped:
-                self._watch(run)
+            events.append(self._wait_for_end(run))
+            if request.until:
+                events.append(self._wait_for_condition(run))
+        await first_of(*events, after(request.wait_limit + _EXTRA_WAIT))
 
-    def _watch(self, run: StoredRun) -> None:
-        watch = ConditionWatch(
+    async def _wait_for_end(self, run: StoredRun) -> None:
+        ended = await self._control.wait_for_end(
+            run, self._request.wait_limit, or_input=self._request.input_is_event
+        )
+        if isinstance(ended, InputWait):
+            self._events[run.name] = WaitsForInput()
+
+    async def _wait_for_condition(self, run: StoredRun) -> None:
+        self._events[run.name] = await wait_until_met(
             resolve_files(self._request.until, os.fsencode(run.start_entry.cwd)),
             run.number,
-            self._reach.workspace,
-            self._context,
-            partial(self._on_met, run.name),
+            self._control.workspace,
+            self._control.context,
             since=self._since[run.name],
         )
-        self._watches.append(watch)
-        watch.start()
 
-    def _on_run_end(self, outcome: Outcome | None) -> None:
-        del outcome  # the store has it
-        self._finish()
+    # Reporting.
 
-    def _on_input_wait(self, name: str) -> None:
-        self._waiting_for_input.add(name)
-        self._finish()
-
-    def _on_met(self, name: str, met: ConditionMet) -> None:
-        self._met[name] = met
-        self._finish()
-
-    def _stop(self, then: Callback) -> None:
-        """Wait for nothing any more; `then` is called when nothing of that is left."""
-        if self._stopped:
-            return
-        self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-        for part in self._operations:
-            part.cancel()
-        left = len(self._watches)
-
-        def rest() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                then()
-
-        for watch in self._watches:
-            watch.stop(rest)
-        if not self._watches:
-            then()
-
-    def _finish(self) -> None:
-        self._stop(self._reply)
-
-    def _reply(self) -> None:
-        jobs = []
-        for name in self._since:
-            run = self._find(name)
-            if run is None:
-                return
-            jobs.append(self._build_status(run))
-        self._settle(Listing(runs=tuple(jobs)))
-
-    def _build_status(self, run: StoredRun) -> RunStatus:
-        since = self._since[run.name]
-        try:
-            if since:
-                with open_output(run) as source:
-                    job = read_from(run, source, since)
-            else:
-                job = build_status(run, run.capture(KEEP))
-        except (NoSuchRun, OSError):
-            job = build_status(run, Capture())
-        gone = self._left.get(run.name, ())
-        return msgspec.structs.replace(
-            job,
-            waits_for_input=run.name in self._waiting_for_input and run.ending is None,
-            met=self._met.get(run.name),
-            already_ended=run.name in self._already_ended,
-            terminated=tuple(each for each in gone if each.pid not in _pids(job.left_running)),
+    def _report(self, runs: list[StoredRun]) -> Listing:
+        return Listing(
+            runs=tuple(map(self._build_status, runs)),
+            ended=tuple(self._ended),
+            already_ended=tuple(
+                name
+                for name, event in self._events.items()
+                if isinstance(event, AlreadyEnded) and name not in self._ended
+            ),
+            unknown=tuple(self._unknown),
         )
 
+    def _build_status(self, run: StoredRun) -> RunStatus:
+        status = build_status(run, self._read(run))
+        event = self._events.get(run.name)
+        if isinstance(event, WaitsForInput) and run.ending is not None:
+            event = None
+        alive = {each.pid for each in status.processes.left_running}
+        gone = tuple(each for each in self._left.get(run.name, ()) if each.pid not in alive)
+        shown = msgspec.structs.replace(status.processes, terminated=gone)
+        return msgspec.structs.replace(status, event=event, processes=shown)
 
-def _pids(survivors: tuple[Survivor, ...]) -> set[int]:
-    return {each.pid for each in survivors}
+    def _read(self, run: StoredRun) -> Excerpt:
+        since, keep = self._since[run.name], self._request.keep
+        try:
+            if not since:
+                return Excerpt(capture=run.capture(keep))
+            with open_output(run) as source:
+                return read_from(run, source, since, keep)
+        except (NoSuchRun, OSError):
+            return Excerpt(capture=Capture())

@@ -1,6 +1,7 @@
-"""Tool: joins a contract and an engine."""
+"""The tool: connects a contract with an engine. The class `Tool` is imported lazily."""
 
-# Not from typing, which costs a third of what importing nacre may take.
+# TYPE_CHECKING is not imported from `typing`, because importing `typing` takes a third of the time
+# allowed for importing nacre.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nacre.tool.tool import Tool as Tool

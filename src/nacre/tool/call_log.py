@@ -1,4 +1,4 @@
-"""A call of a tool: what it has so far, what it is answered with, and its line in the log."""
+"""One tool call: its state, the check of its response, and its line in the audit log."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,8 +23,8 @@ from nacre.model.requests import AlreadyStarted, Done, Listing, Rejected, Respon
 from nacre.store.audit_log import AuditLine, AuditLog
 from nacre.text.clean import decode
 
-# The field `ending` of a line, besides Refused, Listed and Running. Programs read the log: these
-# words stay, whatever the classes are called.
+# Values of the field `ending` in an audit line, besides Refused, Listed and Running. Programs read
+# the audit log, so these values stay the same even if a class is renamed.
 _ENDINGS: Final[dict[type, str]] = {
     Exited: "Exited",
     Killed: "Killed",
@@ -36,7 +36,7 @@ _ENDINGS: Final[dict[type, str]] = {
 
 
 class Call:
-    # Class-level defaults: see `engine.run.Run`.
+    # `engine.run.Run` explains why these are class-level defaults.
     caller: Caller | None = None
     ticket: Ticket[Response | Listing] | None = None
     admitted: Admitted
@@ -49,12 +49,12 @@ class Call:
         self.arguments = arguments
 
     def wait(self) -> Result:
-        """Raises Refused."""
+        """Wait for the response and return the result. Raises Refused."""
         assert self.ticket is not None
         return check_response(self.ticket.wait())
 
     async def await_result(self) -> Result:
-        """Raises Refused."""
+        """Await the response and return the result. Raises Refused."""
         assert self.ticket is not None
         return check_response(await self.ticket)
 
@@ -68,7 +68,7 @@ class Call:
 
 
 class CallLog:
-    """The lines of one tool's calls."""
+    """Writer of the audit lines for one tool's calls."""
 
     def __init__(self, audit: AuditLog, contract: str) -> None:
         self._audit = audit
@@ -78,7 +78,7 @@ class CallLog:
         assert call.caller is not None
         command = call.arguments.get("command") if isinstance(call.arguments, Mapping) else None
         if call.tool == "job" and isinstance(call.arguments, Mapping):
-            # What is written to a run may be a password.
+            # The audit log omits text written to a run, because the text may be a password.
             values = (call.arguments.get(name) for name in ("action", "run", "list", "poll"))
             command = " ".join(["job", *(each[:60] for each in values if isinstance(each, str))])
         call.line = self._audit.begin(
@@ -99,7 +99,8 @@ class CallLog:
         self._end(call, rest)
 
     def end_if_answered(self, call: Call) -> None:
-        """Nobody will have the answer; but what was run is in the log."""
+        """Write the audit line of an interrupted call whose response has arrived. The caller never
+        gets that response, but the audit log must show what ran."""
         over = None if call.ticket is None else call.ticket.answer
         if isinstance(over, Outcome | Running | Listing):
             self.end(call, over)
@@ -118,14 +119,15 @@ class CallLog:
 
 
 def check_response(reached: Response | Listing) -> Result:
-    """Raises Refused for what was not done."""
+    """Return the response as a result. A request that was cancelled before its start becomes an
+    outcome. Raises Refused for any other rejected request."""
     match reached:
         case Rejected(refusal=CalledOff() as why):
             return Outcome(run="u0", ending=NotStarted(why), output=Capture())
         case Rejected(refusal=refusal):
             raise Refused(refusal)
         case Done() | AlreadyStarted():
-            raise AssertionError(f"nobody asks for {reached!r}")
+            raise AssertionError(f"unexpected response {reached!r}")
         case _:
             return reached
 
@@ -159,7 +161,7 @@ def _result_fields(answer: Result) -> dict[str, object]:
 
 
 def _reason(refusal: AnyRefusal) -> str:
-    """For the log, which has no values."""
+    """Return the reason of a refusal for the audit log, without the values of arguments."""
     if isinstance(refusal, BadArguments):
         return refusal.problem.replace("{}", "…", 1)
     return str(refusal)

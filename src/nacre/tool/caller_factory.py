@@ -1,4 +1,4 @@
-"""Builds the `Caller` of each call: its directory, workspace, environment and session."""
+"""Building the `Caller` of each tool call: directory, workspace, environment and session."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ from nacre.store.workspace import find_workspace
 
 
 class CallerFactory:
-    """Made once for a directory: a tool stays in its workspace, whatever git does."""
+    """Factory for the callers of one tool. The factory caches the caller of a directory. The tool
+    therefore keeps its workspace, even if git repositories change meanwhile."""
 
     def __init__(
         self,
@@ -26,8 +27,8 @@ class CallerFactory:
         session: str,
         has_sessions: bool,
     ) -> None:
-        """`inherits_env`: commands have the host's environment; `session` is the name of one, or
-        nothing; `has_sessions`: the contract has such."""
+        """`inherits_env`: commands inherit the host's environment. `session`: name of the session;
+        empty for an unnamed session. `has_sessions`: the contract has sessions."""
         self._known: Caller | None = None
         self._engine = engine
         self._env = env
@@ -38,12 +39,12 @@ class CallerFactory:
         self.new_session()
 
     def new_session(self) -> None:
-        """From now on in another session, if that has no name."""
+        """Replace an unnamed session by a new unnamed session. A named session stays the same."""
         self._session = self._name or os.urandom(12).hex()
         self._known = None
 
     def at(self, cwd: bytes) -> Caller:
-        known = self._known  # another thread may stand elsewhere
+        known = self._known  # local copy: another thread may replace the cached caller
         if known is None or known.cwd != cwd:
             place = find_workspace(cwd)
             key = _workspace_key(place) if self._has_sessions else ""
@@ -65,7 +66,7 @@ class CallerFactory:
 
 
 def current_directory() -> bytes:
-    """Raises Refused."""
+    """Return this process's current directory. Raises Refused if the directory was deleted."""
     try:
         return os.getcwdb()
     except OSError:
@@ -83,11 +84,12 @@ def cwd_or_dot() -> bytes:
 def _workspace_key(place: bytes) -> str:
     try:
         return journal.workspace_key(place)
-    except (OSError, ImportError):  # not even a descriptor to load what it takes
+    except (OSError, ImportError):  # no free descriptor for importing the hash module
         return ""
 
 
-# Functions, not methods: a tool that is forgotten shall be gone.
+# These are functions, not methods. A `Caller` that held a bound method of its factory would form a
+# reference cycle. The cycle would keep an unused tool alive.
 
 
 def _session_cwd(engine: Engine, place: str, key: str) -> tuple[bytes | None, bool]:
@@ -95,13 +97,14 @@ def _session_cwd(engine: Engine, place: str, key: str) -> tuple[bytes | None, bo
 
 
 def _find_run(place: bytes, pid: int) -> str | None:
-    from nacre.store.listing import find_run_of_pid  # only hints ask
+    from nacre.store.listing import find_run_of_pid  # lazy import: only hints need this function
 
     return find_run_of_pid(pid, place)
 
 
 class _SetupSignature:
-    """Which snapshot there is of a user's own set-up. A change is noticed within a second."""
+    """Callable that returns the signature of the user's set-up, cached for one second. A change of
+    the set-up is noticed within a second."""
 
     def __init__(self, env: Mapping[bytes, bytes] | None, cwd: bytes) -> None:
         self._known = ""
@@ -111,7 +114,8 @@ class _SetupSignature:
 
     def __call__(self) -> str:
         if now() >= self._until:
-            from nacre.sessions.setup_signature import compute_signature  # only sessions have one
+            # lazy import: only sessions need the signature
+            from nacre.sessions.setup_signature import compute_signature
 
             env = os.environb if self._env is None else self._env
             self._known, self._until = compute_signature(env, self._cwd), now() + 1.0

@@ -1,9 +1,10 @@
-"""The one door. A tool marries a contract to an engine and answers calls.
+"""The tool: the entry point that connects a contract with an engine and answers calls.
 
     arguments → Admitted → Decision → Ticket → Outcome → Reply
 
-The type changes at each step and never changes back. Only the tool knows contract, decision and
-ending, so it also writes the audit line.
+Each stage converts its input to the next type, and no stage returns to an earlier type. The
+contract writes the texts, and the engine runs the plan. The tool writes the audit line, because
+only the tool knows the contract, the decision and the ending.
 """
 
 import os
@@ -44,10 +45,10 @@ Listen = Listener | Listening | None
 
 
 class Tool:
-    """A shell for an agent, speaking one contract.
+    """Shell tool for an agent, under one contract.
 
-    May be called from many threads and tasks at once. Closing it (or leaving its `with` block)
-    stops the calls that are still being waited for.
+    Several threads and asyncio tasks may call the tool at the same time. Closing the tool, or
+    leaving its `with` block, stops the commands of calls that are still waiting.
     """
 
     def __init__(
@@ -63,12 +64,15 @@ class Tool:
         place: Placement = "auto",
         engine: Engine | None = None,
     ) -> None:
-        """`env` replaces the environment that commands inherit; `tools` names what else the
-        agent could call; `session` names a shell that remembers, also for the next tool of that
-        name here; `max_wait` is how many seconds a call may block, under a contract that
-        can hand back what still runs then (nacre and pi); `place` says where commands run: "here",
-        in the "warden", or ("auto") there when they may outlive the call; `engine` is for fronts
-        whose process is nacre's own: closing the tool does not close it.
+        """Load the settings and build the contract. Raises ValueError for bad arguments.
+
+        `env` replaces the environment that commands inherit. `tools` names other tools that the
+        agent can call. `session` names a persistent shell; a later tool with the same session name
+        in this workspace continues that shell. `max_wait` is the maximum number of seconds that a
+        call may block, under a contract that can detach a running command (nacre and pi). `place`
+        says where commands run. "here" means this process, and "warden" means the warden. "auto"
+        uses the warden only for commands that may outlive the call. `engine` is for front ends
+        whose process belongs to nacre. Closing the tool does not close that engine.
         """
         if place not in ("auto", "here", "warden"):
             raise ValueError(f"place {place!r} is unknown; use 'auto', 'here' or 'warden'")
@@ -77,7 +81,7 @@ class Tool:
         self.contract = registry.build_contract(contract, self.settings.option_values)
         if max_wait is not None:
             if not max_wait >= 0:
-                raise ValueError(f"max_wait={max_wait} makes no sense; it is 0 or more seconds")
+                raise ValueError(f"max_wait={max_wait} is not a number of seconds; give 0 or more")
             self.contract = self.contract.with_max_wait(max_wait)
         given = None if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
         if isinstance(tools, str):
@@ -102,7 +106,7 @@ class Tool:
             session=self._name,
             has_sessions=self.contract.has_sessions,
         )
-        self._unnamed_sessions: set[tuple[str, str]] = set()  # sessions that end with us
+        self._unnamed_sessions: set[tuple[str, str]] = set()  # sessions that `close` deletes
 
     def call(
         self,
@@ -112,7 +116,8 @@ class Tool:
         listen: Listen = None,
         cancel: CancelToken | None = None,
     ) -> Reply:
-        """Answer one tool call. Never raises for anything the model could have caused."""
+        """Run one tool call and return the reply. An error that the model could have caused becomes
+        a reply, never an exception."""
         call = Call(tool, arguments)
         try:
             with _Guard(self, call, call.abandon):
@@ -130,8 +135,8 @@ class Tool:
         listen: Listen = None,
         cancel: CancelToken | None = None,
     ) -> Reply:
-        """The same for asyncio. Cancelling the task stops the command, and is raised again when all
-        that it had started is gone."""
+        """Do the same as `call`, for asyncio. Cancelling the task stops the command. CancelledError
+        is raised again after the command's process tree has ended."""
         call = Call(tool, arguments)
         try:
             with _Guard(self, call, call.cancel):
@@ -151,8 +156,9 @@ class Tool:
         listen: Listen = None,
         cancel: CancelToken | None = None,
     ) -> None:
-        """The same for one who makes the engine's steps himself: `then` gets the reply, in one of
-        them, or now. `by_user`: a command of the user's own, where the contract has such."""
+        """Do the same as `call`, for a thread that calls `Engine.step` itself. The callback `then`
+        gets the reply, either now or in a later `Engine.step`. `by_user` marks a command of the
+        user, under a contract that has user commands."""
         call = Call(tool, arguments, by_user=by_user)
         try:
             with _Guard(self, call, call.abandon):
@@ -172,9 +178,10 @@ class Tool:
         listen: Listen = None,
         cancel: CancelToken | None = None,
     ) -> Outcome:
-        """Stop at the outcome, for fronts that want no words. Raises Refused.
+        """Run one tool call to its end and return the outcome, for front ends that need no reply
+        text. Raises Refused.
 
-        `timeout` overrides the contract's limit; infinity is no limit.
+        `timeout` overrides the contract's timeout, in seconds; infinity means no timeout.
         """
         call = Call(tool, arguments)
         with _Guard(self, call, call.abandon):
@@ -193,7 +200,7 @@ class Tool:
         listen: Listen = None,
         cancel: CancelToken | None = None,
     ) -> Outcome:
-        """The same for asyncio."""
+        """Do the same as `answer`, for asyncio."""
         call = Call(tool, arguments)
         with _Guard(self, call, call.cancel):
             self._start(call, listen, cancel, lambda request: _wait_to_end(request, timeout))
@@ -209,8 +216,8 @@ class Tool:
         timeout: float | None = None,
         interactive: bool = False,
     ) -> "RunHandle":
-        """Have a command run in the warden, whatever the contract says about waiting, and return
-        at once. Raises Refused. `interactive`: its stdin stays open, to be written to."""
+        """Start a command in the warden and return its handle at once, even if the contract would
+        wait. Raises Refused. `interactive` keeps the command's stdin open for later writes."""
         call = Call("bash", arguments)
         with _Guard(self, call, call.abandon):
             self._start(call, None, None, lambda request: _detached(request, timeout, interactive))
@@ -222,8 +229,8 @@ class Tool:
         return self.run(answer.run)
 
     def runs(self, last: int = 20) -> "list[RunHandle]":
-        """The runs of this workspace: all that live, and the last of those that have ended, the
-        newest first."""
+        """Return handles for all live runs of this workspace, then for the `last` ended runs. The
+        newest run comes first in each group."""
         from nacre.runs.handle import RunHandle
         from nacre.store.listing import list_runs
 
@@ -231,7 +238,8 @@ class Tool:
         return [RunHandle(run, here) for run in list_runs(here, last)]
 
     def run(self, id: str | int) -> "RunHandle":
-        """One of them: `r17` or 17. Raises LookupError, also for a run of another workspace."""
+        """Return the handle of one run of this workspace, given as `r17` or 17. Raises LookupError
+        for an unknown id, and for a run of another workspace."""
         from nacre.runs.handle import RunHandle
         from nacre.store import stored_run
 
@@ -239,8 +247,8 @@ class Tool:
         return RunHandle(stored_run.find_run(stored_run.parse_run_id(str(id)), here), here)
 
     def restart(self) -> None:
-        """Have the tool's own shell begin anew, where the contract has one. What it has left
-        running goes on. Raises SessionProblem when a command of it runs."""
+        """Reset the tool's own shell, under a contract with sessions. Leftover processes of the
+        shell continue to run. Raises SessionProblem while a named session runs a command."""
         if self._name:
             with suppress(LookupError):
                 self.session(self._name).reset()
@@ -248,13 +256,13 @@ class Tool:
             self._caller_factory.new_session()
 
     def sessions(self) -> "list[SessionHandle]":
-        """The shells of this workspace that remember and have a name, those used last first."""
+        """Return the named sessions of this workspace, the most recently used session first."""
         from nacre.sessions import handle
 
         return handle.list_sessions(self._caller_factory.at(self.cwd).workspace_key)
 
     def session(self, name: str) -> "SessionHandle":
-        """One of them, of this contract. Raises LookupError."""
+        """Return a session of this workspace and contract by its name. Raises LookupError."""
         from nacre.sessions import handle
 
         return handle.find_session(
@@ -262,33 +270,33 @@ class Tool:
         )
 
     def signal(self, run: str, number: int) -> Done:
-        """Send a signal to everything that a live run of this tool has started."""
+        """Send a signal to the process tree of a live run of this tool."""
         check_signal(number)
         return self._engine.signal(Signal(run=run, signal=number))
 
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
-        """The tools as a model provider wants them."""
+        """Return the declarations of the tools in the format of a model provider."""
         specs = self.contract.specs(self._caller_factory.at(self.cwd))
         return [for_provider(spec, format) for spec in specs]
 
     @property
     def session_name(self) -> str:
-        """Of the session that all of its calls belong to; nothing where it has none of a name."""
+        """Name of the session that all calls share; empty if the tool has no named session."""
         return self._name
 
     @property
     def cwd(self) -> bytes:
-        """Where its commands run that say nothing else."""
+        """Default directory of the tool's commands."""
         return self._cwd or cwd_or_dot()
 
     @property
     def workspace(self) -> bytes:
-        """The directory to which its runs belong."""
+        """Workspace of the tool's runs."""
         return self._caller_factory.at(self.cwd).workspace
 
     @property
     def audit_problem(self) -> str | None:
-        """Why the last call is not in the audit log, if it is not."""
+        """Reason why the audit log lacks the last call; None if the audit log has the call."""
         return self._audit.problem
 
     def close(self) -> None:
@@ -320,7 +328,7 @@ class Tool:
         cancel: CancelToken | None,
         change: Callable[[requests.StartRun], requests.StartRun] | None = None,
     ) -> None:
-        """`change` is made to what the contract asks for."""
+        """Start a call. The function `change` modifies the contract's request before the start."""
         call.caller = caller = self._caller_factory.at(self._cwd or current_directory())
         if call.by_user:
             admitted = self.contract.admit_user_command(call.arguments, caller)
@@ -328,9 +336,6 @@ class Tool:
             admitted = self.contract.admit(call.tool, call.arguments, caller)
         call.admitted = admitted
         request = admitted.request
-        if isinstance(request, requests.PollJobs):
-            call.ticket = self._dispatcher.poll_jobs(request, caller.workspace, cancel)
-            return
         if not isinstance(request, requests.StartRun):
             call.ticket = self._dispatcher.run_job_request(request, caller.workspace, cancel)
             return
@@ -350,7 +355,7 @@ class Tool:
             self._unnamed_sessions.add((plan.session.workspace_key, plan.session.key))
         call.ticket = self._dispatcher.start(request, self._listening(listen), cancel)
         try:
-            # The command runs already: what is done here need not be done at its end.
+            # The command is already running. Work done now does not delay the reply later.
             self._log.begin(call, plan.command.cwd)
             self._store.clean_up_sometimes()
         except BaseException:
@@ -358,7 +363,8 @@ class Tool:
             raise
 
     def _listening(self, listen: Listen) -> Listening | None:
-        """A plain function hears as often as the contract says."""
+        """Return the listener with its options. A plain function gets the contract's event
+        interval."""
         if listen is None or isinstance(listen, Listening):
             return listen
         return Listening(listener=listen, every=self.contract.event_interval)
@@ -384,8 +390,8 @@ class Tool:
 
 
 class _Guard:
-    """Around one call: logs a refusal, and stops the command when an exception interrupts the call,
-    perhaps before the wait has begun."""
+    """Context manager around one call, which logs a refusal. If an exception interrupts the call,
+    even before the wait begins, the context manager stops the command."""
 
     __slots__ = ("_call", "_stop", "_tool")
 
@@ -395,7 +401,7 @@ class _Guard:
         self._stop = stop
 
     def __enter__(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def __exit__(
         self,
@@ -411,7 +417,7 @@ class _Guard:
 
 
 def _check_session_name(session: str | None, contract: Contract) -> str:
-    """Raises ValueError."""
+    """Return the checked session name; empty for None. Raises ValueError."""
     if session is None:
         return ""
     if not contract.has_sessions:
@@ -420,7 +426,7 @@ def _check_session_name(session: str | None, contract: Contract) -> str:
 
 
 def _wait_to_end(request: requests.StartRun, timeout: float | None) -> requests.StartRun:
-    """To be waited for to its end, whatever the contract says."""
+    """Return the request without a wait limit, and with `timeout` if a timeout is given."""
     plan = request.plan if timeout is None else _with_timeout(request.plan, timeout)
     return msgspec.structs.replace(request, plan=plan, wait_limit=None)
 
@@ -428,10 +434,11 @@ def _wait_to_end(request: requests.StartRun, timeout: float | None) -> requests.
 def _detached(
     request: requests.StartRun, timeout: float | None, interactive: bool
 ) -> requests.StartRun:
-    """Not to be waited for at all."""
+    """Return the request with a wait limit of zero, so that the run is detached at once."""
     plan = _with_timeout(request.plan, float("inf") if timeout is None else timeout)
     stdin = OpenStdin() if interactive else plan.stdin
-    # Nobody gets the two streams as a reply: whoever reads it wants them in order.
+    # No reply shows stdout and stderr separately. A reader of the run's log needs both streams in
+    # their original order.
     plan = msgspec.structs.replace(plan, lane=None, stdin=stdin, streams=Streams.MERGED)
     if plan.session is not None:
         apart = msgspec.structs.replace(plan.session, detached=True)

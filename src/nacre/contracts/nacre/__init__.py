@@ -1,1 +1,1 @@
-"""The nacre contract: every command is a run with an id."""
+"""The contract nacre: every command is a run with an id."""

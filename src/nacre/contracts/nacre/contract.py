@@ -1,9 +1,11 @@
-"""nacre: every command a run with an id, two clocks.
+"""The contract nacre: every command is a run with an id and two time limits.
 
-`wait` is how long a call blocks, `timeout` how long a command may live. What a reply says, and how,
-is in `reply`; the tool `job` in `job`.
+`wait` limits how long a call blocks, and `timeout` limits how long a command runs. This module
+converts the arguments of the tool `bash` to a request. `contracts.nacre.reply` writes the replies,
+and `contracts.nacre.job` implements the tool `job`.
 
-Order of decisions: names of variables, directory, safety, co-author, links, environment.
+The steps check a call in this order: variable names, directory, safety rules, co-author trailer,
+internal URLs, environment, need for a terminal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,11 +68,11 @@ from nacre.prepare.terminal_needs import note_terminal_needs
 from nacre.prepare.until_files import resolve_files
 
 MAX_OUTPUT: Final = 200_000
-_MAX_NAME: Final = 200  # of a request
+_MAX_NAME: Final = 200  # maximum characters of a `request_id`
 _KEEP: Final = Keep(whole=2 * MIB, head=512 * KIB, tail=1536 * KIB)
 _NO_TERMINALS: Final = Unavailable(
-    problem="there are no terminals yet: a command has pipes; leave pty out, and use interactive "
-    "to answer what it asks"
+    problem="terminals are not available yet: a command has pipes; leave pty out, and use "
+    "interactive to answer its questions"
 )
 
 _DESCRIPTION: Final = """\
@@ -133,11 +135,12 @@ class Options(SharedOptions, frozen=True, kw_only=True):
     safety: Safety = ("disk",)
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT, extra=LESS)] = 30.0
     max_wait: Annotated[float, Meta(ge=0, le=MAX_WAIT, extra=LESS)] = MAX_WAIT
-    timeout: Annotated[float, Meta(ge=0, extra={"tighter": "limit"})] = 3600.0  # 0: none
+    # Maximum seconds that a command may run; 0 means no limit.
+    timeout: Annotated[float, Meta(ge=0, extra={"tighter": "limit"})] = 3600.0
     grace: Seconds = 5.0
     max_output: Annotated[int, Meta(ge=0, le=MAX_OUTPUT, extra=LESS)] = 20_000
     max_runs: Annotated[int, Meta(ge=1, extra=LESS)] = 100
-    snapshot: Annotated[bool, Meta(extra=OFF)] = False  # sessions begin with the user's own set-up
+    snapshot: Annotated[bool, Meta(extra=OFF)] = False  # sessions load the user's set-up first
 
 
 class Nacre:
@@ -198,7 +201,7 @@ class Nacre:
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
         if tool == "job":
             from nacre.contracts.nacre import (
-                job as job_tool,  # a program that only runs needs no words
+                job as job_tool,  # lazy import: needed only for the tool `job`
             )
 
             options = self.options
@@ -248,7 +251,8 @@ class Nacre:
         return select_session(self.name, caller, name, owner=name, shell_kind=made_of, setup=setup)
 
     def _effective_wait(self, asked: float | None) -> tuple[float, float | None]:
-        """How long to wait; and, if the one who asks for us waits less than was asked, how long."""
+        """Return the seconds to wait. The second value is the same number if the call asked for a
+        longer wait, else None."""
         most = self.options.max_wait
         wait = self.options.wait if asked is None else asked
         return (wait, None) if wait <= most else (most, most if asked is not None else None)
@@ -303,7 +307,7 @@ def make(options: Mapping[str, Any]) -> Nacre:
 
 
 def _check_arguments(given: Bash) -> None:
-    """Raises Refused for what does not go together, or cannot be had."""
+    """Raises Refused for arguments that exclude each other, are invalid or are unavailable."""
     if given.pty and given.interactive:
         raise bad_arguments(
             "pty and interactive do not go together: a terminal is interactive; choose one"
@@ -336,13 +340,15 @@ def _resolve_cwd(given: str | None, caller: Caller) -> bytes:
     found = resolve_cwd(given, caller)
     if found is None:
         raise bad_arguments(
-            "cwd {} leads nowhere: there is no home directory; give a whole path", given
+            "cwd {} cannot be resolved: there is no home directory; give an absolute path", given
         )
     return found
 
 
 def _build_idempotency_key(given: Bash, plan: Plan) -> IdempotencyKey | None:
-    """What makes the plan counts; not how long the call waits, nor how much it shows."""
+    """Return the idempotency key of a call; None without a `request_id`. The key has a digest of
+    the plan. How long the call waits and how much output the reply shows do not change the digest.
+    """
     if given.request_id is None:
         return None
     command = plan.command

@@ -1,4 +1,7 @@
-"""nacre's tool `job`: what can be done with runs. One verb a call; looking never consumes."""
+"""The tool `job` of the contract nacre: each call does one action on runs.
+
+Reading the output of a run never consumes the output. `contracts.nacre.job_reply` writes replies.
+"""
 
 import re
 from collections.abc import Callable
@@ -22,24 +25,28 @@ from nacre.contracts.nacre.until import MAX_WAIT, UNTIL
 from nacre.model.caller import Caller
 from nacre.model.refusals import Refused, Unavailable
 from nacre.model.requests import (
+    Action,
     Between,
     Condition,
+    EndRun,
     Interact,
     Last,
     ListRuns,
     Matching,
     Part,
     ReadOutput,
+    SendSignal,
     Since,
+    WriteInput,
 )
 from nacre.model.signals import signal_name, signal_number
 from nacre.text.search import compile_pattern
 
-_DEFAULT_LISTED: Final = 10  # runs that have ended
-_ANSWER: Final = 2.0  # seconds that a program has to say something to what was written
-_MOMENT: Final = 0.5  # and what a signal has to take effect
-_GLANCE: Final = 0.3  # and what is waited for, to be seen at all
-_ENDS: Final = ("SIGTERM", "SIGKILL")  # signals after which all of a run shall be gone
+_DEFAULT_LISTED: Final = 10  # number of ended runs in a list
+_ANSWER: Final = 2.0  # default seconds that `write` waits for the program's response
+_MOMENT: Final = 0.5  # seconds that `signal` waits for the signal to take effect
+_GLANCE: Final = 0.3  # minimum seconds of a wait with `until`, enough to check the conditions once
+_ENDS: Final = ("SIGTERM", "SIGKILL")  # signals that end the whole process tree of a run
 
 _DESCRIPTION: Final = """\
 See to runs, by their id. `action` is one of:
@@ -115,7 +122,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     max_output: Annotated[int | None, count_kind(0, 200_000)] = None
 
 
-# What goes with each action, besides itself.
+# Arguments that each action accepts, besides `action`.
 _FIELDS_BY_ACTION: Final[dict[str, tuple[str, ...]]] = {
     "list": (),
     "read": ("run", "since", "lines", "from", "to", "grep", "context", "max_output"),
@@ -125,10 +132,10 @@ _FIELDS_BY_ACTION: Final[dict[str, tuple[str, ...]]] = {
     "screen": ("run",),
 }
 _NO_SCREEN: Final = Unavailable(
-    problem="there are no terminals yet, so no screen; job read shows what it has printed"
+    problem="terminals are not available yet, so there is no screen; job read shows the output"
 )
 _NO_KEYS: Final = Unavailable(
-    problem="keys are for terminals, which there are not yet; write text instead, with \\n for "
+    problem="keys need a terminal, which is not available yet; write text instead, with \\n for "
     "Enter, or eof: true"
 )
 
@@ -136,16 +143,16 @@ Wait = Callable[[float | None], tuple[float, float | None]]
 
 
 class JobReplyContext(Struct, frozen=True, kw_only=True):
-    """What only the reply needs to know of a call."""
+    """Facts about a call of `job` that only its reply needs."""
 
     action: str
     max_bytes: int
     wait_clamped_to: float | None = None
     pattern: str | None = None
-    first: int = 1  # the line from which on it is looked for
-    unterminated: bool = False  # what was written has no newline at its end
-    page: bool = False  # so many bytes from a cursor on
-    until: bool = False  # it waits for something
+    first: int = 1  # number of the line where the search starts
+    unterminated: bool = False  # whether the written text has no newline at its end
+    page: bool = False  # whether the call reads from a byte cursor
+    until: bool = False  # whether the call waits for a condition
     path: bytes = b""
     run_of: Callable[[int], str | None] = lambda _: None
 
@@ -156,7 +163,7 @@ def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> Too
         "run": "Id of a run, like r7",
         "runs": "wait (for the first of them), signal: several ids",
         "since": "Byte cursor, as replies give it",
-        "lines": "read: so many last lines",
+        "lines": "read: number of last lines",
         "from": "read: first line, from 1",
         "to": "read: last line, inclusive",
         "grep": "read: Python regex, tried on each line (of from to to); (?i) ignores case",
@@ -171,7 +178,7 @@ def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> Too
         "max_output": f"Bytes of output in the reply, default {max_bytes}",
     }
     description = _DESCRIPTION.format(wait=wait, answer=_ANSWER, grace=grace)
-    from nacre.contracts.reply_schemas import NACRE_JOB_REPLY  # who only calls needs no schemas
+    from nacre.contracts.reply_schemas import NACRE_JOB_REPLY  # lazy import, only for specs
 
     schema = with_longest_wait(object_schema(Arguments, descriptions), longest)
     return ToolSpec(
@@ -180,7 +187,8 @@ def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> Too
 
 
 def with_longest_wait(schema: dict[str, Any], longest: float) -> dict[str, Any]:
-    """With the longest wait of whoever asks for us; more is taken for that."""
+    """Return the schema with `longest` as the maximum of `wait`. A call that gives a higher `wait`
+    gets the maximum instead."""
     properties = schema["properties"]
     wait = {**properties["wait"], "maximum": longest}
     return {**schema, "properties": {**properties, "wait": wait}}
@@ -189,7 +197,7 @@ def with_longest_wait(schema: dict[str, Any], longest: float) -> dict[str, Any]:
 def admit_job(
     arguments: object, caller: Caller, wait: Wait, max_bytes: int, grace: float
 ) -> Admitted:
-    """Raises Refused."""
+    """Convert the arguments of `job` to a request. Raises Refused."""
     given = read_arguments(arguments, Arguments)
     _check_arguments(given)
     max_bytes = max_bytes if given.max_output is None else given.max_output
@@ -214,7 +222,7 @@ def admit_job(
 
 
 def _check_arguments(given: Arguments) -> None:
-    """Raises Refused for what does not go with the action."""
+    """Raises Refused for an argument that the action does not accept or that is missing."""
     takes = _FIELDS_BY_ACTION[given.action]
     for each in fields(Arguments):
         name = each.encode_name
@@ -223,7 +231,7 @@ def _check_arguments(given: Arguments) -> None:
         if getattr(given, each.name) not in (None, False, ()):
             does = ", ".join(takes) or "nothing else"
             raise bad_arguments(
-                f"{name} does not go with action {given.action}, which takes {does}"
+                f"{name} cannot be used with action {given.action}, which takes {does}"
             )
     if "run" in takes and given.run is None and given.runs is None:
         several = " (or runs, of several)" if "runs" in takes else ""
@@ -231,7 +239,7 @@ def _check_arguments(given: Arguments) -> None:
             f"action {given.action} needs run, the id of one{several}; list shows all"
         )
     if given.run is not None and given.runs is not None:
-        raise bad_arguments("run and runs do not go together; give one of them")
+        raise bad_arguments("run and runs exclude each other; give one of them")
 
 
 def _admit_read(given: Arguments, reply_context: JobReplyContext) -> Admitted:
@@ -244,13 +252,13 @@ def _admit_read(given: Arguments, reply_context: JobReplyContext) -> Admitted:
     }
     names = [name for name, there in chosen.items() if there]
     if len(names) > 1:
-        raise bad_arguments(f"{' and '.join(names)} do not go together; give one of them")
+        raise bad_arguments(f"{' and '.join(names)} exclude each other; give one of them")
     if given.context is not None and given.grep is None:
-        raise bad_arguments("context goes with grep; there are no matches to stand around")
+        raise bad_arguments("context needs grep; give both, or leave context out")
     between = Between(first=given.from_ or 1, last=given.to)
     if between.last is not None and between.last < between.first:
         raise bad_arguments(
-            f"to ({between.last}) is before from ({between.first}); lines count upwards"
+            f"to ({between.last}) is before from ({between.first}); give the smaller number first"
         )
     part: Part = between
     if given.grep is not None:
@@ -273,7 +281,7 @@ def _check_pattern(given: str) -> str:
     try:
         compile_pattern(given)
     except re.error as error:
-        raise bad_arguments(f"grep is no regular expression ({error}): {{}}", given) from None
+        raise bad_arguments(f"grep is not a regular expression ({error}): {{}}", given) from None
     return given
 
 
@@ -310,8 +318,7 @@ def _admit_write(
         wait_limit=wait,
         until=given.until,
         since=given.since,
-        text=text,
-        eof=given.eof,
+        action=WriteInput(data=text, eof=given.eof),
     )
     unended = bool(text) and not text.endswith(b"\n") and not given.eof
     reply_context = replace(
@@ -322,11 +329,8 @@ def _admit_write(
 
 def _admit_signal(given: Arguments, reply_context: JobReplyContext, grace: float) -> Admitted:
     number = signal_number("TERM") if given.signal is None else given.signal
-    ends = signal_name(number) in _ENDS or given.grace is not None
-    request = Interact(
-        runs=given.runs or (given.run or "",),
-        wait_limit=_MOMENT,
-        signal=number,
-        grace=(grace if given.grace is None else given.grace) if ends else None,
-    )
+    action: Action = SendSignal(signal=number)
+    if signal_name(number) in _ENDS or given.grace is not None:
+        action = EndRun(signal=number, grace=grace if given.grace is None else given.grace)
+    request = Interact(runs=given.runs or (given.run or "",), wait_limit=_MOMENT, action=action)
     return Admitted(request=request, reply_context=reply_context)

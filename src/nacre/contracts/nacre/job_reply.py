@@ -1,4 +1,4 @@
-"""What nacre's tool `job` says."""
+"""Replies of the tool `job` of the contract nacre, as text and as data."""
 
 from collections.abc import Iterable, Iterator
 
@@ -17,7 +17,7 @@ from nacre.contracts.nacre.reply import (
     state_name,
 )
 from nacre.model.outcome import Exited
-from nacre.model.requests import Listing, MatchedLine, RunStatus
+from nacre.model.requests import AlreadyEnded, Excerpt, Listing, Matches, RunStatus
 from nacre.text.render import Rendered, render_page
 from nacre.text.search import number_lines
 
@@ -31,10 +31,10 @@ def build_job_reply(listing: Listing, reply_context: JobReplyContext) -> Reply:
 
 
 def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
-    if job.found is not None:
-        return _render_matches(job, job.found, reply_context)
+    if isinstance(job.output, Matches):
+        return _render_matches(job, job.output, reply_context)
     if reply_context.page:
-        return _render_page(job)
+        return _render_page(job, job.output)
     found = [] if reply_context.action == "read" else _find_hints(job, reply_context)
     if reply_context.unterminated and job.waits_for_input:
         found.append("text had no \\n at its end; the program may wait for that")
@@ -46,8 +46,8 @@ def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
         unmet=reply_context.until and job.met is None and not job.waits_for_input,
         always=reply_context.action == "signal",
     )
-    if reply_context.action == "read" and job.size and not job.output.size:
-        return _append_text(reply, f"({job.run} has {job.lines or 0:,} lines)\n{reply.text}")
+    if reply_context.action == "read" and job.total.size and not job.output.capture.size:
+        return _append_text(reply, f"({job.run} has {job.total.lines:,} lines)\n{reply.text}")
     return reply
 
 
@@ -56,29 +56,28 @@ def _append_text(reply: Reply, text: str) -> Reply:
 
 
 def _find_hints(job: RunStatus, reply_context: JobReplyContext) -> list[str]:
-    if job.already_ended or reply_context.action == "signal":
+    if isinstance(job.event, AlreadyEnded) or reply_context.action == "signal":
         return []
     script = job.command.encode("utf-8", "surrogateescape")
     cwd = job.cwd.encode("utf-8", "surrogateescape")
     return find_hints(job, script, cwd, reply_context.path, reply_context.run_of)
 
 
-def _render_page(job: RunStatus) -> Reply:
-    """From a byte on, and where to go on."""
-    reply = build_run_reply(job, render_page(job.output, job.line))
-    if not job.output.size:
-        nothing = f"(nothing after byte {job.byte}, of {job.size})"
+def _render_page(job: RunStatus, page: Excerpt) -> Reply:
+    """Build the reply to a read from a byte cursor, with the next cursor."""
+    reply = build_run_reply(job, render_page(page.capture, page.line))
+    if not page.capture.size:
+        nothing = f"(nothing after byte {page.byte}, of {job.total.size})"
         return _append_text(reply, f"{nothing}\n{reply.text}")
-    if job.complete:
+    if page.complete:
         return reply
     cursor = next_cursor(job)
     body = reply.text if reply.text.endswith("\n") else f"{reply.text}\n"
-    return _append_text(reply, f"{body}[{job.size - cursor:,} bytes follow: since {cursor}]")
+    return _append_text(reply, f"{body}[{job.total.size - cursor:,} bytes follow: since {cursor}]")
 
 
-def _render_matches(
-    job: RunStatus, found: tuple[MatchedLine, ...], reply_context: JobReplyContext
-) -> Reply:
+def _render_matches(job: RunStatus, matches: Matches, reply_context: JobReplyContext) -> Reply:
+    found = matches.found
     texts: list[str] = []
     shown: list[int] = []
     room = reply_context.max_bytes
@@ -89,14 +88,14 @@ def _render_matches(
             break
         texts.append(text)
         shown.append(each.line)
-    cut = len(shown) < len(found) or not job.complete
+    cut = len(shown) < len(found) or not matches.complete
     part = Rendered(head="".join(texts), shown=tuple(_line_ranges(shown)), shortened=cut)
     lines = [*state_lines(job, part)]
     if cut:
-        on = shown[-1] + 1 if len(shown) < len(found) else job.line
-        lines.insert(0, _continuation(job, reply_context, on))
+        on = shown[-1] + 1 if len(shown) < len(found) else matches.line
+        lines.insert(0, _continuation(job.run, matches, reply_context, on))
     if not found and not cut:
-        lines.insert(0, f"(no line matches, of {job.lines or 0:,})")
+        lines.insert(0, f"(no line matches, of {job.total.lines:,})")
     return Reply(
         text=part.head + "\n".join(lines),
         is_error=False,
@@ -105,12 +104,12 @@ def _render_matches(
     )
 
 
-def _continuation(job: RunStatus, reply_context: JobReplyContext, line: int) -> str:
-    if line <= reply_context.first and not job.found:
+def _continuation(run: str, matches: Matches, reply_context: JobReplyContext, line: int) -> str:
+    if line <= reply_context.first and not matches.found:
         return f"[the pattern takes too long, in line {line} or soon after it; simplify it]"
     pattern = msgspec.json.encode(reply_context.pattern).decode()
     more = f'"grep": {pattern}, "from": {line}'
-    return f'[not all was searched: job {{"action": "read", "run": "{job.run}", {more}}}]'
+    return f'[not all was searched: job {{"action": "read", "run": "{run}", {more}}}]'
 
 
 def _line_ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -128,11 +127,11 @@ def _line_ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
 def _reply_for_several(listing: Listing, reply_context: JobReplyContext) -> Reply:
     texts, data = [], []
     for job in listing.runs:
-        settled = job.state is not None or job.waits_for_input or job.met is not None
+        settled = job.ending is not None or job.event is not None
         max_bytes = reply_context.max_bytes // len(listing.runs)
         part = (
             render_output(job, max_bytes)
-            if settled and not job.already_ended
+            if settled and not isinstance(job.event, AlreadyEnded)
             else Rendered(head="")
         )
         reply = build_run_reply(job, part, always=reply_context.action == "signal")
@@ -146,7 +145,7 @@ def _reply_for_list(listing: Listing) -> Reply:
         {
             **build_details(job, Rendered(head=""), ()),
             "command": job.command,
-            "ports": list(job.ports),
+            "ports": list(job.processes.ports),
         }
         for job in listing.runs
     ]
@@ -155,12 +154,12 @@ def _reply_for_list(listing: Listing) -> Reply:
 
 
 def _list_line(job: RunStatus) -> str:
-    how = f"exited {job.state.code}" if isinstance(job.state, Exited) else state_name(job)
-    listens = "".join(f", port {port}" for port in job.ports)
+    how = f"exited {job.ending.code}" if isinstance(job.ending, Exited) else state_name(job)
+    listens = "".join(f", port {port}" for port in job.processes.ports)
     left = [
         f"left running: {each.pid} {shorten_command(each.command)}"
         + "".join(f", port {port}" for port in each.ports)
-        for each in job.left_running
+        for each in job.processes.left_running
     ]
     behind = f"  ({'; '.join(left)})" if left else ""
     return f"{job.run}  {how}  {job.seconds:.1f}s  {shorten_command(job.command)}{listens}{behind}"

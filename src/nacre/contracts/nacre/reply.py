@@ -1,5 +1,7 @@
-"""What nacre's replies say: the output, then a few lines in brackets where there is something to
-say; and the same as data, in one shape for every case.
+"""Replies of the contract nacre, as text and as data.
+
+The text is the output of the run, followed by lines in brackets about the state, leftover processes
+and hints. A plain success has no such line. The data has the same fields in every case.
 """
 
 import re
@@ -33,15 +35,34 @@ from nacre.model.refusals import (
     Intercepted,
     NotWaited,
 )
-from nacre.model.requests import ConditionMet, Running, RunStatus
+from nacre.model.requests import (
+    AlreadyEnded,
+    ConditionMet,
+    Excerpt,
+    FileExists,
+    FileFound,
+    HttpAnswered,
+    HttpAnswers,
+    LineMatched,
+    OutputIdle,
+    OutputMatches,
+    OutputStopped,
+    PortOpen,
+    PortOpened,
+    Running,
+    RunProcesses,
+    RunStatus,
+    WaitsForInput,
+)
 from nacre.model.signals import signal_name
 from nacre.text.clean import as_displayed, decode, strip_escapes
 from nacre.text.render import Rendered, render
 
-_PROMPT: Final = 2000  # characters
-_COMMAND: Final = 80
-_LONG_OUTPUT: Final = 1024 * 1024  # bytes that nobody wants to read
-# A success is worth a remark only when it may have been meant to last, or had a here-document.
+_PROMPT: Final = 2000  # maximum characters of a prompt
+_COMMAND: Final = 80  # maximum characters of a shortened command
+_LONG_OUTPUT: Final = 1024 * 1024  # bytes; for a longer omitted part, the reply also suggests grep
+# A successful command can get a hint only if it matches this pattern. The pattern finds commands
+# that change the shell's state, perhaps for later calls, and here-documents.
 _MAY_HAVE_STARTED: Final = re.compile(
     rb"\b(?:cd|chdir|pushd|popd|export|source)\b|(?:^|[;&\n])\s*\.\s|<<"
 )
@@ -50,7 +71,7 @@ _MAY_HAVE_STARTED: Final = re.compile(
 def build_reply(
     result: Outcome | Running, reply_context: ReplyContext, findings: Sequence[AnyFinding]
 ) -> Reply:
-    """To a call of `bash`."""
+    """Build the reply to a call of the tool `bash`."""
     if isinstance(result, Outcome) and isinstance(result.ending, NotStarted):
         return build_refusal_reply(result.ending.why, run=result.run, cwd=reply_context.cwd)
     job = _build_status(result, reply_context)
@@ -73,24 +94,24 @@ def _session_lines(result: Outcome | Running, reply_context: ReplyContext) -> st
 
 
 def _build_status(result: Outcome | Running, reply_context: ReplyContext) -> RunStatus:
-    ended = result if isinstance(result, Outcome) else None
-    running = result if isinstance(result, Running) else None
+    ending, processes, event, out_of_memory = None, RunProcesses(), None, False
+    if isinstance(result, Outcome):
+        ending, out_of_memory = result.ending, result.out_of_memory
+        processes = RunProcesses(left_running=result.left_running, terminated=result.terminated)
+    else:
+        event = WaitsForInput() if result.waits_for_input else result.met
     return RunStatus(
         run=result.run,
         command=decode(reply_context.script),
         cwd=decode(reply_context.cwd),
-        started_at=0.0,
         seconds=result.seconds,
-        state=ended.ending if ended else None,
-        output=result.output,
-        left_running=ended.left_running if ended else (),
-        terminated=ended.terminated if ended else (),
-        out_of_memory=ended.out_of_memory if ended else False,
+        ending=ending,
+        output=Excerpt(capture=result.output),
+        total=result.output,
+        processes=processes,
+        event=event,
         open_stdin=reply_context.open_stdin,
-        waits_for_input=running.waits_for_input if running else False,
-        met=running.met if running else None,
-        lines=result.output.lines,
-        size=result.output.size,
+        out_of_memory=out_of_memory,
     )
 
 
@@ -125,18 +146,20 @@ def find_hints(
     *,
     lasts: bool = False,
 ) -> list[str]:
-    """What there is to add about one that has ended. `lasts`: what it does to its shell does."""
-    if job.state is None or (job.state == Exited(0) and not _MAY_HAVE_STARTED.search(script)):
+    """Return the hints about an ended run. `lasts` means that a session saves the changes to the
+    shell's state."""
+    if job.ending is None or (job.ending == Exited(0) and not _MAY_HAVE_STARTED.search(script)):
         return []
-    from nacre.hints.hints import RunFacts, find_hints  # most replies have none
+    from nacre.hints.hints import RunFacts, find_hints  # lazy import: most replies have no hints
 
+    shown = shown_capture(job)
     facts = RunFacts(
         script=script,
         cwd=cwd,
         path=path,
-        ending=job.state,
-        output=job.output.tail or job.output.head,
-        unterminated=job.output.unterminated,
+        ending=job.ending,
+        output=shown.tail or shown.head,
+        unterminated=shown.unterminated,
         open_stdin=job.open_stdin,
         out_of_memory=job.out_of_memory,
         find_run=run_of,
@@ -155,9 +178,11 @@ def build_run_reply(
     unmet: bool = False,
     always: bool = False,
 ) -> Reply:
-    """Of one run: what is shown of its output, and where it stands. `state`: what became of its
-    session; `unmet`: what was waited for
-    has not come true; `always`: also a plain success is said."""
+    """Build the reply about one run: the shown output, then the lines in brackets.
+
+    `state` is a note about the run's session. `clamped` is the reduced wait in seconds. `unmet`
+    means that no condition of `until` is met. With `always`, the reply also reports a plain
+    success."""
     body = _output_text(job, part)
     lines = [
         *state_lines(job, part, unmet=unmet, always=always),
@@ -171,14 +196,20 @@ def build_run_reply(
         body += "\n"
     return Reply(
         text=body + "\n".join(lines) or "(no output)",
-        is_error=isinstance(job.state, NotStarted | Lost),
+        is_error=isinstance(job.ending, NotStarted | Lost),
         details=build_details(job, part, hints),
         run=job.run,
     )
 
 
 def render_output(job: RunStatus, max_bytes: int) -> Rendered:
-    return render(job.output, max_bytes, first=job.line, start=job.byte)
+    assert isinstance(job.output, Excerpt)
+    return render(job.output.capture, max_bytes, first=job.output.line, start=job.output.byte)
+
+
+def shown_capture(job: RunStatus) -> Capture:
+    """Return the part of the output in the status; empty if the status has matched lines."""
+    return job.output.capture if isinstance(job.output, Excerpt) else Capture()
 
 
 def _output_text(job: RunStatus, part: Rendered) -> str:
@@ -191,7 +222,7 @@ def _output_text(job: RunStatus, part: Rendered) -> str:
     where = f'"from": {left.first}, "to": {left.last}' if count > 1 else f'"since": {left.byte}'
     read = f'{{"action": "read", "run": "{job.run}", {where}}}'
     grep = " or grep" if left.size > _LONG_OUTPUT else ""
-    # A reply never shrinks because the output grew, be it by a few bytes.
+    # Spaces fill the rest of the byte limit, so that more output never gives a shorter reply.
     spare = " " * part.spare
     return f"{part.head}[{lines}{size} left out: job {read}{grep}]{spare}\n{part.tail}"
 
@@ -199,13 +230,13 @@ def _output_text(job: RunStatus, part: Rendered) -> str:
 def state_lines(
     job: RunStatus, part: Rendered, *, unmet: bool = False, always: bool = False
 ) -> Iterator[str]:
-    """Where it stands; nothing for a plain success, which is most of them."""
-    how = _ending_text(job.state)
-    if job.state is None:
+    """Generate the lines about the run's state. A plain success, the usual case, has no line."""
+    how = _ending_text(job.ending)
+    if job.ending is None:
         yield f"[{_running_lines(job, part, unmet=unmet)}]"
-    elif job.already_ended:
+    elif isinstance(job.event, AlreadyEnded):
         yield f"[{job.run} had already ended: {how}]"
-    elif job.state != Exited(0) or (always and not job.terminated):
+    elif job.ending != Exited(0) or (always and not job.processes.terminated):
         yield f"[{how}]"
 
 
@@ -220,7 +251,7 @@ def _ending_text(ending: Ending | None) -> str:
         case Cancelled():
             return "cancelled"
         case Lost():
-            return "lost: whoever ran it was killed, and nobody saw how it ended"
+            return "lost: the process that ran it was killed, and its exit status is unknown"
         case NotStarted(why=why):
             return f"not started: {why}"
         case None:
@@ -231,42 +262,41 @@ def _running_lines(job: RunStatus, part: Rendered, *, unmet: bool) -> str:
     if job.waits_for_input:
         return f"{job.run} waits for input"
     seen = "" if job.met is None else f": {_condition_text(job.met, part)}"
-    cursor = f"; cursor {next_cursor(job)}" if job.size and (part.shown or job.met) else ""
+    cursor = f"; cursor {next_cursor(job)}" if job.total.size and (part.shown or job.met) else ""
     waited = "; until is not true yet" if unmet else ""
     return f"{job.run} is running{seen}{cursor}{waited}"
 
 
 def _condition_text(met: ConditionMet, part: Rendered) -> str:
-    until = met.condition
-    if until.output is not None:
-        line = met.line or 0
-        shown = any(first <= line <= last for first, last in part.shown)
-        text = "" if shown else f": {shorten_command(met.text)}"
-        return f"line {line} matches {until.output}{text}"
-    if until.port is not None:
-        return f"port {until.port} is open (pid {met.pid})"
-    if until.http is not None:
-        other = f", but from process {met.foreign_pid}, not of this run"
-        other = "" if met.foreign_pid is None else other
-        return f"{until.http} answers (status {met.status}){other}"
-    if until.file is not None:
-        return f"{decode(until.file)} exists"
-    return f"no output for {until.idle:g} s"
+    match met:
+        case LineMatched(condition=OutputMatches(pattern), line=line, text=matched):
+            shown = any(first <= line <= last for first, last in part.shown)
+            text = "" if shown else f": {shorten_command(matched)}"
+            return f"line {line} matches {pattern}{text}"
+        case PortOpened(condition=PortOpen(port), pid=pid):
+            return f"port {port} is open (pid {pid})"
+        case HttpAnswered(condition=HttpAnswers(url), status=status, foreign_pid=foreign):
+            other = "" if foreign is None else f", but from process {foreign}, not of this run"
+            return f"{url} answers (status {status}){other}"
+        case FileFound(condition=FileExists(path)):
+            return f"{decode(path)} exists"
+        case OutputStopped(condition=OutputIdle(seconds)):
+            return f"no output for {seconds:g} s"
 
 
 def _artifact_lines(job: RunStatus) -> Iterator[str]:
-    saved = job.output.saved
+    saved = job.total.saved
     if saved is not None and saved.problem is not None:
         yield f"[{saved.problem}]"
 
 
 def _leftover_lines(job: RunStatus) -> Iterator[str]:
-    for each in job.left_running:
+    for each in job.processes.left_running:
         yield f"[left running: {_describe_process(each)}]"
-    if job.left_running:
-        it, its = ("it", "its") if len(job.left_running) == 1 else ("them", "their")
+    if job.processes.left_running:
+        it, its = ("it", "its") if len(job.processes.left_running) == 1 else ("them", "their")
         yield f"[{job.run} keeps {it} and {its} output; job signal {job.run} ends {it}]"
-    for each in job.terminated:
+    for each in job.processes.terminated:
         yield f"[ended: {_describe_process(each)}]"
 
 
@@ -280,43 +310,45 @@ def shorten_command(command: str) -> str:
     return flat if len(flat) <= _COMMAND else f"{flat[: _COMMAND - 1]}…"
 
 
-# As data.
+# The reply as data.
 
 
 def build_details(job: RunStatus, part: Rendered, hints: Sequence[str]) -> dict[str, Any]:
     details: dict[str, Any] = {
         "state": state_name(job),
-        "exit_code": exit_status(job.state),
-        "signal": _signal_name(job.state),
+        "exit_code": exit_status(job.ending),
+        "signal": _signal_name(job.ending),
         "seconds": round(job.seconds, 3),
         "run": job.run,
         "cwd": job.cwd,
         "output": {
-            "bytes": job.size,
-            "lines": job.lines or 0,
+            "bytes": job.total.size,
+            "lines": job.total.lines,
             "shown": [list(each) for each in part.shown],
             "cursor": next_cursor(job),
             "cut": part.cut,
         },
-        "left_running": [_process_details(each) for each in job.left_running],
+        "left_running": [_process_details(each) for each in job.processes.left_running],
         "hints": list(hints),
     }
     if job.waits_for_input:
-        details["prompt"] = find_prompt(job.output)
+        details["prompt"] = find_prompt(shown_capture(job))
     if job.met is not None:
         details["until"] = _condition_details(job.met)
-    if job.terminated:
-        details["ended"] = [_process_details(each) for each in job.terminated]
+    if job.processes.terminated:
+        details["ended"] = [_process_details(each) for each in job.processes.terminated]
     return details
 
 
 def state_name(job: RunStatus) -> str:
-    return "waiting_input" if job.waits_for_input else ending_state(job.state)
+    return "waiting_input" if job.waits_for_input else ending_state(job.ending)
 
 
 def next_cursor(job: RunStatus) -> int:
-    """Where to go on: behind what is shown; of what was looked for, behind all of it."""
-    return job.size if job.found is not None else job.byte + job.output.size
+    """Return the byte offset behind the shown part; after a search, the end of the output."""
+    if isinstance(job.output, Excerpt):
+        return job.output.byte + job.output.capture.size
+    return job.total.size
 
 
 def _signal_name(ending: Ending | None) -> str | None:
@@ -329,26 +361,27 @@ def _process_details(survivor: Survivor) -> dict[str, Any]:
 
 
 def _condition_details(met: ConditionMet) -> dict[str, Any]:
-    until = met.condition
-    if until.output is not None:
-        return {"output": until.output, "line": met.line, "text": met.text}
-    if until.port is not None:
-        return {"port": until.port, "pid": met.pid}
-    if until.http is not None:
-        details = {"http": until.http, "status": met.status}
-        return details if met.foreign_pid is None else {**details, "stranger": met.foreign_pid}
-    if until.file is not None:
-        return {"file": decode(until.file)}
-    return {"idle": until.idle}
+    match met:
+        case LineMatched(condition=OutputMatches(pattern), line=line, text=text):
+            return {"output": pattern, "line": line, "text": text}
+        case PortOpened(condition=PortOpen(port), pid=pid):
+            return {"port": port, "pid": pid}
+        case HttpAnswered(condition=HttpAnswers(url), status=status, foreign_pid=foreign):
+            details = {"http": url, "status": status}
+            return details if foreign is None else {**details, "stranger": foreign}
+        case FileFound(condition=FileExists(path)):
+            return {"file": decode(path)}
+        case OutputStopped(condition=OutputIdle(seconds)):
+            return {"idle": seconds}
 
 
 def find_prompt(output: Capture) -> str:
-    """The last line, which has no end: what it asks."""
+    """Return the last line of the output, which has no newline: the program's prompt."""
     data = output.tail or output.head
     return as_displayed(strip_escapes(decode(data[-4 * _PROMPT :]))).rpartition("\n")[2][-_PROMPT:]
 
 
-# Refusals.
+# Replies to refusals.
 
 
 def build_refusal_reply(refusal: AnyRefusal, *, run: str | None = None, cwd: bytes = b"") -> Reply:
@@ -375,7 +408,7 @@ def build_refusal_reply(refusal: AnyRefusal, *, run: str | None = None, cwd: byt
 
 
 def _refusal_details(refusal: AnyRefusal) -> tuple[str | None, str, str | None]:
-    """The rule that matched, why, and what would pass."""
+    """Return the matching rule, the reason, and what the model can do instead."""
     match refusal:
         case Dangerous(rule=rule, why=why, instead=instead):
             return rule, why, instead

@@ -1,4 +1,4 @@
-"""What only the reply needs to know of a call of nacre's `bash`."""
+"""Facts about a call of the contract nacre's tool `bash` that only the reply needs."""
 
 from collections.abc import Callable
 
@@ -12,6 +12,6 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     path: bytes = b""
     find_run: Callable[[int], str | None] = lambda _: None
     open_stdin: bool = False
-    until: bool = False  # it waits for something
-    session: str = ""  # in which it ran
-    wait_clamped_to: float | None = None  # seconds that whoever asks for us waits at most
+    until: bool = False  # whether the call waits for a condition
+    session: str = ""  # name of the run's session; empty: no session
+    wait_clamped_to: float | None = None  # reduced wait in seconds; None: the wait was not reduced

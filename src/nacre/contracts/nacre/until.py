@@ -1,18 +1,25 @@
-"""`until`: what a call may wait for besides the end of a run, as an argument."""
+"""Parsing of the argument `until`: conditions that end a wait before the run has ended."""
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from nacre.contracts.arguments import InvalidValue, Kind, count_kind, read_bytes, seconds_kind
-from nacre.model.requests import Condition
+from nacre.model.requests import (
+    Condition,
+    FileExists,
+    HttpAnswers,
+    OutputIdle,
+    OutputMatches,
+    PortOpen,
+)
 from nacre.text.search import compile_pattern
 
 MAX_WAIT: Final = 900.0
 
 
 def _convert_until(value: Any) -> tuple[Condition, ...]:
-    """An object with one or several of them, or a list of such."""
+    """Convert an object with one or more conditions, or a list of such objects."""
     listed = value if isinstance(value, list | tuple) else (value,)
     if not all(isinstance(each, Mapping) and each for each in listed):
         raise ValueError
@@ -36,33 +43,33 @@ def _check_output(value: Any) -> Condition:
         compile_pattern(value)
     except re.error as error:
         raise InvalidValue(".output", f"a regular expression ({error})", value) from None
-    return Condition(output=value)
+    return OutputMatches(value)
 
 
 def _check_http(value: Any) -> Condition:
     if not isinstance(value, str) or any(c <= " " for c in value):
         raise ValueError
-    from urllib.parse import urlsplit  # few need it
+    from urllib.parse import urlsplit  # lazy import: most calls have no URL
 
     url = urlsplit(value)
     if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
         raise ValueError
     value.encode("ascii")
-    return Condition(http=value)
+    return HttpAnswers(value)
 
 
 def _check_file(value: Any) -> Condition:
     if not isinstance(value, str) or not value:
         raise ValueError
-    return Condition(file=read_bytes(value, "until.file"))
+    return FileExists(read_bytes(value, "until.file"))
 
 
 _CONDITIONS: Final[dict[str, Callable[[Any], Condition]]] = {
     "output": _check_output,
-    "port": lambda value: Condition(port=count_kind(1, 65535).convert(value)),
+    "port": lambda value: PortOpen(count_kind(1, 65535).convert(value)),
     "http": _check_http,
     "file": _check_file,
-    "idle": lambda value: Condition(idle=seconds_kind(0.1, MAX_WAIT).convert(value)),
+    "idle": lambda value: OutputIdle(seconds_kind(0.1, MAX_WAIT).convert(value)),
 }
 _UNTIL_DESCRIPTIONS: Final = {
     "output": "a regular expression",
@@ -80,7 +87,7 @@ UNTIL: Final = Kind(
             "port": {"type": "integer", "description": "The command listens on this TCP port"},
             "http": {"type": "string", "description": "This URL answers with a status below 500"},
             "file": {"type": "string", "description": "This path exists"},
-            "idle": {"type": "number", "description": "No output for so many seconds"},
+            "idle": {"type": "number", "description": "No output for this many seconds"},
         },
         "required": [],
         "additionalProperties": False,

@@ -1,1 +1,1 @@
-"""The pi contract."""
+"""The contract pi: a persistent shell and background jobs."""

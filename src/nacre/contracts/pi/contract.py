@@ -1,7 +1,9 @@
-"""pi: env, timeout, cwd, interception, internal URLs, the end of the output and all as artifact.
+"""The contract pi: one shell per session, interception, internal URLs and background jobs.
 
-Order of decisions: names of variables, leading cd, async, interception, internal URLs, directory,
-timeout. Then it runs; the reply is the output, notices, the wall time, and how it ended.
+This module converts the arguments of the tool `bash` to a request. The steps check a call in this
+order: variable names, leading `cd`, `async`, interception, internal URLs, directory, safety rules,
+co-author trailer, environment. A reply has the end of the output, notices, the wall time and the
+ending. The complete output is an artifact. The tool `job` is in `contracts.pi.jobs`.
 """
 
 import re
@@ -73,7 +75,7 @@ which stands for a file in further commands."""
 
 
 class Bash(Struct, frozen=True, kw_only=True):
-    """The arguments, in all editions."""
+    """Arguments of the tool `bash`, including arguments that an option must enable."""
 
     command: str
     env: dict[str, str] = {}
@@ -92,7 +94,7 @@ class Pi:
     to_json = staticmethod(reply_to_json)
 
     def __init__(self, options: Options, *, most: float | None = None) -> None:
-        """`most`: seconds that whoever asks for us can wait."""
+        """`most` is the maximum number of seconds that a call may block; None means no maximum."""
         self.options = options
         self._most = most
         self.rules = options.interception()
@@ -118,7 +120,7 @@ class Pi:
         return Pi(msgspec.structs.replace(self.options, poll_wait=wait), most=seconds)
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
-        del caller  # the same for everybody
+        del caller  # every caller gets the same specs
         told = {
             "command": "Shell command to execute",
             "env": "Extra environment variables",
@@ -133,7 +135,7 @@ class Pi:
             told["tail"] = "Show only the last lines (of those that head leaves)"
         description = _DESCRIPTION.format(limit=f"{LIMIT // 1024} KB")
         schema = object_schema(Bash, told)
-        from nacre.contracts.reply_schemas import PI_REPLY  # who only calls needs no schemas
+        from nacre.contracts.reply_schemas import PI_REPLY  # lazy import: only tool specs need it
 
         bash = ToolSpec(name="bash", description=description, schema=schema, reply_schema=PI_REPLY)
         return (bash, job_tool.build_spec(self.options.poll_wait)) if self._has_jobs else (bash,)
@@ -193,11 +195,12 @@ class Pi:
         setup = caller.setup_signature() if options.snapshot else ""
         made_of = (
             kind,
-            options.snapshot,  # whether; what it was when the session began stays
+            options.snapshot,  # on or off, not the set-up itself: a session keeps its first set-up
             options.prefix,
             options.environment,
             options.allow,
-            # One with a name shall be found again, also from another terminal.
+            # The key of a named session omits variables inherited from the host process, so that
+            # another terminal finds the same session.
             () if caller.session_name and caller.inherits_env else caller.variables,
         )
         return select_session(
@@ -223,12 +226,13 @@ class Pi:
         return msgspec.structs.replace(plan, command=command, limits=limits)
 
     def _wait_limit(self, timeout: float) -> float | None:
-        """How long a call is waited for before it becomes a job."""
+        """Return the seconds until a running call becomes a background job; None means never."""
         wait, most = self.options.auto_background, self._most
         if wait is not None:
             wait = wait if not timeout else max(0.0, min(wait, timeout - 1))
             return wait if most is None else min(wait, most)
-        # One that has ended by then need not be handed back.
+        # A command whose timeout and grace fit into the maximum wait ends before the maximum wait.
+        # Such a command never needs to be detached.
         over = most is None or (timeout and timeout + self.options.grace <= most)
         return None if over else most
 
@@ -297,7 +301,8 @@ class Pi:
     def _minimize_output(
         self, answer: Outcome, reply_context: ReplyContext, part: ShownOutput
     ) -> tuple[str, list[str]]:
-        """The text, perhaps shortened, and the line that says where all of it is."""
+        """Return the text without progress lines, and the line that names the complete output. The
+        list is empty if nothing was removed."""
         if not (self.options.minimizer and answer.stored):
             return part.text, []
         short = drop_progress(analyze(reply_context.script), part.text)
@@ -331,7 +336,8 @@ def make(options: Mapping[str, Any]) -> Pi:
 def _line_limits(
     reply_context: ReplyContext, findings: Sequence[AnyFinding]
 ) -> tuple[int | None, int | None]:
-    """How many lines from the front and from the end; what the call says wins."""
+    """Return how many lines to show from the head and from the tail. The call's own `head` and
+    `tail` override the limits of a `| head` or `| tail` in the command."""
     head, tail = reply_context.head, reply_context.tail
     for finding in findings:
         if isinstance(finding, LinesLimited):
@@ -341,7 +347,7 @@ def _line_limits(
 
 
 def _trim_script(script: bytes) -> bytes:
-    """Without blanks around it; one that is escaped is no blank."""
+    """Return the script without surrounding whitespace. An escaped blank at the end is kept."""
     script = script.lstrip()
     short = script.rstrip()
     backslashes = len(short) - len(short.rstrip(b"\\"))
@@ -356,7 +362,7 @@ def _resolve_cwd(given: str | None, caller: Caller) -> bytes:
     if given is None:
         return caller.cwd
     if _URL.match(given):
-        return read_bytes(given, "cwd")  # for the step that knows what it stands for
+        return read_bytes(given, "cwd")  # a later step resolves the internal URL
     found = resolve_cwd(given, caller)
     return caller.cwd if found is None else found
 

@@ -1,18 +1,21 @@
-"""pi's background jobs: what is said when one begins, and the tool `job`."""
+"""Background jobs of the contract pi: the reply when a job starts, and the tool `job`."""
 
+import signal
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nacre.contracts.arguments import bad_arguments, object_schema, read_arguments
 from nacre.contracts.contract import Reply, ToolSpec
 from nacre.contracts.phrases import describe_leftover
 from nacre.contracts.pi.reply import LIMIT, ReplyContext, cut_output, ending_line, format_number
 from nacre.model.outcome import Capture, Exited, Outcome
-from nacre.model.requests import Listing, PollJobs, Running, RunStatus
+from nacre.model.plan import Keep
+from nacre.model.requests import EndRun, Excerpt, Interact, Jobs, Listing, Running, RunStatus
 from nacre.text.clean import as_displayed, decode, drop_partial_start, human_size
 
-_LABEL: Final = 120  # characters of a command
+_LABEL: Final = 120  # maximum characters of a shortened command
 _DESCRIPTION: Final = """\
 See to background jobs. {{"list": true}} shows all of them at once; {{"poll": [ids]}} waits until \
 one of them has ended (at most {wait:g} s) and shows each, {{}} does so for all that run; \
@@ -33,33 +36,42 @@ def build_spec(wait: float) -> ToolSpec:
         "cancel": "Ids of jobs to end",
     }
     schema = object_schema(Arguments, descriptions)
-    from nacre.contracts.reply_schemas import PI_JOB_REPLY  # who only calls needs no schemas
+    from nacre.contracts.reply_schemas import PI_JOB_REPLY  # lazy import: only tool specs need it
 
     description = _DESCRIPTION.format(wait=wait)
     return ToolSpec(name="job", description=description, schema=schema, reply_schema=PI_JOB_REPLY)
 
 
-def admit_job(arguments: object, wait: float, grace: float) -> tuple[PollJobs, Arguments]:
-    """Raises Refused."""
+def admit_job(arguments: object, wait: float, grace: float) -> tuple[Interact, Arguments]:
+    """Convert the arguments of `job` to a request. Raises Refused."""
     given = read_arguments(arguments, Arguments)
     if given.list and (given.poll is not None or given.cancel is not None):
-        raise bad_arguments("list goes alone; leave out poll and cancel")
-    if given.list:
-        return PollJobs(max_bytes=0), given
-    if given.cancel is not None and given.poll is None:
-        return PollJobs(runs=given.cancel, end=given.cancel, grace=grace), given
-    request = PollJobs(
-        runs=given.poll,
-        only_live=given.poll is None,
-        end=given.cancel or (),
-        grace=grace,
+        raise bad_arguments("list excludes poll and cancel; leave them out")
+    request = Interact(
+        runs=Jobs(only_live=True),
         wait_limit=wait,
+        since=0,
+        keep=Keep(whole=LIMIT, head=0, tail=LIMIT),
+        input_is_event=False,
+        skip_unknown=True,
+        action_limit=None,
     )
+    if given.list:
+        nothing = Keep(whole=0, head=0, tail=0)
+        return replace(request, runs=Jobs(), wait_limit=0.0, keep=nothing), given
+    if given.poll is not None:
+        request = replace(request, runs=given.poll)
+    if given.cancel is not None:
+        request = replace(
+            request, action=EndRun(signal=signal.SIGTERM, grace=grace), act_on=given.cancel
+        )
+        if given.poll is None:
+            request = replace(request, runs=given.cancel, wait_limit=0.0)
     return request, given
 
 
 def build_started_reply(answer: Running, reply_context: ReplyContext) -> Reply:
-    """It goes on in the background."""
+    """Build the reply for a command that continues as a background job."""
     preview = _output_tail(answer.output)
     if preview and not preview.endswith("\n"):
         preview += "\n"
@@ -109,7 +121,7 @@ def build_jobs_reply(answer: Listing, given: Arguments) -> Reply:
 
 
 def _parse_job_id(given: str) -> str:
-    """As people may write it: 17, r17, artifact://17."""
+    """Return the run id for a given id, written as `17`, `r17` or `artifact://17`."""
     return "r" + given.removeprefix("artifact://").removeprefix("r")
 
 
@@ -119,9 +131,9 @@ def _job_label(command: str) -> str:
 
 
 def _job_status(job: RunStatus) -> str:
-    if job.state is None:
+    if job.ending is None:
         return "running"
-    return "completed" if job.state == Exited(0) else "failed"
+    return "completed" if job.ending == Exited(0) else "failed"
 
 
 def _job_details(job: RunStatus) -> dict[str, Any]:
@@ -132,7 +144,7 @@ def _job_details(job: RunStatus) -> dict[str, Any]:
         "label": _job_label(job.command),
         "durationMs": round(job.seconds * 1000),
     }
-    if job.state is not None and (code := _outcome_text(job).exit_code) is not None:
+    if job.ending is not None and (code := _outcome_text(job).exit_code) is not None:
         data["exitCode"] = code
     return data
 
@@ -143,8 +155,8 @@ def _job_line(job: RunStatus) -> str:
 
 def _job_section(job: RunStatus) -> str:
     head = f"{job.run} {_job_status(job)}: {_job_label(job.command)}"
-    if job.state is None:
-        output = _output_tail(job.output) or "(no output yet)"
+    if job.ending is None:
+        output = _output_tail(_capture(job)) or "(no output yet)"
         return f"{head}\n{output.rstrip()}\nRunning for {job.seconds:.2f} seconds"
     outcome = _outcome_text(job)
     part, ends = cut_output(outcome, None, None), ending_line(outcome)
@@ -152,7 +164,7 @@ def _job_section(job: RunStatus) -> str:
         head,
         part.text.rstrip("\n") or "(no output)",
         *([part.notice] if part.notice else []),
-        *map(describe_leftover, job.left_running),
+        *map(describe_leftover, job.processes.left_running),
         f"Wall time: {job.seconds:.2f} seconds",
         *([ends] if ends else []),
     ]
@@ -160,19 +172,24 @@ def _job_section(job: RunStatus) -> str:
 
 
 def _outcome_text(job: RunStatus) -> Outcome:
-    assert job.state is not None
+    assert job.ending is not None
     return Outcome(
         run=job.run,
-        ending=job.state,
-        output=job.output,
+        ending=job.ending,
+        output=_capture(job),
         seconds=job.seconds,
-        left_running=job.left_running,
+        left_running=job.processes.left_running,
         stored=job.stored,
     )
 
 
+def _capture(job: RunStatus) -> Capture:
+    assert isinstance(job.output, Excerpt)
+    return job.output.capture
+
+
 def _output_tail(capture: Capture) -> str:
-    """The end of what there is so far."""
+    """Return the end of the output so far, at most `LIMIT` bytes of it."""
     data = (capture.head + capture.tail)[-LIMIT:]
     if len(data) == capture.size:
         return as_displayed(decode(data))

@@ -1,4 +1,4 @@
-"""What can be chosen of the contract pi."""
+"""Options of the contract pi."""
 
 from typing import Annotated, Final, Literal
 
@@ -12,24 +12,25 @@ from nacre.prepare.interception import InterceptionRule, Mode, UserRule
 from nacre.text.similar_names import did_you_mean
 
 _DEFAULTS: Final = {rule.id: rule for rule in interception_rules.DEFAULT_RULES}
-SHORTEST, LONGEST = 1, 3600  # seconds that a command may take
+SHORTEST, LONGEST = 1, 3600  # allowed range of a command's timeout, in seconds
 
 
 class Options(SharedOptions, frozen=True, kw_only=True):
     intercept: Annotated[Mode, Meta(extra=LATER)] = "off"
     intercept_rules: Annotated[tuple[str, ...], Meta(extra=MORE)] = tuple(_DEFAULTS)
-    rules: Annotated[tuple[UserRule, ...], Meta(extra={"tighter": "words"})] = ()  # of one's own
+    # Interception rules that the user has written.
+    rules: Annotated[tuple[UserRule, ...], Meta(extra={"tighter": "words"})] = ()
     head_tail: bool = False
     async_: Annotated[bool, Meta(extra=OFF)] = msgspec.field(default=False, name="async")
-    auto_background: Seconds | None = None  # how long a call waits before it becomes a job
-    max_jobs: Annotated[int, Meta(ge=0, extra=LESS)] = 32  # that run at once
-    poll_wait: Seconds = 30.0  # how long the tool job waits
+    auto_background: Seconds | None = None  # seconds until a call becomes a job; None: never
+    max_jobs: Annotated[int, Meta(ge=0, extra=LESS)] = 32  # maximum number of live jobs
+    poll_wait: Seconds = 30.0  # maximum seconds that the tool `job` waits
     concurrency: Literal["exclusive", "shared"] = "exclusive"
     timeout: Annotated[float, Meta(ge=SHORTEST, le=LONGEST, extra=LESS)] = 300.0
     timeout_zero: Literal["clamp", "none"] = "clamp"
     grace: Seconds = 5.0
     prefix: str = ""
-    snapshot: Annotated[bool, Meta(extra=OFF)] = True  # sessions begin with the user's own set-up
+    snapshot: Annotated[bool, Meta(extra=OFF)] = True  # sessions load the user's set-up first
     minimizer: bool = False
 
     def __post_init__(self) -> None:
@@ -37,7 +38,8 @@ class Options(SharedOptions, frozen=True, kw_only=True):
         self.interception()
 
     def interception(self) -> tuple[InterceptionRule, ...]:
-        """Every rule that counts. Raises ValueError for one that makes no sense."""
+        """Return the interception rules in effect, the user's rules first. Raises ValueError for an
+        unknown rule name or an invalid rule."""
         for name in self.intercept_rules:
             if name not in _DEFAULTS:
                 hint = did_you_mean(name, _DEFAULTS) or f"there is {', '.join(_DEFAULTS)}"

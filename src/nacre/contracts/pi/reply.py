@@ -1,7 +1,8 @@
-"""What pi says: the end of the output with exact words about the rest, notices, how it ended.
+"""Parts of the replies of the contract pi: shown output, notices, ending and details.
 
-Lines are counted from 1; a line that is cut counts as shown. With `head`, the beginning of the
-output is shown instead of its end.
+A reply shows the end of a long output, and a notice says exactly which lines are shown. With
+`head`, the reply shows the beginning of the output instead of the end. Line numbers start at 1. A
+partly shown line counts as shown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ LIMIT: Final = 50 * KIB
 
 
 class ReplyContext(Struct, frozen=True, kw_only=True):
-    """What the reply wants to know of the call."""
+    """Facts about a call of `bash` that only its reply needs."""
 
     script: bytes
     timeout: float
@@ -54,7 +55,8 @@ def cut_output(outcome: Outcome, head: int | None, tail: int | None) -> ShownOut
 
 
 def _cut_lines(data: bytes, head: int | None, tail: int | None) -> tuple[int, bytes]:
-    """The first lines, and of those the last; also how many were passed over at the front."""
+    """Take the first `head` lines, and of these lines the last `tail`. Return the number of lines
+    skipped at the front, and the bytes of the remaining lines."""
     if head is None and tail is None:
         return 0, data
     lines = _split_lines(data)
@@ -65,7 +67,7 @@ def _cut_lines(data: bytes, head: int | None, tail: int | None) -> tuple[int, by
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    """At newlines only."""
+    """Split into lines at newlines only, and keep the newlines."""
     *whole, last = data.split(b"\n")
     return [line + b"\n" for line in whole] + ([last] if last else [])
 
@@ -107,7 +109,7 @@ def finding_notices(findings: Sequence[AnyFinding]) -> Iterator[str]:
 
 
 def ending_line(outcome: Outcome) -> str | None:
-    """The line that says that this is no success, if it is none."""
+    """Return the line that reports a failed, stopped or lost command; None for a success."""
     match outcome.ending:
         case Exited(0):
             return None

@@ -1,8 +1,9 @@
-"""A command of the user's own, not the model's: pi's `!command`, and `bash` of the RPC.
+"""Commands that the user enters, not the model: pi's `!command`, and `bash` of the RPC.
 
-It takes no lift and no interception, waits for nobody's turn, and has no limit but its own. So no
-name of a tool leads here: a front says that it is the user who asks. What comes of it is a
-`BashResult`, whose output is exactly what is shown of the command's.
+A user command skips the step for a leading `cd` and the interception. A user command does not wait
+for the model's commands to end. Its only time limit is the `timeout` in its own arguments.
+Therefore no tool name selects a user command: a front end must state that the user is asking. The
+reply's details are a `BashResult`, whose output is exactly the shown part of the command's output.
 """
 
 from typing import Annotated, Any
@@ -21,20 +22,21 @@ class Arguments(Struct, frozen=True, kw_only=True):
     command: str
     cwd: str | None = None
     env: dict[str, str] = {}
-    timeout: Annotated[float | None, seconds_kind(0, 10**9)] = None  # 0: none
+    timeout: Annotated[float | None, seconds_kind(0, 10**9)] = None  # seconds; 0: no limit
 
 
 class UserCommandContext(Struct, frozen=True):
-    """Nothing but that this was such a command."""
+    """Marker for the reply to a user command; it has no fields."""
 
 
 def read_user_command(arguments: object) -> Arguments:
-    """Raises Refused."""
+    """Parse the arguments of a user command. Raises Refused."""
     return read_arguments(arguments, Arguments)
 
 
 def has_result(outcome: Outcome) -> bool:
-    """Whether it ran; also one that was called off before it could has a result."""
+    """Return whether the command ran, or was cancelled before its start. Both cases have a result;
+    other refusals have none."""
     ending = outcome.ending
     return not isinstance(ending, NotStarted) or isinstance(ending.why, CalledOff)
 

@@ -1,4 +1,4 @@
-"""`nacre run`: one command as an agent would run it, for a person to watch."""
+"""`nacre run`: run one command as an agent would, and stream its output to the user."""
 
 import argparse
 import contextlib
@@ -35,6 +35,7 @@ from nacre.model.outcome import (
     Lost,
     NotStarted,
     Outcome,
+    SessionSaved,
     TimedOut,
     ending_state,
 )
@@ -42,7 +43,7 @@ from nacre.model.refusals import CalledOff, Refused
 from nacre.text.clean import decode, drop_partial_end, drop_partial_start
 from nacre.tool.tool import Tool
 
-# A command that is silent so long gets a line that says it still runs.
+# Seconds without output after which a progress line says that the command still runs.
 _QUIET: Final = 3.0
 
 
@@ -53,24 +54,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "                 [--detach [--interactive]] -- COMMAND ..."
     )
     add_session_argument(parser)
-    parser.add_argument("--cwd", metavar="D", help="run there instead of here")
     parser.add_argument(
-        "--timeout", metavar="S", help="seconds, instead of the contract's; 0 is no limit"
+        "--cwd", metavar="D", help="directory of the command (default: the current one)"
+    )
+    parser.add_argument(
+        "--timeout", metavar="S", help="seconds, instead of the contract's timeout; 0 is no limit"
     )
     parser.add_argument(
         "--json", action="store_true", help="print the outcome instead of streaming the output"
     )
     parser.add_argument(
-        "--detach", action="store_true", help="let it run in the background; print its name"
+        "--detach", action="store_true", help="run in the background, and print the run id"
     )
     parser.add_argument(
-        "--interactive", action="store_true", help="with --detach: nacre write can write to it"
+        "--interactive", action="store_true", help="with --detach: keep stdin open for nacre write"
     )
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
         metavar="COMMAND",
-        help="one word is a script; several are a program and its arguments, quoted for you",
+        help="one word is a script; several words are a program and its arguments",
     )
 
 
@@ -79,7 +82,7 @@ def main(options: argparse.Namespace) -> int:
         script = _script(options.command)
         timeout = _timeout(options.timeout)
         if options.interactive and not options.detach:
-            raise UsageError("--interactive goes with --detach; without it, nobody could write")
+            raise UsageError("--interactive needs --detach: only a detached run can be written to")
         tool = own_tool(options.contract, cwd=options.cwd, session=options.session)
     except UsageError as error:
         print_problem(str(error))
@@ -105,13 +108,13 @@ def main(options: argparse.Namespace) -> int:
         _print_notes(outcome)
     if screen.problem is not None:
         print_problem(screen.problem)
-        if isinstance(outcome.ending, Cancelled):  # by us, where it had not ended by itself before
+        if isinstance(outcome.ending, Cancelled):  # nacre cancelled the run after the write error
             return 1
     return _exit_code(outcome) or (1 if screen.problem else 0)
 
 
 def _detach(tool: Tool, script: str, timeout: float | None, options: argparse.Namespace) -> int:
-    """The name of the run on stdout, and nothing else."""
+    """Start a run in the background and print only its id (or JSON) on stdout."""
     with tool:
         try:
             run = tool.start({"command": script}, timeout=timeout, interactive=options.interactive)
@@ -129,7 +132,7 @@ def _script(words: list[str]) -> str:
     if words and words[0] == "--":
         words = words[1:]
     if not words:
-        raise UsageError("what shall run? Write: nacre run -- COMMAND")
+        raise UsageError("no command was given; write: nacre run -- COMMAND")
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
@@ -141,30 +144,33 @@ def _timeout(given: str | None) -> float | None:
     except ValueError:
         raise UsageError(f"--timeout {given} is not a number of seconds") from None
     if not seconds >= 0:
-        raise UsageError(f"--timeout {given} cannot be; it is 0 for no limit, or more")
+        raise UsageError(f"--timeout {given} is out of range; give 0 for no limit, or more")
     return seconds or float("inf")
 
 
 def _run_command(
     tool: Tool, script: str, timeout: float | None, screen: "LiveOutput", cancel: CancelToken
 ) -> Outcome:
-    # Every byte must reach our stdout, however slow its reader is: the command waits.
+    # Every byte must reach stdout, so the command waits for a slow reader of stdout.
     listening = Listening(listener=screen.on_event, full=Full.WAIT, linger=None)
     return tool.answer({"command": script}, timeout=timeout, listen=listening, cancel=cancel)
 
 
 class LiveOutput:
-    """Where the output goes; on a terminal also a line while the command is silent."""
+    """Writer of the command's output to stdout and stderr.
+
+    On a terminal a progress line is shown while the command prints nothing.
+    """
 
     def __init__(self, cancel: CancelToken, *, streams: bool) -> None:
         self.run: str | None = None
-        self.problem: str | None = None  # why the output could not be shown
+        self.problem: str | None = None  # error message if the output could not be written
         self._cancel = cancel
         self._streams = streams
         self._lock = threading.Lock()
         self._began = self._heard = now()
-        self._line_open = False  # the output stands in the middle of a line
-        self._progress = False  # our own line is on the screen
+        self._line_open = False  # whether the last output did not end with a newline
+        self._progress = False  # whether the progress line is on the screen
         self._over = threading.Event()
         self._ticker: threading.Thread | None = None
 
@@ -178,7 +184,7 @@ class LiveOutput:
         self._over.set()
         if self._ticker is not None:
             self._ticker.join()
-        # A writer that is stuck holds the lock; then there is nothing to erase.
+        # A blocked writer thread holds the lock; in that case there is no progress line to erase.
         if self._lock.acquire(timeout=0.1):
             self._erase()
             self._lock.release()
@@ -198,7 +204,7 @@ class LiveOutput:
         try:
             write_all(1 if chunk.stream is Stream.OUTPUT else 2, chunk.data)
         except OSError as error:
-            # Nobody reads us any more: the command ends as it would in a pipeline.
+            # Stdout can no longer be written: cancel the command with SIGPIPE, as in a pipeline.
             self._streams = False
             if not isinstance(error, BrokenPipeError):
                 self.problem = f"cannot write the output: {error.strerror}"
@@ -222,7 +228,7 @@ class LiveOutput:
 
 
 def _print_notes(outcome: Outcome) -> None:
-    """What the output does not say, on stderr."""
+    """Print facts that the output does not show, such as leftover processes, on stderr."""
     match outcome.ending:
         case TimedOut(after=after):
             print_problem(f"the command timed out after {after:g} s and was stopped")
@@ -245,7 +251,7 @@ def _exit_code(outcome: Outcome) -> int:
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as `--json` prints it."""
+    """Return the outcome as `--json` prints it."""
     fields: dict[str, Any] = {"run": outcome.run, "ending": ending_state(outcome.ending)}
     match outcome.ending:
         case NotStarted(why=why):
@@ -258,8 +264,8 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     fields["output"] = _capture_to_json(outcome.output)
     if outcome.errors is not None:
         fields["errors"] = _capture_to_json(outcome.errors)
-    if outcome.session_saved is not None:
-        fields["kept"] = outcome.session_saved  # whether its session knows what it did
+    if outcome.session is not None:
+        fields["kept"] = isinstance(outcome.session, SessionSaved)
     fields["left_running"] = [
         {"pid": survivor.pid, "command": survivor.command} for survivor in outcome.left_running
     ]
