@@ -1,4 +1,8 @@
-"""`nacre.run` and `nacre.arun`: the engine without a contract. A script in, an Outcome out."""
+"""`nacre.run` and `nacre.arun`: run one shell script without a contract.
+
+The script and its options become a `Plan`. The engine runs the plan and returns an `Outcome`.
+Settings files, safety rules and the store play no part here.
+"""
 
 import os
 from collections.abc import Mapping
@@ -20,17 +24,19 @@ _engine = Engine()
 
 
 class RunOptions(TypedDict, total=False):
-    """How a command shall run; everything has a default."""
+    """Options of `nacre.run` and `nacre.arun`. Every option has a default."""
 
-    cwd: StrPath  # where we are
-    env: Mapping[str, str] | Mapping[bytes, bytes]  # all of it; without: ours, unchanged
-    stdin: bytes  # without: /dev/null
-    timeout: float | None  # seconds; None: no limit
-    grace: float  # seconds between TERM and KILL: 2
-    streams: Streams  # MERGED
-    keep: Keep  # 1 MiB; past that the first 256 KiB and the last 768 KiB
-    spill: Spill | None  # no file
-    shell: StrPath  # /bin/bash
+    cwd: StrPath  # working directory; default: that of this process
+    env: Mapping[str, str] | Mapping[bytes, bytes]  # complete environment; default: this process's
+    stdin: bytes  # input of the command; default: /dev/null
+    timeout: float | None  # seconds; None, the default: no limit
+    grace: float  # seconds between TERM and KILL; default: 2
+    streams: Streams  # whether stdout and stderr share a pipe; default: MERGED
+    # Output kept in memory. By default an output of up to 1 MiB is kept whole. Of a longer output
+    # the first 256 KiB and the last 768 KiB are kept.
+    keep: Keep
+    spill: Spill | None  # file for the complete output; default: no file
+    shell: StrPath  # path of the shell; default: /bin/bash
 
 
 def run(
@@ -40,9 +46,10 @@ def run(
     cancel: CancelToken | None = None,
     **options: Unpack[RunOptions],
 ) -> Outcome:
-    """Run a shell script to its end and tell everything about it.
+    """Run a shell script to its end and return its outcome.
 
-    Never raises for what the command or the machine did: that is in `Outcome.ending`.
+    Never raises for a failure of the command or of the machine. `Outcome.ending` reports the
+    failure.
     """
     ticket = None
     try:
@@ -50,7 +57,7 @@ def run(
         return ticket.wait()
     except Refused as refused:
         return _not_started(refused, options)
-    except BaseException:  # perhaps before the wait had begun
+    except BaseException:  # an interrupt may arrive before `ticket.wait` is called
         if ticket is not None:
             ticket.abandon()
         raise
@@ -63,7 +70,10 @@ async def arun(
     cancel: CancelToken | None = None,
     **options: Unpack[RunOptions],
 ) -> Outcome:
-    """The same for asyncio. Cancelling the task stops the command and all it has started."""
+    """Run a shell script to its end under asyncio and return its outcome.
+
+    Cancelling the task stops the command and every process that the command started.
+    """
     ticket = None
     try:
         ticket = _start(command, listen, cancel, options)
@@ -86,9 +96,13 @@ def _start(
 
 
 def _build_plan(command: str | bytes, options: RunOptions) -> Plan:
-    """Raises Refused for values that no command can have, TypeError for what is no wish at all."""
+    """Build the plan of one command.
+
+    Raises Refused for a value that no command can have. Raises TypeError for an unknown option or
+    a value of the wrong type.
+    """
     for name in options.keys() - RunOptions.__annotations__.keys():
-        from nacre.text.similar_names import did_you_mean  # only a mistake pays for it
+        from nacre.text.similar_names import did_you_mean  # lazy import: used only for this error
 
         hint = did_you_mean(name, RunOptions.__annotations__)
         raise TypeError(f"nacre.run has no option {name!r}; {hint}".rstrip("; "))

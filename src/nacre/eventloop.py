@@ -1,8 +1,10 @@
-"""Descriptors and clocks: one epoll, driven by whoever waits.
+"""Event loop: one epoll for descriptors, plus timers and callbacks posted by other threads.
 
-A thread calls `step`; an event loop watches `fileno()` (an epoll descriptor is itself pollable)
-and calls `step(0)` when it is readable or when `next_deadline()` has come. Only `post` may be
-called from another thread. Clocks are monotonic: a wall clock that jumps changes nothing.
+A thread that waits drives the event loop by calls of `step`. A foreign event loop, such as
+asyncio's, watches `fileno()` instead, because an epoll descriptor is itself pollable. The foreign
+event loop calls `step(0)` when `fileno()` is readable or when `next_deadline()` has passed. Only
+`post` may be called from another thread. Timers use the monotonic clock, so a jump of the wall
+clock changes nothing.
 """
 
 import heapq
@@ -16,12 +18,12 @@ from collections.abc import Callable
 from typing import Final
 
 Callback = Callable[[], None]
-_MAX_TIMEOUT: Final = 3600.0  # epoll cannot wait for a month, and need not
+_MAX_TIMEOUT: Final = 3600.0  # maximum seconds of one wait; epoll cannot wait for a month
 now = time.monotonic
 
 
 class Timer:
-    """A call to come; `cancel` forgets it."""
+    """Handle of a scheduled callback; `cancel` drops the callback."""
 
     __slots__ = ("call", "when")
 
@@ -35,14 +37,14 @@ class Timer:
 
 class EventLoop:
     def __init__(self) -> None:
-        self._closed = True  # until it is open
+        self._closed = True  # True until all descriptors are open
         self._epoll = select.epoll()
         self._on_readable: dict[int, Callback] = {}
-        self._on_writable: dict[int, Callback] = {}  # those that want to write
+        self._on_writable: dict[int, Callback] = {}  # callbacks for descriptors that wait to write
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self._posted: deque[Callback] = deque()
-        # Reentrant: a signal handler may post while its own thread is posting.
+        # A reentrant lock: a signal handler may call `post` while its own thread is inside `post`.
         self._lock = threading.RLock()
         try:
             self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -56,11 +58,11 @@ class EventLoop:
         return self._epoll.fileno()
 
     def watch(self, fd: int, on_readable: Callback) -> None:
-        """Call `on_readable` whenever `fd` can be read, until `unwatch`."""
+        """Call `on_readable` whenever `fd` is readable, until `unwatch` is called."""
         self._on_readable[fd] = on_readable
         try:
             self._epoll.register(fd, select.EPOLLIN)
-        except FileExistsError:  # done again after an interrupt
+        except FileExistsError:  # the caller repeats `watch` after an interrupt
             return
         except OSError:
             del self._on_readable[fd]
@@ -72,8 +74,10 @@ class EventLoop:
             self._epoll.unregister(fd)
 
     def watch_writable(self, fd: int, on_writable: Callback) -> None:
-        """Call `on_writable` whenever `fd`, which is watched, can be written, until
-        `unwatch_writable`."""
+        """Call `on_writable` whenever `fd` is writable, until `unwatch_writable` is called.
+
+        The caller must have called `watch` for `fd` before.
+        """
         self._on_writable[fd] = on_writable
         self._epoll.modify(fd, select.EPOLLIN | select.EPOLLOUT)
 
@@ -87,13 +91,16 @@ class EventLoop:
         return timer
 
     def next_deadline(self) -> float | None:
-        """When the next timer wants `step`, on the monotonic clock."""
+        """Return the monotonic time at which the next timer is due; None without timers."""
         while self._timers and self._timers[0][2].call is None:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
     def post(self, call: Callback) -> bool:
-        """From any thread: have `call` made by whoever drives. False when the loop is closed."""
+        """Schedule `call` in the thread that drives the event loop; any thread may post.
+
+        Return False when the event loop is closed.
+        """
         with self._lock:
             if self._closed:
                 return False
@@ -102,19 +109,19 @@ class EventLoop:
             return True
 
     def step(self, timeout: float | None = None) -> None:
-        """Wait until something is ready, at most `timeout` seconds, and serve what is."""
+        """Wait at most `timeout` seconds for a descriptor or timer, and run the ready callbacks."""
         due = self.next_deadline()
         if due is not None:
             until = min(max(0.0, due - now()), _MAX_TIMEOUT)
             timeout = until if timeout is None else min(timeout, until)
         found = self._epoll.poll(timeout)
         rooms = self._find_writable(found) if self._on_writable else ()
-        if rooms:  # who can only be written has nothing to be read
+        if rooms:  # a descriptor that is only writable has nothing to read
             found = [(fd, what) for fd, what in found if what != select.EPOLLOUT]
         watched = [(fd, self._on_readable.get(fd)) for fd, _ in found]
         for fd, ready in watched:
-            # A call may have closed a descriptor that comes after it, and another may have got
-            # its number: what the kernel said was about the one watched before.
+            # An earlier callback may have closed this descriptor, and a new descriptor may have got
+            # the same number. The kernel's event was about the old descriptor.
             if ready is not None and self._on_readable.get(fd) is ready:
                 ready()
         for fd, room in rooms:
@@ -132,19 +139,19 @@ class EventLoop:
         ]
 
     def clear_timers(self) -> None:
-        """Nobody waits for a timer any more."""
+        """Drop all timers after the last operation has ended."""
         self._timers.clear()
 
     def intact(self) -> bool:
-        """Whether the descriptors that we opened are still there, and still ours."""
+        """Return whether the event loop's descriptors are still open and still its own."""
         try:
             self._epoll.modify(self._wakeup, select.EPOLLIN)
-        except (OSError, ValueError):  # or it is closed
+        except (OSError, ValueError):  # ValueError: the epoll object is closed
             return False
         return True
 
     def after_fork(self) -> None:
-        """We are the copy of one in another process, where somebody may have held the lock."""
+        """Replace the lock after fork(2): a thread of the parent process may have held the lock."""
         self._lock = threading.RLock()
 
     def close(self) -> None:
@@ -152,7 +159,7 @@ class EventLoop:
             if self._closed:
                 return
             self._closed = True
-            # It may be a call of ours that closes us: nothing may come after it.
+            # A callback may close the event loop; no other callback may run after that.
             self._on_readable.clear()
             self._on_writable.clear()
             self._timers.clear()
@@ -170,7 +177,7 @@ class EventLoop:
             call = self._posted.popleft()
             try:
                 call()
-            except BaseException:  # interrupted: it will be made in the next step
+            except BaseException:  # interrupted: the next step runs the callback again
                 if not self._closed:
                     self._posted.appendleft(call)
                     os.eventfd_write(self._wakeup, 1)
@@ -185,7 +192,7 @@ class EventLoop:
                 continue
             try:
                 call()
-            except BaseException:  # interrupted: it will be made in the next step
+            except BaseException:  # interrupted: the next step runs the callback again
                 if self._closed:
                     raise
                 entry[2].call = call

@@ -1,10 +1,11 @@
-"""Whose options count, each with where it came from.
+"""Settings in force for a contract, each with its origin.
 
-    what the host or the command line says
-    > nacre.toml of the workspace > the user's config.toml > the contract's own
+    options from the host or the command line
+    > nacre.toml of the workspace > the user's config.toml > the contract's defaults
 
-A workspace may be anybody's, so its file may only tighten: shorter limits, more rules, fewer
-variables. What would loosen something is an error, and belongs into the user's own file.
+A workspace may come from an untrusted author, so its `nacre.toml` may only tighten options: shorter
+limits, more rules, fewer variables. A `nacre.toml` that would loosen an option is an error. Looser
+values belong in the user's own `config.toml`.
 """
 
 import errno
@@ -30,70 +31,71 @@ _LARGEST: Final = MIB
 
 
 class SettingsError(ValueError):
-    """A file of settings that cannot be used: it names the file, the line and the remedy."""
+    """Unusable settings file; the message names the file, the line and the remedy."""
 
 
 class StoreSettings(Struct, frozen=True, kw_only=True):
-    """The table [store]: how much is remembered of past runs."""
+    """Table `[store]` of a settings file: how much of past runs is kept, and for how long."""
 
     days: Annotated[float, Meta(gt=0)] = 14.0
     size: str | int = "10GB"
-    run: str | int = "4GB"  # of one run's output
-    full: Literal["close", "stop"] = "close"  # what a command meets that writes more
+    run: str | int = "4GB"  # maximum size of one run's output on disk
+    # Reaction to a run whose output exceeds the maximum: close its pipe, or stop the run.
+    full: Literal["close", "stop"] = "close"
 
 
 class Setting(Struct, frozen=True, kw_only=True):
     value: Any
-    origin: str = DEFAULT  # or `given`, or a file and its line
+    origin: str = DEFAULT  # `default`, `given`, or a file and a line number
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Everything that is in force for one contract in one place."""
+    """Settings in force for one contract in one directory."""
 
     options: dict[str, Setting]
     store_limits: StoreLimits
-    spill: Spill | None  # where it is not the usual one
-    store: dict[str, Setting]  # what is said about it
+    spill: Spill | None  # disk limit set in [store]; None: the contract's own
+    store: dict[str, Setting]  # table [store], with the origin of each value
 
     @property
     def option_values(self) -> dict[str, Any]:
-        """What the contract is made with."""
+        """Options that were set explicitly, as arguments for building the contract."""
         return {
             name: each.value for name, each in self.options.items() if each.origin is not DEFAULT
         }
 
 
 class _File:
-    """One file of settings, if it is there."""
+    """One settings file, which may be missing."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.text = ""
         self.tables: dict[str, Any] = {}
         if not path.startswith("/"):
-            return  # whoever has no home has no file
+            return  # no absolute path: the user has no home directory
         try:
             data = _read_file(path)
-        except ValueError:  # a NUL in the path
+        except ValueError:  # the path contains a NUL byte
             return
         except OSError as error:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
             if missing or not os.access(os.path.dirname(path), os.X_OK):
-                return  # where nobody can enter, nothing can run either
+                return  # directory without search permission: no command can run there
             raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
         self.tables = self._parsed(data)
 
     def _parsed(self, data: bytes) -> dict[str, Any]:
-        import tomllib  # only who has a file pays for it
+        import tomllib  # lazy import: needed only if a settings file exists
 
         try:
             self.text = data.decode("utf-8-sig")
             return tomllib.loads(self.text)
         except (ValueError, RecursionError) as error:
-            raise SettingsError(f"{self.path} is no TOML: {error}") from None
+            raise SettingsError(f"{self.path} is not TOML: {error}") from None
 
     def table(self, name: str, shape: type[Struct]) -> dict[str, Setting]:
-        """One table, checked."""
+        """Return one table of the file after checking its keys and values. Raises SettingsError."""
         table = self.tables.get(name, {})
         if not isinstance(table, dict):
             raise self.error(f"{name} must be a table; write [{name}] above its keys", "", name)
@@ -117,7 +119,7 @@ class _File:
         return SettingsError(f"{self.locate(table, key)}: {problem}")
 
     def locate(self, table: str, key: str) -> str:
-        """The file and, as far as it can be told, the line of a key."""
+        """Return `FILE:LINE` of a key, or only the file if the line is not found."""
         current = ""
         name = re.escape(key)
         for number, line in enumerate(self.text.splitlines(), 1):
@@ -133,7 +135,10 @@ class _File:
 
 
 def _read_file(path: str) -> bytes:
-    """Of a file that may be anybody's: whatever lies there, we do not hang. Raises OSError."""
+    """Return the content of a settings file. Raises OSError.
+
+    An untrusted author may have put a FIFO or a device at this path, so the read never blocks.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         status = os.fstat(fd)
@@ -147,7 +152,7 @@ def _read_file(path: str) -> bytes:
 
 
 def _find_wrong_key(table: dict[str, Any], shape: type[Struct]) -> tuple[str, str] | None:
-    """What is wrong, and with which key, when that is one alone."""
+    """Return the error message and the key, if one key alone causes the error."""
     for key, value in table.items():
         try:
             read_options({key: value}, shape, strict=True)
@@ -157,15 +162,15 @@ def _find_wrong_key(table: dict[str, Any], shape: type[Struct]) -> tuple[str, st
 
 
 def load(contract: str, cwd: bytes, options: Mapping[str, Any]) -> Settings:
-    """What is in force for a contract there. Raises ValueError, also SettingsError."""
+    """Return the settings in force for a contract in `cwd`. Raises ValueError, SettingsError."""
     mine, theirs = _File(user_file()), _File(workspace_file(cwd))
     for file in (mine, theirs):
         file.check_names((*registry.contract_names(), "store"))
     if "store" in theirs.tables:
-        problem = f"the store is not this workspace's alone; set it in {mine.path}"
+        problem = f"the store is shared by all workspaces; set it in {mine.path}"
         raise theirs.error(problem, "", "store")
     written = mine.tables.keys() | theirs.tables.keys()
-    for other in registry.contract_names():  # what is wrong is wrong, whoever is called
+    for other in registry.contract_names():  # errors in other contracts' tables are reported too
         if other != contract and other in written:
             _merge_files(other, mine, theirs)
     merged = _merge_files(contract, mine, theirs)
@@ -183,7 +188,11 @@ def load(contract: str, cwd: bytes, options: Mapping[str, Any]) -> Settings:
 
 
 def _merge_files(contract: str, mine: _File, theirs: _File) -> dict[str, Setting]:
-    """What the files say about a contract, over what it has by itself."""
+    """Return the options of a contract.
+
+    The user's file overrides the contract's defaults. The workspace's file may then tighten the
+    result. Raises SettingsError.
+    """
     shape = registry.options_type(contract)
     usual = {field.encode_name: Setting(value=field.default) for field in struct_fields(shape)}
     merged = usual | mine.table(contract, shape)
@@ -201,7 +210,7 @@ def _merge_files(contract: str, mine: _File, theirs: _File) -> dict[str, Setting
 
 
 def _read(shape: type[Struct], key: str, value: Any) -> Any:
-    """A value that was checked already, as the contract has it."""
+    """Convert an already checked value to the type that the contract declares."""
     return msgspec.convert(msgspec.to_builtins(value), _type_of(shape, key))
 
 
@@ -238,13 +247,13 @@ def _size(file: _File, store: StoreSettings, key: str) -> int:
         return given
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", given.upper())
     if found is None or found[2] not in _UNITS:
-        problem = f"{key} {given!r} is no size; write it like 500MB or 10GB"
+        problem = f"{key} {given!r} is not a size; write it like 500MB or 10GB"
         raise file.error(f"[store] {problem}", "store", key)
     return int(float(found[1]) * _UNITS[found[2]])
 
 
 def find_tightening(wanted: Any) -> str | None:
-    """How an option can be made tighter, from its declaration."""
+    """Return the name of the tightening rule in an option's type annotation, or None."""
     for each in (wanted, *get_args(wanted)):
         if get_origin(each) is Annotated:
             for meta in get_args(each)[1:]:
@@ -255,7 +264,7 @@ def find_tightening(wanted: Any) -> str | None:
 
 
 class _Tightening:
-    """How a workspace may change an option: not at all."""
+    """Tightening rule: how a workspace may change an option. This base class allows no change."""
 
     may = "cannot be set by a workspace"
 
@@ -264,7 +273,7 @@ class _Tightening:
         return False
 
     def tightest(self, old: Any, new: Any) -> Any:
-        """Of two values."""
+        """Return the stricter of two values."""
         return new if self.allows(old, new) else old
 
 
@@ -276,7 +285,7 @@ class _Less(_Tightening):
 
 
 class _Limit(_Tightening):
-    """A limit of which 0 is none."""
+    """Tightening rule for a numeric limit where 0 means no limit."""
 
     may = "can only be lowered by a workspace"
 
@@ -288,7 +297,10 @@ class _More(_Tightening):
     may = "can only be added to by a workspace"
 
     def allows(self, old: Any, new: Any) -> bool:
-        """Packs and rules that are taken away begin with a dash."""
+        """Return whether the new list only adds entries.
+
+        An entry with a leading dash removes a rule or a pack of rules.
+        """
         del old
         return bool(new) and not any(isinstance(each, str) and each[:1] == "-" for each in new)
 
@@ -297,7 +309,11 @@ class _More(_Tightening):
 
 
 class _Words(_More):
-    """Rules: a pattern of somebody else's could take for ever."""
+    """Tightening rule for a list of interception rules.
+
+    A workspace may add words to match, but no regular expression: matching an untrusted regular
+    expression could take forever.
+    """
 
     may = "can only be added to by a workspace, and by words, not by a pattern"
 
@@ -306,7 +322,7 @@ class _Words(_More):
 
 
 class _Later(_Tightening):
-    """Choices, from the loosest to the strictest."""
+    """Tightening rule for fixed choices, ordered from the loosest to the strictest."""
 
     may = "can only be made stricter by a workspace"
     _ORDER = ("inherit", "filtered", "minimal", "off", "warn", "block")

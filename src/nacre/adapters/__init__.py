@@ -1,8 +1,8 @@
-"""A `nacre.Tool` as the agent SDKs want it: one small module each, loaded when you import it.
+"""Adapters that turn a `nacre.Tool` into the tools of agent SDKs: one small module per SDK.
 
     from nacre.adapters import anthropic, openai, openai_agents, pydantic_ai, langchain
 
-Each has `tools(tool)`; those for a bare API also `answer`, which turns a model's call into the
-message that answers it, and its twin for asyncio, `aanswer`. The SDKs themselves are not installed
-with nacre, and are imported only where one of their classes is needed.
+Each module has a function `tools(tool)`. Modules for a bare API also have `answer`, which turns a
+model's tool call into the answering message. `aanswer` is the asyncio version of `answer`. nacre
+does not install the SDKs. An adapter imports its SDK only where it needs a class of the SDK.
 """

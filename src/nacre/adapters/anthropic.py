@@ -1,4 +1,4 @@
-"""Anthropic's Messages API: custom tools, and the built-in tool `bash_20250124`.
+"""Adapter for Anthropic's Messages API: custom tools, and the built-in tool `bash_20250124`.
 
 tools = anthropic.tools(tool)                     # for messages.create(tools=...)
 results = [anthropic.answer(tool, block) for block in message.content if block.type == "tool_use"]
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
     from nacre.runs.handle import RunHandle
 
-_RESTARTED = "The shell was restarted; what it had started has ended."
-_LEFT = "The shell was restarted, but something of {} could not be killed."
+_RESTARTED = "The shell was restarted; the processes that it had started have ended."
+_LEFT = "The shell was restarted, but a process of {} could not be killed."
 
 
 def tools(tool: Tool) -> "list[ToolUnionParam]":
-    """For `messages.create(tools=...)`."""
+    """Return the tool declarations for `messages.create(tools=...)`."""
     return cast("list[ToolUnionParam]", tool.specs("anthropic"))
 
 
 def answer(tool: Tool, block: "ToolUseBlock") -> "ToolResultBlockParam":
-    """What the model is told in the next message."""
+    """Run a model's tool call and return the result block for the next message."""
     return _tool_result(block, tool.call(_arguments(block), tool=block.name))
 
 
@@ -42,7 +42,7 @@ async def aanswer(tool: Tool, block: "ToolUseBlock") -> "ToolResultBlockParam":
 
 
 def runnable(tool: Tool) -> "list[BetaFunctionTool[Any]]":
-    """For `client.beta.messages.tool_runner(tools=...)`."""
+    """Return the tools for `client.beta.messages.tool_runner(tools=...)`."""
     with require("anthropic"):
         from anthropic import beta_tool
 
@@ -55,7 +55,7 @@ def runnable(tool: Tool) -> "list[BetaFunctionTool[Any]]":
 
 
 def arunnable(tool: Tool) -> "list[BetaAsyncFunctionTool[Any]]":
-    """The same for `AsyncAnthropic`."""
+    """Return the tools for the tool runner of `AsyncAnthropic`."""
     with require("anthropic"):
         from anthropic import beta_async_tool
 
@@ -69,8 +69,12 @@ def arunnable(tool: Tool) -> "list[BetaAsyncFunctionTool[Any]]":
 
 
 class SessionKeeper:
-    """The one shell that the built-in tool's model expects. pi has one anyway, and so has a tool
-    with a session; else, under nacre, it is a session that nobody else knows of."""
+    """Provider of the one persistent shell that a model expects from the built-in tool.
+
+    The contract pi always has such a shell. A tool with a session name also has such a
+    shell. For other tools of the contract nacre, this class makes a private session with a random
+    name.
+    """
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
@@ -78,7 +82,7 @@ class SessionKeeper:
 
     @property
     def _manages_session(self) -> bool:
-        """Whether the tool has no such shell itself."""
+        """Whether this object provides the session because the tool has none."""
         return self._tool.contract.name == "nacre" and not self._tool.session_name
 
     def _begin(self) -> None:
@@ -105,16 +109,16 @@ def _remove(tool: Tool, name: str) -> None:
 
 
 class Bash:
-    """The built-in tool, of which the model knows `command` and `restart`, answered by ours."""
+    """Anthropic's built-in tool with the arguments `command` and `restart`, run by nacre."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
-        self._runs: set[str] = set()  # that the model's commands have made
+        self._runs: set[str] = set()  # ids of the runs that the model's commands started
         self._memory = SessionKeeper(tool)
 
     @property
     def tools(self) -> "list[ToolUnionParam]":
-        """The built-in one, and what else the contract has: `job`, to see to what still runs."""
+        """The built-in tool and the contract's other tools, such as `job` for live runs."""
         others = [each for each in tools(self._tool) if each.get("name") != "bash"]
         return [{"type": "bash_20250124", "name": "bash"}, *others]
 
@@ -144,7 +148,7 @@ class Bash:
         return reply
 
     def _live_runs(self) -> "list[RunHandle]":
-        """Those of them of which something lives."""
+        """Return the model's runs that still have live processes, and clear the recorded ids."""
         found = [run for run in self._tool.runs(0) if run.id in self._runs]
         self._runs.clear()
         return found
@@ -156,7 +160,7 @@ def _restart_reply(block: "ToolUseBlock", left: list[str]) -> "ToolResultBlockPa
 
 
 def _split_restart(block: "ToolUseBlock") -> tuple[Any, bool]:
-    """The arguments without `restart`, of which no contract knows; and that."""
+    """Return the arguments without `restart`, which no contract accepts, and the `restart` flag."""
     given = _arguments(block)
     if block.name != "bash" or not isinstance(given, dict):
         return given, False

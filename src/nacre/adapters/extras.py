@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def require(package: str) -> Iterator[None]:
-    """Around an import, so that what is missing is named as one installs it."""
+    """Wrap an import so that the error for a missing package says how to install the package."""
     try:
         yield
     except ModuleNotFoundError as error:

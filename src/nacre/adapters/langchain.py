@@ -1,4 +1,4 @@
-"""LangChain and LangGraph.
+"""Adapter for LangChain and LangGraph.
 
 agent = create_agent(model, tools=langchain.tools(tool))
 """
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def tools(tool: Tool) -> "list[StructuredTool]":
-    """What is an error under the contract is a ToolMessage whose status is `error`; `artifact` of
-    the others has the details."""
+    """Return the tools for LangChain. An error reply of the contract becomes a ToolMessage with the
+    status `error`. Other replies carry their details in `artifact`."""
     with require("langchain-core"):
         from langchain_core.tools import StructuredTool, ToolException
 

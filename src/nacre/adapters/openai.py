@@ -1,4 +1,4 @@
-"""OpenAI's APIs: function tools for Responses and Chat Completions, and the built-in `shell` tool.
+"""Adapter for OpenAI's APIs: Responses, Chat Completions, and the built-in `shell` tool.
 
 tools = openai.tools(tool)                        # for responses.create(tools=...)
 items = [openai.answer(tool, item) for item in response.output if item.type == "function_call"]
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     )
     from openai.types.responses.response_input_param import FunctionCallOutput, ShellCallOutput
 
-_NO_STATUS = 125  # not started, as the command line has it
-_MAX_OUTPUT = 20_000  # characters of a stream, where the model names no limit
+# Exit code for a command that was not started or has no exit status, as on nacre's command line.
+_NO_STATUS = 125
+_MAX_OUTPUT = 20_000  # characters of each stream if the model sets no limit
 
 
 def tools(tool: Tool) -> "list[FunctionToolParam]":
@@ -65,8 +66,8 @@ async def achat_answer(
 
 
 def shell_answer(tool: Tool, call: "ResponseFunctionShellToolCall") -> "ShellCallOutput":
-    """Its commands one after the other, each with its own outcome. The tool must be of the
-    contract harness."""
+    """Run the commands of a shell call one after the other, and return one outcome per command. The
+    tool must use the contract harness."""
     check_streams(tool)
     seconds, most = read_limits(call.action)
     done = []
@@ -85,7 +86,7 @@ async def ashell_answer(tool: Tool, call: "ResponseFunctionShellToolCall") -> "S
 
 
 async def shell_command(tool: Tool, command: str, action: Any) -> dict[str, Any]:
-    """One of them, for asyncio."""
+    """Run one command of a shell call with asyncio and return its outcome."""
     seconds, most = read_limits(action)
     try:
         return shell_result(await tool.aanswer({"command": command}, timeout=seconds), most)
@@ -94,7 +95,8 @@ async def shell_command(tool: Tool, command: str, action: Any) -> dict[str, Any]
 
 
 def parse_arguments(arguments: str) -> Any:
-    """What the model wrote; what is no JSON is refused by the contract, in its own words."""
+    """Parse the model's arguments. Invalid JSON is returned as text, so that the contract refuses
+    the call with its own message."""
     try:
         return json.loads(arguments)
     except (ValueError, RecursionError):
@@ -102,17 +104,17 @@ def parse_arguments(arguments: str) -> Any:
 
 
 def check_streams(tool: Tool) -> None:
-    """Raises ValueError."""
+    """Check that the tool uses the contract harness. Raises ValueError for other contracts."""
     if tool.contract.name != "harness":
         raise ValueError(
-            f"the shell tool has stdout and stderr apart, and the contract {tool.contract.name} "
-            "has not; give it nacre.Tool('harness')"
+            f"the shell tool needs stdout and stderr apart, and the contract {tool.contract.name} "
+            "merges them; use nacre.Tool('harness')"
         )
 
 
 def read_limits(action: Any) -> tuple[float | None, int]:
-    """Seconds (None: as the contract has it), and characters of each stream. What makes no sense
-    is the model's mistake, and counts as not said."""
+    """Return the timeout in seconds and the maximum number of characters per stream. A timeout of
+    None means the contract's default. An invalid limit is the model's mistake and is ignored."""
     milliseconds, most = action.timeout_ms, action.max_output_length
     seconds = milliseconds / 1000 if milliseconds and milliseconds > 0 else None
     return seconds, most if most and most > 0 else _MAX_OUTPUT
@@ -136,7 +138,7 @@ def shell_not_started(why: object) -> dict[str, Any]:
 
 
 def _shorten(capture: Capture, most: int) -> str:
-    """The beginning and the end of it, and how much is left out between."""
+    """Return the beginning and the end of a capture, with a note on the omitted bytes."""
     head, tail = decode(drop_partial_end(capture.head)), decode(drop_partial_start(capture.tail))
     if not capture.omitted:
         head, tail = head + tail, ""

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK.
+"""Adapter for the OpenAI Agents SDK.
 
 agent = Agent(name="dev", tools=openai_agents.tools(tool))
 agent = Agent(name="dev", tools=[openai_agents.shell(nacre.Tool("harness"))])
@@ -37,7 +37,8 @@ def tools(tool: Tool) -> "list[FunctionTool]":
 
 
 def shell(tool: Tool) -> "ShellTool":
-    """The built-in `shell` tool; of the contract harness, which has stdout and stderr apart."""
+    """Return the built-in `shell` tool. The nacre tool must use the contract harness, which
+    separates stdout and stderr."""
     with require("openai-agents"):
         from agents import ShellCallOutcome, ShellCommandOutput, ShellResult, ShellTool
 

@@ -1,4 +1,4 @@
-"""Pydantic AI.
+"""Adapter for Pydantic AI.
 
 agent = Agent("anthropic:...", tools=pydantic_ai.tools(tool))
 """
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def tools(tool: Tool) -> "list[pydantic_ai.Tool[Any]]":
-    """What is an error under the contract is a failed tool call, which the model sees; `metadata`
-    of a tool return has the details."""
+    """Return the tools for Pydantic AI. An error reply of the contract becomes a failed tool call,
+    which the model sees. Other replies carry their details in `metadata`."""
     with require("pydantic-ai"):
         import pydantic_ai
 

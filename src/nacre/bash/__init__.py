@@ -1,1 +1,1 @@
-"""Static analysis of bash: the commands that a script would run. Runs nothing."""
+"""Static analysis of bash: finds the commands that a script would run, without running them."""

@@ -1,4 +1,4 @@
-"""The door: a script in, a `Analysis` out."""
+"""Entry point of the script analysis: `analyze` takes a script and returns an `Analysis`."""
 
 from functools import lru_cache
 from typing import Final
@@ -14,7 +14,7 @@ _FIRST_LINES: Final = 8 * 1024
 
 @lru_cache(maxsize=16)
 def analyze(text: bytes, *, home: bytes | None = None, cwd: bytes | None = None) -> Analysis:
-    """Everything that this script would run. Never raises."""
+    """Return the analysis of a script: all commands that bash would run. Never raises."""
     if len(text) > MAX_SCRIPT:
         return _analyze_first_lines(text, f"it is longer than {MAX_SCRIPT // 1024} KiB", home, cwd)
     walker = Walker(home, cwd)
@@ -41,7 +41,8 @@ def _analyze_first_lines(
     cwd: bytes | None,
     commands: tuple[ParsedCommand, ...] = (),
 ) -> Analysis:
-    """What is too much is not read; but for its first lines, which bash would run."""
+    """Return a partial analysis of a script that is too large or too complex. Unless some commands
+    were already found, only the first lines are analyzed, because bash would run them."""
     end = text.rfind(b"\n", 0, _FIRST_LINES) + 1
     if not commands and 0 < end < len(text):
         commands = analyze(text[:end], home=home, cwd=cwd).commands

@@ -1,4 +1,4 @@
-"""The escapes of `$'…'`, which `echo -e` and `printf` share."""
+"""Decoder for the backslash escapes of `$'...'`, which `echo -e` and `printf` share."""
 
 import re
 from typing import Final
@@ -12,7 +12,8 @@ _ANSI_LETTERS: Final = dict(zip(b"abeEfnrtv\\'\"?", b"\a\b\x1b\x1b\f\n\r\t\v\\'\
 
 
 def decode_ansi_c(text: bytes, *, nul: bool = False) -> bytes:
-    """What `$'text'` stands for. It ends at a NUL, unless one can be printed."""
+    """Return the text that bash makes of `$'text'`. The result ends at the first NUL byte, unless
+    `nul` says that NUL bytes can be printed."""
 
     def one(found: re.Match[bytes]) -> bytes:
         letter, octal, hexa, short, long, control = found.groups()

@@ -1,4 +1,4 @@
-"""Brace expansion, over the unquoted text of a word."""
+"""Brace expansion over the unquoted text of a word."""
 
 import re
 from itertools import pairwise
@@ -9,7 +9,7 @@ from nacre.bash.tokens import Parameter, Part, Text
 MAX_WORDS: Final = 256
 _RANGE: Final = re.compile(rb"\{(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?\}")
 _MAX_BRACES: Final = 64
-_UNKNOWN: Final = b"?"  # the prefix of a parameter that nobody can resolve
+_UNKNOWN: Final = b"?"  # prefix of a `Parameter` whose value cannot be resolved
 
 
 def expand_braces(parts: list[Part]) -> list[list[Part]]:
@@ -48,7 +48,8 @@ def _expand_first_brace(atoms: list[Part]) -> list[list[Part]]:
 
 
 def _find_brace(atoms: list[Part], begin: int) -> tuple[list[int], int | None]:
-    """Where the commas of the brace at `begin` are, and its end."""
+    """Return the indexes of the commas in the brace that opens at `begin`, and of its closing
+    brace."""
     commas: list[int] = []
     depth = 0
     for at in range(begin, len(atoms)):
@@ -64,7 +65,7 @@ def _find_brace(atoms: list[Part], begin: int) -> tuple[list[int], int | None]:
 
 
 def _expand_range(atoms: list[Part]) -> list[list[Part]] | None:
-    """`{1..3}`, `{a..c}`, `{01..10..2}`."""
+    """Expand a range such as `{1..3}`, `{a..c}` or `{01..10..2}`; return None for other braces."""
     if not all(isinstance(atom, Text) for atom in atoms):
         return None
     found = _RANGE.fullmatch(b"".join(atom.text for atom in atoms if isinstance(atom, Text)))
@@ -83,13 +84,14 @@ def _expand_range(atoms: list[Part]) -> list[list[Part]] | None:
 
 
 def _width(*ends: bytes) -> int:
-    """A leading zero asks for as many digits everywhere."""
+    """Return the width to pad numbers to, or 0 for no padding. A leading zero at either end of a
+    range pads every number of the range."""
     padded = any(re.match(rb"-?0\d", each) for each in ends)
     return max(map(len, ends)) if padded else 0
 
 
 def _join_texts(atoms: list[Part]) -> list[Part]:
-    """Neighbouring unquoted text in one piece again."""
+    """Merge neighbouring unquoted texts into one part."""
     expanded: list[Part] = []
     for atom in atoms:
         last = expanded[-1] if expanded else None
@@ -105,7 +107,8 @@ def _join_texts(atoms: list[Part]) -> list[Part]:
 
 
 def _extend_parameter(parameter: Parameter, text: Text) -> bool:
-    """Braces come first: of `$a{b,c}` bash makes `$ab $ac`."""
+    """Return whether `text` extends the name of the `$name` before it. bash expands braces first,
+    so `$a{b,c}` becomes `$ab $ac`."""
     bare = parameter.end - parameter.start == 1 + len(parameter.name)
     return bare and bool(re.fullmatch(rb"[A-Za-z_]\w*", parameter.name + text.text))
 

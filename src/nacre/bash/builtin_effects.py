@@ -1,4 +1,5 @@
-"""What builtins change of the known state of a shell: `cd`, `read`, `export`, `set`, `shift`."""
+"""Effects of builtins such as `cd`, `read`, `export`, `set` and `shift` on the known state of a
+shell."""
 
 import re
 from collections.abc import Sequence
@@ -10,8 +11,8 @@ from nacre.bash.possible_values import UNKNOWN, UNSET, known_text, one_of
 
 
 def apply_builtin(state: KnownState, words: Sequence[Word], stdin: bytes | None) -> None:
-    """Change `state` as the builtin with these words would change the shell. `stdin`: what the
-    builtin reads, where that is known."""
+    """Change `state` as the builtin with these words would change the shell. `stdin` is the text
+    that the builtin reads; None means that the text is unknown."""
     match words[0].text:
         case b"cd" | b"pushd":
             _change_directory(state, words)
@@ -48,11 +49,14 @@ def _set(state: KnownState, words: Sequence[Word]) -> None:
     elif not words[1].prefix.startswith((b"-", b"+")):
         state.set_positional(words[1:])
     elif any(not each.prefix.startswith((b"-", b"+")) for each in words[2:]):
-        state.forget_positional()  # set -e a b, or set -o name
+        # `set -e a b` sets positional parameters, `set -o name` does not. Both are treated alike
+        # here.
+        state.forget_positional()
 
 
 def _declare(state: KnownState, words: Sequence[Word]) -> None:
-    """Names that are exported, and attributes that change what is assigned."""
+    """Apply `export`, `declare`, `typeset`, `local` or `readonly` to `state`. Attributes such as
+    `-i` change what is assigned, so such variables become unknown."""
     options = b"".join(w.text for w in words[1:] if w.text and w.text.startswith(b"-"))
     for word in words[1:]:
         if word.text is None:
@@ -77,7 +81,7 @@ def _read(state: KnownState, words: Sequence[Word], stdin: bytes | None) -> None
     _forget_named(state, names)
     plain = all((w.text or b"x").strip(b"-r") == b"" for w in words if w not in names)
     if stdin is not None and len(names) == 1 and names[0].text is not None and plain:
-        # In a loop it is each of the lines in turn, and at the end nothing.
+        # In a `while read` loop the variable takes each line in turn, and ends up empty.
         lines = tuple(line.strip(b" \t") for line in stdin.rstrip(b"\n").split(b"\n"))
         state.assign(names[0].text, one_of(lines, open=True))
 

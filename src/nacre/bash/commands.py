@@ -1,8 +1,9 @@
-"""What reading a script gives: the commands that it would run, each with all that is known of it.
+"""Result types of the script analysis: the commands that a script would run, and what is known
+about each command.
 
-Positions are bytes of the text that was read. A command that was found in a string (`bash -c '…'`)
-has the positions of its own text when that stands in the script as it is, else those of the word
-that holds it; `Command.exact` tells.
+Positions are byte offsets in the analyzed text. A command in a string (`bash -c '...'`) keeps the
+positions of its own text when the script contains that text verbatim. Otherwise the command has the
+positions of the word that holds the string. `ParsedCommand.exact` tells these two cases apart.
 """
 
 import os
@@ -11,48 +12,48 @@ from msgspec import Struct
 
 
 class Word(Struct, frozen=True, kw_only=True, gc=False):
-    """A word as the command gets it: quotes resolved, parameters put in where they are known."""
+    """Word as the command receives it: quotes are removed and known parameters are substituted."""
 
     start: int
     end: int
-    text: bytes | None = None  # None: cannot be known before running
-    maybe: tuple[bytes, ...] = ()  # what it may be then, among others
-    prefix: bytes = b""  # and how it begins
+    text: bytes | None = None  # None: the text is unknown before the script runs
+    maybe: tuple[bytes, ...] = ()  # possible texts when `text` is None; the list may be incomplete
+    prefix: bytes = b""  # known beginning of the text
     glob: bool = False  # the text is a pattern that bash would expand
-    content: bytes | None = None  # of <( … ): what is in the file that it names
-    bare: bool = False  # nothing in it is quoted
+    content: bytes | None = None  # for `<( ... )`: content of the file that the word names
+    bare: bool = False  # no part of the word is quoted
 
     @property
     def texts(self) -> tuple[bytes, ...]:
-        """Everything that it is known to be or maybe to be."""
+        """Texts that the word has or may have."""
         return self.maybe if self.text is None else (self.text,)
 
 
 class Assignment(Struct, frozen=True, kw_only=True, gc=False):
     name: bytes
     value: Word
-    elements: tuple[Word, ...] | None = None  # of an array
+    elements: tuple[Word, ...] | None = None  # elements of an array; None: not an array
     start: int
     end: int
 
 
 class Redirect(Struct, frozen=True, kw_only=True, gc=False):
-    operator: bytes  # "<<" also for "<<-"
-    descriptor: int | None  # None: named by a variable
-    target: Word  # of a heredoc its delimiter
-    body: bytes | None = None  # what it feeds, when that is known
-    body_at: int | None = None  # where that stands in the text, when it stands there as it is
+    operator: bytes  # `<<` also stands for `<<-`
+    descriptor: int | None  # None: a variable names the descriptor, as in `{fd}>`
+    target: Word  # file or descriptor; an unknown word for a heredoc
+    body: bytes | None = None  # text that the redirection feeds; None: unknown
+    body_at: int | None = None  # offset of `body` in the script; None: not verbatim
     start: int
     end: int
 
     @property
     def is_input(self) -> bool:
-        """Whether it is where standard input comes from."""
+        """Return whether the redirection supplies standard input."""
         return self.descriptor == 0 and self.operator in (b"<", b"<<", b"<<<", b"<>")
 
     @property
     def is_write(self) -> bool:
-        """Whether it opens a file for writing."""
+        """Return whether the redirection opens a file for writing."""
         if self.operator == b">&":
             text = self.target.text
             return text is not None and not text.isdigit() and text.rstrip(b"-") != b""
@@ -60,31 +61,34 @@ class Redirect(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_stdout(self) -> bool:
-        """Whether it is where standard output goes."""
+        """Return whether the redirection sends standard output to a file."""
         return self.is_write and (self.descriptor == 1 or self.operator in (b"&>", b"&>>"))
 
 
 class ParsedCommand(Struct, frozen=True, kw_only=True, gc=False):
-    """A command that a script would run."""
+    """Command that a script would run."""
 
     words: tuple[Word, ...]
-    name: bytes | None = None  # the program, without its directory
+    name: bytes | None = None  # name of the program without its directory; None: unknown
     assignments: tuple[Assignment, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     start: int
     end: int
-    cwd: bytes | None = None  # where it would run, when that is known
-    stdin: bytes | None = None  # what it would read, when that is known
-    fed: bool = False  # by a pipe
-    feeds: bool = False  # a pipe
-    feeder: "ParsedCommand | None" = None  # the command before the pipe, if it is a single one
-    background: bool = False
-    substitution: bool = False  # inside of one
-    function: bool = False  # in the body of one
-    loop: bool = False  # in the body of one
-    via: tuple[bytes, ...] = ()  # what it was looked through: sudo, bash, the name of a function
-    exact: bool = True  # the positions are those of its own text
-    quotes: bytes = b""  # the quotes that its own text stands in: of bash -c "…"
+    cwd: bytes | None = None  # working directory of the command; None: unknown
+    stdin: bytes | None = None  # text that the command would read; None: unknown
+    fed: bool = False  # stdin comes from a pipe, or a compound command redirects it
+    feeds: bool = False  # stdout goes to a pipe, or a compound command redirects it
+    # the command before the pipe, if that pipeline stage is a simple command
+    feeder: "ParsedCommand | None" = None
+    background: bool = False  # the command runs in the background
+    substitution: bool = False  # the command is inside a command or process substitution
+    function: bool = False  # the command is in the body of a function
+    loop: bool = False  # the command is in the condition or body of a loop
+    # wrappers, shells and functions that lead to the command, outermost first: `sudo`, `bash`
+    via: tuple[bytes, ...] = ()
+    exact: bool = True  # True if the positions are those of the command's own text
+    # quote character around the command's own text, as in `bash -c "..."`
+    quotes: bytes = b""
 
     @property
     def arguments(self) -> tuple[Word, ...]:
@@ -92,35 +96,36 @@ class ParsedCommand(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def known_prefix(word: Word) -> bytes:
-    """The word, or as much of its beginning as is known."""
+    """Return the text of a word, or its known beginning."""
     return word.prefix if word.text is None else word.text
 
 
 def program_name(words: tuple[Word, ...]) -> bytes | None:
-    """The name of what these words run, if it is known."""
+    """Return the base name of the program that these words run; None if it is unknown."""
     text = words[0].text if words else None
     return text if text is None or b"/" not in text else os.path.basename(text) or text
 
 
 class Function(Struct, frozen=True, kw_only=True, gc=False):
-    """A function that the script defines, and what is in its body."""
+    """Shell function that the script defines, with the commands of its body."""
 
     name: bytes
     start: int
     end: int
     body: tuple[ParsedCommand, ...]
-    decides: bool  # something in the body may end it: a condition, a loop, a return
+    # the body has a condition, a loop or a `return` that may end a recursion
+    decides: bool
 
 
 class Unreadable(Struct, frozen=True, kw_only=True, gc=False):
-    """Why some of the text could not be read, and from where on, if that is known."""
+    """Reason why a part of the script could not be parsed, and its position, if known."""
 
     why: str
     at: int | None = None
 
 
 class Analysis(Struct, frozen=True, kw_only=True, gc=False):
-    """All that can be said about a script without running it."""
+    """Result of the static analysis of one script."""
 
     text: bytes
     commands: tuple[ParsedCommand, ...]

@@ -1,7 +1,7 @@
-"""Words as bash would expand them, as far as that can be known before running.
+"""Expansion of words as bash does it, as far as the result is known before the script runs.
 
-Braces first, then tildes, parameters and substitutions, then splitting, as in bash; globs stay
-patterns, since only the disk knows what they match.
+The order is the order of bash: first braces, then tildes, parameters and substitutions, then word
+splitting. Globs stay patterns, because their matches depend on the files on disk.
 """
 
 import re
@@ -32,7 +32,7 @@ _BLANK: Final = re.compile(rb"[ \t\n]")
 
 
 def expand_word(word: tokens.WordToken, scope: Scope) -> list[Word]:
-    """The words that bash would make of this one."""
+    """Return the words that bash would make of this word token."""
     parts = word.parts
     if len(parts) == 1:
         only = parts[0]
@@ -51,11 +51,11 @@ def expand_word(word: tokens.WordToken, scope: Scope) -> list[Word]:
 
 
 def join_parts(parts: list[Part], scope: Scope, *, tildes: bool = False) -> Value:
-    """The parts as one text, neither split nor globbed: what an assignment gets."""
+    """Return the parts as one text, without word splitting or globbing, as in an assignment."""
     field = _WordBuilder()
     for index, part in enumerate(parts):
         if isinstance(part, Text) and tildes:
-            if b":~" in part.text:  # a list of paths has a tilde each
+            if b":~" in part.text:  # a path list may have a tilde in every entry
                 field.add(UNKNOWN)
                 continue
             if part.text.startswith(b"~") and not index and _whole_tilde(part.text, parts):
@@ -66,7 +66,7 @@ def join_parts(parts: list[Part], scope: Scope, *, tildes: bool = False) -> Valu
 
 
 def visit_parts(parts: list[Part], scope: Scope) -> None:
-    """Take note of the commands in a text whose value nobody asks for."""
+    """Record the commands in substitutions of parts whose expanded text is not needed."""
     for part in parts:
         match part:
             case Substitution():
@@ -82,19 +82,19 @@ def visit_parts(parts: list[Part], scope: Scope) -> None:
 
 
 class _WordBuilder:
-    """One word in the making."""
+    """Builder for one expanded word."""
 
     def __init__(self) -> None:
         self.value = EMPTY
         self.prefix = b""
-        self.there = False  # something is in it, be it an empty pair of quotes
+        self.there = False  # the word exists, even if it is only an empty pair of quotes
         self.glob = False
         self.bare = True
         self.content: bytes | None = None
         self._open = False
 
     def add(self, value: Value, beginning: bytes = b"") -> None:
-        """`beginning` is how a value begins that is not known."""
+        """Append a value to the word. `beginning` is the known start of an unknown value."""
         text = value.text
         if not self._open:
             self.prefix += beginning if text is None else text
@@ -125,7 +125,8 @@ class _WordBuilder:
 
 
 class _SplitWords(NamedTuple):
-    """Words that an expansion falls into, and whether it begins and ends with a blank."""
+    """Words that one expansion splits into. `parted` says that the expansion begins with a blank,
+    `parts` that it ends with a blank."""
 
     values: tuple[Value, ...]
     parted: bool = False
@@ -162,7 +163,8 @@ def _build_words(parts: list[Part], scope: Scope) -> Iterator[_WordBuilder]:
         if fallen.parted and field.there:
             yield field
             field = _WordBuilder()
-        # Several words: the first goes on with what we have, the last with what follows.
+        # If the expansion splits into several words, the first one extends the word being built.
+        # The last one of several words is extended by the next part of the token.
         for at, piece in enumerate(fallen.values):
             if at:
                 yield field
@@ -181,19 +183,21 @@ def _add_unquoted(
     field: _WordBuilder, text: bytes, parts: list[Part], scope: Scope, *, first: bool
 ) -> None:
     named = _NAMED_TILDE.match(text) if first else None
-    if named:  # make PREFIX=~/x
+    if named:  # bash expands the tilde in `make PREFIX=~/x`
         field.add(known_text(named[1]))
         text = text[named.end(1) :]
     if first and text.startswith(b"~") and _whole_tilde(text, parts):
         field.add(_tilde(text, scope))
     else:
         field.add(known_text(text))
-    field.glob = field.glob or bool(_GLOB.search(text)) or text.startswith(b"(")  # of an extglob
+    # A text that starts with `(` belongs to an extended glob such as `@(a|b)`.
+    field.glob = field.glob or bool(_GLOB.search(text)) or text.startswith(b"(")
     field.there = True
 
 
 def _list_elements(inner: list[Part], scope: Scope) -> tuple[Value, ...] | None:
-    """`"$@"` and `"${name[@]}"`: a word for each element."""
+    """Return one value per element for `"$@"` and `"${name[@]}"`. Return None for other parts and
+    for unknown elements."""
     if len(inner) != 1 or not isinstance(inner[0], Parameter):
         return None
     part = inner[0]
@@ -205,7 +209,8 @@ def _list_elements(inner: list[Part], scope: Scope) -> tuple[Value, ...] | None:
 
 
 def _split(part: Part, scope: Scope) -> _SplitWords:
-    """An unquoted expansion as the words that it falls into, if that is known."""
+    """Return the words that an unquoted expansion splits into. An unknown expansion stays one
+    word."""
     if isinstance(part, Parameter) and _is_list(part):
         elements = scope.elements(part.name)
         if elements is None:
@@ -216,7 +221,7 @@ def _split(part: Part, scope: Scope) -> _SplitWords:
     value = _value(part, scope)
     quotes = isinstance(part, Parameter) and not all(type(each) is Text for each in part.argument)
     if quotes and (value.text is None or _BLANK.search(value.text)):
-        return _SplitWords((UNKNOWN,))  # what is quoted in it stays together
+        return _SplitWords((UNKNOWN,))  # quoted text in the argument must not be split
     return _split_value(value, scope)
 
 
@@ -226,7 +231,7 @@ def _is_list(part: Parameter) -> bool:
 
 
 def _split_value(value: Value, scope: Scope) -> _SplitWords:
-    """A text falls apart at blanks; what is not known stays one."""
+    """Split a known text at blanks. An unknown value stays one word."""
     text = value.text
     if text is None:
         return _SplitWords((value,))
@@ -269,13 +274,13 @@ def _parameter(part: Parameter, scope: Scope) -> Value:
 
 
 def _whole_tilde(text: bytes, parts: list[Part]) -> bool:
-    """A tilde counts when all up to the first slash is unquoted."""
+    """Return whether all text up to the first slash is unquoted, so that bash expands the tilde."""
     return b"/" in text or b":" in text or len(parts) == 1
 
 
 def _tilde(text: bytes, scope: Scope) -> Value:
     user, slash, rest = text[1:].partition(b"/")
-    if b":" in text:  # bash has rules of its own for lists of paths
+    if b":" in text:  # bash has special tilde rules for path lists
         return UNKNOWN
     if not user:
         home = scope.variable(b"HOME")
@@ -283,6 +288,6 @@ def _tilde(text: bytes, scope: Scope) -> Value:
         home = known_text(b"/root")
     elif user in (b"+", b"-"):
         home = scope.variable(b"PWD" if user == b"+" else b"OLDPWD")
-    else:  # only the system knows; there is one usual place
+    else:  # only the system knows this user's home; /home/NAME is usual
         home = Value((b"/home/" + user,), open=True)
     return Value(tuple(each + slash + rest for each in home.texts), home.open)

@@ -1,8 +1,9 @@
-"""Just enough of bash's grammar to tell a keyword from a word, and a `)` from a `)`."""
+"""Subset of bash's grammar that tells keywords from ordinary words. The tracker also tells which
+construct a `)` closes: a subshell, a `case` pattern or a substitution."""
 
 from typing import Final
 
-# Words that mean something where a command may begin.
+# Words that are keywords where a command may begin.
 KEYWORDS: Final = {
     *(b"if", b"then", b"else", b"elif", b"fi", b"while", b"until", b"do", b"done"),
     *(b"for", b"select", b"case", b"esac", b"{", b"}", b"!", b"function", b"time", b"coproc"),
@@ -12,28 +13,35 @@ _OPENING: Final = {b"if", b"while", b"until", b"for", b"select", b"case", b"{"}
 _BODIES: Final = {b"if", b"then", b"else", b"elif", b"while", b"until", b"do", b"{"}
 _CLOSING: Final = {b"fi", b"done", b"esac", b"}"}
 _DECLARE: Final = {b"declare", b"typeset", b"local", b"export", b"readonly", b"eval", b"alias"}
-MAX_ERRORS: Final = 40  # in one frame; what has more is no script
-# What may follow the end of a compound command without a separator.
+MAX_ERRORS: Final = 40  # maximum syntax errors in one frame; a text with more is not a script
+# Keywords that may follow the end of a compound command without a separator.
 FOLLOWING: Final = {*_CLOSING, b"then", b"do", b"else", b"elif"}
 
 
 class KeywordTracker:
-    """Told of each token in turn, it knows what the next one can be."""
+    """Parser state that is updated with each token and tells what the next token can be."""
 
     def __init__(self) -> None:
-        self.expects = True  # a command may begin here, so keywords are keywords
-        self.closed = False  # a compound command has just ended: only redirections may follow
-        self.after = b""  # the keyword whose next word is special: for, case, function
+        self.expects = True  # a command may begin here, so keywords are recognized
+        # a compound command has just ended; only redirections, operators and the keywords in
+        # `FOLLOWING` may come next
+        self.closed = False
+        # the keyword that gives the next word a special role: `for`, `case` or `function`
+        self.after = b""
         self.depth = 0
-        self.wrong = 0  # how often something stood where it cannot
-        self._hollow = False  # a body has begun, and nothing is in it
-        self._begun = False  # the command has its name
-        self._declares = False  # and may assign arrays
-        self._last = b""  # the operator, if it was the last thing; b"f(" behind a word
-        self._open: list[bytes] = []  # (, (( when it is hidden, case, and item inside of a case
+        self.wrong = 0  # number of tokens found where the grammar does not allow them
+        self._hollow = False  # a body has begun and is still empty
+        self._begun = False  # the name of the current command has been read
+        self._declares = False  # the current command may assign arrays
+        # The last token if it was an operator, else empty. `f(` marks a `(` after a word.
+        # `function` marks the position after the name in `function name`.
+        self._last = b""
+        # Stack of open constructs: `(` for a parenthesis, `case` for case patterns, `item` for a
+        # case item. `((` stands for a `(` that the skeleton (see `lexer`) omits.
+        self._open: list[bytes] = []
 
     def takes(self, text: bytes) -> bool:
-        """Whether this word is a keyword here."""
+        """Return whether this word is a keyword at the current position."""
         if text == b"in":
             return self.after in (b"for+", b"case+")
         if self.after in (b"for", b"select", b"case", b"function"):
@@ -71,7 +79,7 @@ class KeywordTracker:
             self.closed = True
 
     def test(self) -> None:
-        """`[[ … ]]` or `(( … ))`: a command, and over."""
+        """Record `[[ ... ]]` or `(( ... ))`, which is a complete command."""
         self.word(b"")
         self.expects = self.closed = True
 
@@ -89,12 +97,13 @@ class KeywordTracker:
             self._expect()
 
     def redirection(self) -> None:
-        """One that belongs to a simple command, which it may begin."""
+        """Record a redirection of a simple command. The command may begin with the redirection."""
         self._next()
         self.expects = False
 
     def ends_command(self) -> bool:
-        """Whether a newline here does what a semicolon does; elsewhere it is a blank."""
+        """Return whether a newline here acts as a semicolon. Otherwise the newline acts as a
+        blank."""
         if self._in_patterns():
             return False
         return self.closed or not (self.expects or self.after == b"function")
@@ -106,7 +115,7 @@ class KeywordTracker:
         if text in (b"(", b"(("):
             self._hollow = False
             if self._in_patterns():
-                return  # the one that may stand before a pattern
+                return  # optional `(` before a case pattern
             self._last = b"(" if self.expects and last != b"function" else b"f("
             self._open.append(text)
             self.depth += 1
@@ -122,7 +131,7 @@ class KeywordTracker:
             else:
                 self._object(True)
             self._expect()
-            self.closed = last != b"f("  # else a function begins
+            self.closed = last != b"f("  # after `name()` the body of a function follows
         elif text in (b";;", b";&", b";;&"):
             self._object(self.innermost != b"item")
             if self._open:
@@ -131,7 +140,7 @@ class KeywordTracker:
         elif text == b"\n" and self.after in (b"for+", b"case+"):
             return
         elif text != b"\n" and self.expects and not self.closed:
-            self._object(True)  # nothing stands before it
+            self._object(True)  # no command precedes the operator
         else:
             self._expect()
             if self.after != b"for+":
@@ -142,7 +151,8 @@ class KeywordTracker:
         return self._open[-1] if self._open else b""
 
     def closes_frame(self) -> bool:
-        """Whether a `)` here is not ours: neither of a subshell nor of a pattern."""
+        """Return whether a `)` here closes the substitution, and not a subshell or a case
+        pattern."""
         return self.innermost in (b"", b"item")
 
     def _in_patterns(self) -> bool:

@@ -1,6 +1,7 @@
-"""What is known of the shell at a point of a script: variables, arrays, functions, the directory.
+"""State of the shell known at one point of a script: variables, arrays, functions and working
+directory.
 
-What a builtin changes of it is in `builtin_effects`.
+`builtin_effects` applies the changes that builtins make to this state.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ _MAX_ELEMENTS: Final = 256
 
 
 class Body(Struct, frozen=True, eq=False):
-    """What a function does, and the text that it stands in."""
+    """Body of a shell function, and the frame (text of commands) that contains it."""
 
     node: Node
     frame: Frame
@@ -27,10 +28,12 @@ class KnownState:
     def __init__(self) -> None:
         self.variables: dict[bytes, Value] = {b"IFS": known_text(IFS)}
         self.arrays: dict[bytes, tuple[Value, ...]] = {}
-        self.functions: dict[bytes, tuple[Body, ...]] = {}  # several: it is open which
+        # function name to bodies; with several bodies it is unknown which one is in effect
+        self.functions: dict[bytes, tuple[Body, ...]] = {}
         self.exported: set[bytes] = set()
-        self.changed: set[bytes] = set()  # bash changes what is assigned to them: declare -i
-        self.locals: set[bytes] = set()  # of the function that is being called
+        # variables whose assigned values bash changes, as with `declare -i`
+        self.changed: set[bytes] = set()
+        self.locals: set[bytes] = set()  # local variables of the function that is being called
         self.cwd: bytes | None = None
 
     def copy(self) -> "KnownState":
@@ -45,7 +48,7 @@ class KnownState:
         return other
 
     def merge(self, other: "KnownState") -> "KnownState":
-        """What is known after two branches of which either may have run."""
+        """Return the state after two branches when either branch may have run."""
         merged = KnownState()
         for name in self.variables.keys() | other.variables.keys():
             mine = self.variables.get(name, UNKNOWN)
@@ -67,7 +70,8 @@ class KnownState:
     def for_child_shell(
         self, positional: Sequence[Word], given: Sequence[Assignment]
     ) -> "KnownState":
-        """What a shell knows that this one starts: what was exported, or given with the command."""
+        """Return the state of a child shell: `HOME`, exported variables, and assignments given with
+        the command."""
         merged = KnownState()
         merged.cwd = self.cwd
         for name in (b"HOME", *self.exported):
@@ -91,7 +95,8 @@ class KnownState:
         self.variables[name] = values[0] if values else known_text(b"")
 
     def mark_not_empty(self, names: Iterable[bytes]) -> None:
-        """Note that a test in the script has made sure that these are not empty."""
+        """Remove the empty text from the possible values of these variables, for example after a
+        test has ensured that they are not empty."""
         for name in [*names]:
             value = self.variables.get(name, UNKNOWN)
             if b"" in value.texts:

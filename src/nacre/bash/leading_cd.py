@@ -1,4 +1,4 @@
-"""The `cd` that a script begins with, when all of the rest hangs on it."""
+"""Detection of a leading `cd` in a script, when the whole rest of the script depends on it."""
 
 import re
 from functools import lru_cache
@@ -16,14 +16,15 @@ _NOT_LITERAL: Final = re.compile(rb"[*?\[{]")
 
 
 class LeadingCd(Struct, frozen=True, kw_only=True):
-    path: bytes  # quotes resolved
-    tilde: bool  # it begins with a tilde that bash would expand
-    rest: int  # where the rest of the script begins
+    path: bytes  # path with its quotes removed
+    tilde: bool  # the path begins with a tilde that bash would expand
+    rest: int  # offset of the rest of the script
 
 
 @lru_cache(maxsize=16)
 def find_leading_cd(text: bytes) -> LeadingCd | None:
-    """`cd PATH && rest`, where nothing of the rest would run if the `cd` failed."""
+    """Return the `cd` of a script `cd PATH && rest`. Return None for any other script, for example
+    if a part of the rest could run after a failed `cd`."""
     if not _PERHAPS.match(text):
         return None
     read = parse_single_item(text)
@@ -48,7 +49,8 @@ def find_leading_cd(text: bytes) -> LeadingCd | None:
 
 
 def parse_single_item(text: bytes) -> tuple[tokens.Frame, Node] | None:
-    """The one thing that a script consists of, when it is one, and all of it can be read."""
+    """Return the frame and the single top-level item of a script. Return None if the script has
+    several items, runs in the background, or cannot be parsed completely."""
     try:
         frame = lexer.tokenize(text)
         structure, wrong = syntax_tree.parse(frame.skeleton, frame.start, frame.lines)
@@ -62,7 +64,8 @@ def parse_single_item(text: bytes) -> tuple[tokens.Frame, Node] | None:
 
 
 def _ends_with_separator(frame: tokens.Frame) -> bool:
-    """A newline is none when nothing comes after it: a heredoc leaves one."""
+    """Return whether the script ends with `;`. A final newline does not count, because a heredoc
+    leaves one."""
     last = len(frame.skeleton.rstrip()) - 1
     return last >= 0 and frame.source[frame.start + last] == ord(";")
 
@@ -87,13 +90,14 @@ def _cd_path(frame: tokens.Frame, command: Simple) -> tuple[bytes, bool] | None:
 
 
 def _tilde_prefix(path: tokens.WordToken) -> bool:
-    """A tilde counts when all up to the first slash is unquoted."""
+    """Return whether all text up to the first slash is unquoted, so that bash expands the tilde."""
     first = path.parts[0]
     return isinstance(first, Text) and (b"/" in first.text or len(path.parts) == 1)
 
 
 def literal_text(word: tokens.WordToken) -> bytes | None:
-    """A word that is the same whatever is known."""
+    """Return the text of a word without its quotes. Return None if the word has expansions, globs
+    or braces."""
     literal = b""
     for part in word.parts:
         match part:

@@ -1,14 +1,14 @@
-"""Bytes to tokens, with bash's own rules of quoting, and every position exact.
+"""Lexer: splits a script into tokens by bash's own quoting rules, with exact byte positions.
 
-A `Frame` is a stretch of text that bash reads as commands: the script itself, or the inside of a
-substitution. It has its words, taken apart into the parts that bash would expand, its redirections,
-and a *skeleton*: text of the same length in which every word is a run of underscores and everything
-else but keywords and operators is blank. The skeleton is what tree-sitter gets to see. Quotes,
-heredocs (whose nodes swallow whatever follows on their line), newlines and arithmetic cannot
-confuse it that way.
+A `Frame` is a text that bash reads as commands: the script itself, or the inside of a substitution.
+A frame holds its redirections and its words, split into the parts that bash would expand. A frame
+also holds a *skeleton* for tree-sitter. The skeleton is a text with the same offsets in which every
+word is a run of underscores. All else except keywords and operators is blank in the skeleton.
+Therefore quotes, heredocs, newlines and arithmetic cannot confuse tree-sitter. (A heredoc node of
+tree-sitter would swallow the rest of its line.)
 
-Never raises for what the text says: what cannot be read is `Frame.trouble`, and reading goes on
-as far as it can. `TooComplex` is raised for text that is too much to read.
+Text that cannot be parsed raises no exception. The lexer describes the problem in `Frame.trouble`
+and continues as far as it can. Text that is too large or too deeply nested raises `TooComplex`.
 """
 
 import re
@@ -30,7 +30,7 @@ from nacre.bash.tokens import (
 )
 from nacre.bash.word_lexer import BLANK, MAX_DEPTH, PLAIN, WordLexer
 
-# Most words: nothing to expand, no assignment, no descriptor before a redirection.
+# Most words match this pattern: no expansion, no assignment, no descriptor before a redirection.
 _SIMPLE: Final = re.compile(
     rb"(?:-[A-Za-z0-9_./:@%+,=-]*|[A-Za-z0-9_./:@%+,][A-Za-z0-9_./:@%+,-]*)(?=[ \t\n|&;)]|\Z)"
 )
@@ -39,7 +39,8 @@ _REDIRECT: Final = re.compile(rb"(?:\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|
 _IN_HEREDOC: Final = re.compile(rb"[^\\$`]+")
 _IN_TEST: Final = re.compile(rb"[^ \t\n'\"\\$`]+")
 _IN_NEXT: Final = re.compile(rb"\s*in\s")
-# Keywords that the grammar need not see, with what belongs to them.
+# Keywords that the skeleton for tree-sitter omits, each with a pattern for the text that belongs to
+# the keyword.
 _PREFIXES: Final = {
     b"time": re.compile(rb"(?:(?:[ \t]|\\\n)+-p(?=\s))?"),
     b"coproc": re.compile(rb"(?:[ \t]+[A-Za-z_]\w*(?=[ \t]+(?:\{|\(|if |while |for )))?"),
@@ -48,22 +49,22 @@ _PREFIXES: Final = {
 
 
 def tokenize(source: bytes) -> Frame:
-    """Raises TooComplex."""
+    """Split a script into tokens. Raises TooComplex."""
     try:
         return _Lexer(source, 0, len(source), [0]).frame(closes=False)
-    except RecursionError:  # of a caller who is deep down already
-        raise TooComplex("it is nested too deep for where we are") from None
+    except RecursionError:  # the caller's stack is already deep
+        raise TooComplex("it is nested too deep for the stack of this thread") from None
 
 
 class _FrameBuilder:
-    """A frame in the making."""
+    """Builder for one frame."""
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.grammar = KeywordTracker()
         self.tokens: list[Token] = []
         self.lines: list[int] = []
-        self.pending: list[Redirection] = []  # heredocs whose bodies are still to come
+        self.pending: list[Redirection] = []  # heredocs whose bodies have not been read yet
         self.marks: list[tuple[int, bytes]] = []
 
     def mark(self, at: int, text: bytes) -> None:
@@ -90,7 +91,7 @@ class _FrameBuilder:
 
 
 class _Lexer(WordLexer):
-    """The upper half: commands."""
+    """Upper half of the lexer: reads commands. `WordLexer`, the lower half, reads words."""
 
     def frame(self, *, closes: bool) -> Frame:
         self._enter()
@@ -121,10 +122,10 @@ class _Lexer(WordLexer):
         return frame
 
     def _token(self, draft: _FrameBuilder, *, closes: bool) -> bool:
-        """Read one token into the draft. False at the end."""
+        """Read one token into the frame builder. Return False at the end of the frame."""
         here = self.at = self._match_end(BLANK)
         if draft.grammar.wrong > MAX_ERRORS:
-            return False  # this is no script
+            return False  # too many syntax errors: the text is not a script
         if here >= self.limit:
             if closes:
                 self._complain("a parenthesis is never closed")
@@ -150,7 +151,7 @@ class _Lexer(WordLexer):
             self._word(draft)
         return True
 
-    # Operators
+    # Methods that read operators.
 
     def _operator(self, draft: _FrameBuilder, text: bytes) -> None:
         here, grammar = self.at, draft.grammar
@@ -164,9 +165,13 @@ class _Lexer(WordLexer):
                     draft.lines.append(self.at)
         else:
             if text.startswith(b";") and draft.marks and draft.marks[-1] == (here - 1, b";"):
-                draft.marks.pop()  # a newline; together they would be another operator
+                # Drop the `;` that stands for a newline: next to another `;` it would form another
+                # operator.
+                draft.marks.pop()
             if text == b"(" and grammar.expects and self.source.startswith(b"(", self.at):
-                grammar.operator(b"((")  # it would look like arithmetic, and is none
+                # The skeleton for tree-sitter omits this `(`, because `((` would look like
+                # arithmetic.
+                grammar.operator(b"((")
                 return
             if text != b")" or grammar.innermost != b"((":
                 draft.mark(here, text)
@@ -175,14 +180,15 @@ class _Lexer(WordLexer):
             self._heredocs(draft)
 
     def _arithmetic(self, draft: _FrameBuilder) -> bool:
-        """`(( … ))` as one word, and `for (( … ))` as `for _ in _____`, if it is one."""
+        """Read `(( ... ))` as one word, and `for (( ... ))` as `for _ in _____`. Return False if
+        the text is not arithmetic."""
         here, grammar = self.at, draft.grammar
         if not self.source.startswith(b"((", here):
             return False
         if not (grammar.expects or grammar.after == b"for"):
             return False
         parts = self._sum(here + 2)
-        if parts is None:  # two parentheses
+        if parts is None:  # this `((` is two separate parentheses, not arithmetic
             self.at = here
             return False
         looped = grammar.after == b"for"
@@ -192,11 +198,12 @@ class _Lexer(WordLexer):
         return True
 
     def _in_follows(self, grammar: KeywordTracker) -> bool:
-        """`for x`, and on the next line `in a b`: one line to the grammar."""
+        """Return whether the `in` of a `for` or `case` follows on the next line. The skeleton then
+        has no separator before the `in`."""
         waits = grammar.after in (b"for+", b"case+")
         return waits and bool(_IN_NEXT.match(self.source, self.at, self.limit))
 
-    # Words and keywords
+    # Methods that read words and keywords.
 
     def _keyword(self, draft: _FrameBuilder) -> bool:
         here, grammar = self.at, draft.grammar
@@ -222,25 +229,26 @@ class _Lexer(WordLexer):
         if text == b"do" and grammar.after == b"for+":
             bare = draft.marks[-1][1] != b";"
         if bare and self.source[here - 1] in b" \t":
-            draft.mark(here - 1, b";")  # bash needs none here, the grammar does
+            draft.mark(here - 1, b";")  # tree-sitter needs a separator here, bash does not
         if text != b"in" or grammar.after == b"case+" or not self._no_words_follow():
             draft.mark(here, text)
 
     def _no_words_follow(self) -> bool:
-        """`for x in; do`: the same to the grammar as `for x; do`."""
+        """Return whether `in` has no words after it. The skeleton of such a `for` loop omits the
+        `in`."""
         after = self.source[self._match_end(BLANK) : self.limit][:1]
         return after in (b";", b"\n", b"")
 
     def _word(self, draft: _FrameBuilder) -> None:
         here = self.at
         word = self.word()
-        if word.end == word.start:  # a byte that can begin nothing
-            self._complain(f"{self.source[here : here + 1]!r} stands where no word can")
+        if word.end == word.start:  # no token can begin with this byte
+            self._complain(f"{self.source[here : here + 1]!r} is not allowed here")
             self.at = word.end = here + 1
         draft.word(word)
 
     def _brackets(self) -> list[Part]:
-        """What is between `[[` and `]]`."""
+        """Read the parts between `[[` and `]]`."""
         parts: list[Part] = []
         while self.at < self.limit:
             if self.source[self.at] in b" \t\n":
@@ -253,10 +261,11 @@ class _Lexer(WordLexer):
         self._complain("[[ is never closed")
         return parts
 
-    # Redirections and heredocs
+    # Methods that read redirections and heredocs.
 
     def _substitutes(self, redirect: re.Match[bytes]) -> bool:
-        """Whether it is `<(` or `>(`, which begin a word."""
+        """Return whether the operator begins a process substitution, `<(` or `>(`, not a
+        redirection."""
         return redirect[0] in (b"<", b">") and self.source.startswith(b"(", redirect.end())
 
     def _redirection(self, draft: _FrameBuilder, redirect: re.Match[bytes]) -> None:
@@ -273,7 +282,7 @@ class _Lexer(WordLexer):
         if operator in (b"<<", b"<<-"):
             draft.pending.append(token)
         width = self.at - here
-        if draft.grammar.closed:  # it belongs to all of a compound command
+        if draft.grammar.closed:  # the redirection applies to a whole compound command
             draft.mark(here, b">" + b"_" * (width - 1))
         else:
             draft.mark(here, b"_" * width)
@@ -296,15 +305,14 @@ class _Lexer(WordLexer):
         parts: list[Part] = []
         if not quoted:
             inside = self._inner(start, stop)
-            inside.pieces(
-                parts, _IN_HEREDOC, b"\\$`\n"
-            )  # what is odd there, bash says when it runs
+            # Errors in the heredoc are ignored: bash reports them when the script runs.
+            inside.pieces(parts, _IN_HEREDOC, b"\\$`\n")
         self.at = found.end() if found else self.limit
         return Heredoc(start, stop, quoted, found is not None, strips, parts)
 
 
 def _delimiter(word: WordToken) -> tuple[bytes, bool]:
-    """A heredoc's delimiter, quotes removed, and whether it had any."""
+    """Return the delimiter of a heredoc without its quotes, and whether it was quoted."""
     text, quoted = b"", False
     for part in word.parts:
         match part:

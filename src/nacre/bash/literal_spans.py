@@ -1,8 +1,8 @@
-"""The texts that a script's words are made of, with the quotes around each.
+"""Literal texts in the words of a script, each with its position and its quotes.
 
-For whoever wants to put something else in a text's place: quoting is followed through substitutions
-inside quotes, comments and heredocs are not texts, and one whole quoted string is told from what is
-only a part of one.
+Callers use the positions to replace a literal in the script. Quoting is tracked through
+substitutions inside quotes. Comments and heredoc bodies are not literals. A complete quoted string
+is one literal. A part of a quoted string is not a literal.
 """
 
 from collections.abc import Iterator
@@ -24,17 +24,19 @@ from nacre.bash.tokens import (
 
 
 class Literal(Struct, frozen=True, kw_only=True):
-    """Unquoted text, or a quoted string with its quotes. `goes_on`: the word does, behind it."""
+    """Unquoted text, or a quoted string with its quotes. `goes_on` says that the word continues
+    after the literal."""
 
     start: int
     end: int
-    text: bytes | None  # None: a quoted string with something in it that only the shell knows
+    text: bytes | None  # None: a quoted string that contains expansions
     quoted: bool
     goes_on: bool
 
 
 def find_literals(script: bytes) -> Iterator[Literal]:
-    """Every piece, in no order. None for what cannot be read at all."""
+    """Yield every literal of a script, in no particular order. Yield nothing if the script is too
+    complex to parse."""
     try:
         frame = lexer.tokenize(script)
     except TooComplex:
@@ -78,7 +80,8 @@ def _word(word: tokens.WordToken, script: bytes) -> Iterator[Literal]:
 
 
 def _inside(parts: list[Part], script: bytes) -> Iterator[Literal]:
-    """What stands in substitutions; the text around them is somebody's prose."""
+    """Yield the literals inside substitutions. The text around a substitution, in quotes or in a
+    heredoc, is free text and yields no literals."""
     for part in parts:
         match part:
             case Substitution(frame=frame) if frame.source is script or frame.source == script:

@@ -1,5 +1,9 @@
-"""From a command to what it would run in turn: wrappers, scripts in strings and on standard input,
-functions of the script's own. To a bounded depth."""
+"""Search for the commands that another command would run in turn.
+
+Such commands come from wrappers (`sudo`), from scripts in strings or on standard input, and from
+functions of the script. The depth of the search is bounded. Visiting the syntax tree belongs to
+`walker`.
+"""
 
 import shlex
 from collections.abc import Iterator
@@ -27,8 +31,8 @@ from nacre.bash.wrappers import (
 _MAX_DEPTH: Final = 8
 _MAX_COMMANDS: Final = 4000
 _IN_THIS_SHELL: Final = {b"command", b"builtin"}
-_MAX_TEXT: Final = 64 * 1024  # of scripts in strings, all together
-_MAX_INPUT_COMMANDS: Final = 64  # words that xargs would add
+_MAX_TEXT: Final = 64 * 1024  # total bytes of all nested scripts
+_MAX_INPUT_COMMANDS: Final = 64  # maximum words or lines that xargs takes from stdin
 
 
 class NestedCommands(Context):
@@ -46,11 +50,11 @@ class NestedCommands(Context):
         raise NotImplementedError
 
     def add(self, command: ParsedCommand) -> None:
-        """Take note of a command, and of what it would run."""
+        """Record a command and the commands that it would run. Raises TooComplex."""
         if len(self.commands) >= _MAX_COMMANDS:
             raise TooComplex(f"it would run more than {_MAX_COMMANDS} commands")
         if command.via and command.exact:
-            # What a function runs again says nothing new.
+            # A function that is called again runs the same commands; each one is recorded once.
             key = (command.start, command.end, command.words, command.cwd, command.redirects)
             if key in self._seen:
                 return
@@ -62,12 +66,13 @@ class NestedCommands(Context):
             self._depth -= 1
 
     def _may_call(self, command: ParsedCommand) -> bool:
-        """A function is called by its name, not through command or sudo."""
+        """Return whether this command can call a shell function. bash calls functions by name, not
+        through `command` or `sudo`."""
         last = command.via[-1] if command.via else b"eval"
         return last == b"eval" or last in self.state.functions
 
     def script(self, text: bytes, origin: Origin) -> None:
-        """Read text as a script of its own, in the state that is."""
+        """Analyze a text as a separate script, starting from the current state."""
         outer, self.origin = self.origin, origin
         try:
             self.walk(lexer.tokenize(text), self.place)
@@ -92,7 +97,7 @@ class NestedCommands(Context):
                         command.stdin, origin, self._child_shell_state(shell, command), via
                     )
 
-    # Words that are a command
+    # Methods for arguments that hold a command.
 
     def _follow_wrapped(
         self, command: ParsedCommand, found: WrappedCommand, via: tuple[bytes, ...]
@@ -121,7 +126,8 @@ class NestedCommands(Context):
             apply_builtin(self.state, words, command.stdin)
 
     def _words_of_input(self, command: ParsedCommand, last: Word) -> tuple[Word, ...]:
-        """What xargs would add."""
+        """Return the words that xargs would append from its stdin. If the stdin is not known,
+        return one unknown word."""
         if command.stdin is None:
             return (Word(start=last.start, end=last.end),)
         texts = _split_xargs(command.stdin)
@@ -136,7 +142,8 @@ class NestedCommands(Context):
     def _replace_mark(
         self, command: ParsedCommand, words: tuple[Word, ...], mark: bytes
     ) -> Iterator[tuple[Word, ...]]:
-        """`xargs -I{}`: once for each line of input, in the place of the mark."""
+        """Yield the words of `xargs -I{}` once per line of stdin, with the placeholder replaced by
+        the line."""
         if command.stdin is None:
             yield tuple(_fill_mark(word, mark, None) for word in words)
             return
@@ -144,12 +151,13 @@ class NestedCommands(Context):
         for line in [each for each in lines if each][:_MAX_INPUT_COMMANDS]:
             yield tuple(_fill_mark(word, mark, line) for word in words)
 
-    # Words that are a script
+    # Methods for arguments or stdin that hold a script.
 
     def _child_shell_state(
         self, shell: ChildShell | None, command: ParsedCommand
     ) -> KnownState | None:
-        """What another shell knows. None: it is this one."""
+        """Return the initial state of a child shell. None means that the current shell runs the
+        script."""
         if shell is None:
             return None
         state = self.state.for_child_shell(shell.positional, command.assignments)
@@ -165,7 +173,7 @@ class NestedCommands(Context):
         texts = [word.texts for word in words]
         if not all(texts):
             if state is None:
-                self.state.forget_everything()  # eval of who knows what
+                self.state.forget_everything()  # `eval` of an unknown text can change anything
         elif len(words) > 1:
             origin = Origin(base=None, span=(words[0].start, words[-1].end))
             self._analyze_in(b" ".join(each[0] for each in texts), origin, state, via)
@@ -174,7 +182,8 @@ class NestedCommands(Context):
                 self._analyze_in(text, self._word_origin(words[0], text), state, via)
 
     def _word_origin(self, word: Word, text: bytes) -> Origin:
-        """A script that stands in one word as it is keeps its positions."""
+        """Return the origin of a script in one word. The script keeps its exact positions if the
+        word contains it verbatim."""
         base = self.origin.base
         if base is not None and not self.origin.quotes:
             written = self.frame.source[word.start - base : word.end - base]
@@ -186,7 +195,8 @@ class NestedCommands(Context):
         return Origin(base=None, span=(word.start, word.end))
 
     def _input_origin(self, command: ParsedCommand, text: bytes) -> Origin:
-        """So does one that stands in a heredoc."""
+        """Return the origin of a script on stdin. The script keeps its exact positions if a heredoc
+        contains it verbatim."""
         for redirect in command.redirects:
             if redirect.body == text and redirect.body_at is not None and not command.quotes:
                 return Origin(base=redirect.body_at)
@@ -197,7 +207,8 @@ class NestedCommands(Context):
     def _analyze_in(
         self, text: bytes, origin: Origin, state: KnownState | None, via: tuple[bytes, ...]
     ) -> None:
-        """Read a script in another shell, whose state that is, or in this one."""
+        """Analyze a script in a child shell that has this state. If `state` is None, analyze the
+        script in the current shell."""
         self._room -= len(text)
         if self._room < 0:
             return
@@ -205,7 +216,7 @@ class NestedCommands(Context):
         later = via[-1] == b"trap"
         if state is not None or later:
             self.state = (state or saved).copy()
-        if later:  # what is empty now may not be then
+        if later:  # a variable that is empty now may be set when the trap runs
             self.state.mark_not_empty(saved.variables)
         self.place = msgspec.structs.replace(place, via=via, stdin=None)
         try:
@@ -215,15 +226,16 @@ class NestedCommands(Context):
             if state is not None or later:
                 self.state = saved
 
-    # Functions
+    # Methods for calls of functions.
 
     def _call(self, command: ParsedCommand, name: bytes) -> None:
-        """A function of the script's own, with these arguments."""
+        """Visit the body of a function of the script, with the arguments of this command."""
         bodies = self.state.functions[name]
         if name in command.via:
             return
         if any(body.frame.source is not self.frame.source for body in bodies):
-            self.state.forget_everything()  # through eval: we do not go there
+            # The function comes from another text, such as an `eval`. Its body is not visited.
+            self.state.forget_everything()
             return
         before, ends = self.state, []
         for body in bodies:
@@ -255,17 +267,17 @@ class NestedCommands(Context):
 
 
 def _split_xargs(text: bytes) -> list[bytes]:
-    """The words that xargs makes of its input."""
+    """Return the words that xargs makes of its input."""
     if b"\0" in text:
         return [each for each in text.split(b"\0") if each]
     try:
         return [each.encode("latin-1") for each in shlex.split(text.decode("latin-1"))]
-    except ValueError:  # quotes that are never closed
+    except ValueError:  # the input has unclosed quotes
         return text.split()
 
 
 def _parse_assignment(word: Word) -> Assignment:
-    """NAME=value, as env takes it."""
+    """Parse a `NAME=value` argument of a wrapper such as `env`."""
     name, _, value = word.prefix.partition(b"=")
     known = None if word.text is None else value
     inner = Word(start=word.start, end=word.end, text=known, prefix=value)

@@ -1,4 +1,5 @@
-"""`${name…}`: what its operators make of a value."""
+"""Expansion of `${name...}`: applies operators such as `:-`, `#` and `/` to the value of a
+parameter."""
 
 import fnmatch
 import re
@@ -13,7 +14,7 @@ _MAX_TEXT: Final = 1024
 
 
 def expand_parameter(part: Parameter, argument: Value, scope: Scope) -> Value:
-    """The value of a parameter that is neither an array nor the positional parameters."""
+    """Return the value of one parameter. The module `expansion` handles `$@` and whole arrays."""
     value = _plain_value(part, scope)
     if part.prefix == b"#":
         known_length = value.text is not None and value.text.isascii()
@@ -57,7 +58,8 @@ def _apply_operator(part: Parameter, value: Value, argument: Value, scope: Scope
 
 
 def _is_simple(text: bytes, part: Parameter, argument: bytes) -> bool:
-    """Where we are sure to do what bash does: no quoted patterns, no characters of many bytes."""
+    """Return whether nacre certainly computes the same result as bash. Quoted patterns and
+    multibyte characters are excluded."""
     quoted = not all(isinstance(each, Text) for each in part.argument)
     odd = re.search(rb"[\[\\&]", argument) or (quoted and _GLOB.search(argument))
     return len(text) <= _MAX_TEXT and text.isascii() and not odd
@@ -95,7 +97,7 @@ def _change_case(text: bytes, operator: bytes, argument: bytes) -> Value:
 
 
 def _trim_pattern(text: bytes, operator: bytes, pattern: bytes) -> bytes:
-    """`${x#pattern}` and kin."""
+    """Remove a matching prefix or suffix, as `${x#pattern}` and `${x%pattern}` do."""
     lengths = range(len(text) + 1)
     front = operator.startswith(b"#")
     for length in lengths if len(operator) == 1 else reversed(lengths):

@@ -1,17 +1,17 @@
-"""What a piece of text may be, as far as it can be known before running."""
+"""Values that a text may have, as far as they can be known before the script runs."""
 
 from typing import Final, NamedTuple, Protocol
 
 from nacre.bash.tokens import Substitution
 
 MAX_CHOICES: Final = 16
-IFS: Final = b" \t\n"  # what unquoted expansions fall apart at, unless somebody changed it
+IFS: Final = b" \t\n"  # bytes at which bash splits unquoted expansions by default
 _LONGEST: Final = 64 * 1024
 
 
 class Value(NamedTuple):
-    """One of `texts`, or, when it is open, something else as well. With `glob` they are patterns,
-    and it is what one of them matches."""
+    """Set of possible texts. `open` means that other texts are possible, too. With `glob` the texts
+    are patterns, and the value is a match of one of the patterns."""
 
     texts: tuple[bytes, ...]
     open: bool = False
@@ -24,46 +24,48 @@ class Value(NamedTuple):
 
 UNKNOWN: Final = Value((), open=True)
 EMPTY: Final = Value((b"",))
-UNSET: Final = Value((b"",), open=True)  # empty, but an operator may put something there
+# an unset variable: the empty text, unless an operator such as `:-` supplies another text
+UNSET: Final = Value((b"",), open=True)
 
 
 def known_text(text: bytes) -> Value:
-    """A text; one that is too long to be carried around is not known."""
+    """Return a known text as a value. A text longer than `_LONGEST` counts as unknown."""
     return Value((text,)) if len(text) <= _LONGEST else UNKNOWN
 
 
 def one_of(texts: tuple[bytes, ...], *, open: bool, glob: bool = False) -> Value:
-    """The texts that there is room for; the rest is open."""
+    """Return a value with at most `MAX_CHOICES` of the texts. Dropped texts make the value open."""
     distinct = tuple(dict.fromkeys(each for each in texts if len(each) <= _LONGEST))[:MAX_CHOICES]
     return Value(distinct, open or len(distinct) < len({*texts}), glob)
 
 
 def merge_values(first: Value, second: Value) -> Value:
-    """What may be one or the other."""
+    """Return a value that may be either of two values."""
     if first == second:
         return first
     texts = first.texts + second.texts
     open_ = first.open or second.open
-    if open_:  # a default that something else may have replaced: scripts begin like that
+    # An empty text is dropped: it is often a default at the start of a script, replaced later.
+    if open_:
         texts = tuple(each for each in texts if each)
     return one_of(texts, open=open_, glob=first.glob or second.glob)
 
 
 class Scope(Protocol):
-    """What is known where a word stands."""
+    """Interface to the shell state known at the position of a word."""
 
     def variable(self, name: bytes) -> Value: ...
 
     def elements(self, name: bytes) -> tuple[Value, ...] | None:
-        """Of an array, or of the positional parameters."""
+        """Return the elements of an array or of the positional parameters; None if unknown."""
         ...
 
     def assign(self, name: bytes, value: Value) -> None: ...
 
     def arithmetic(self, start: int, end: int) -> None:
-        """Take note of what a sum assigns."""
+        """Record the variables that an arithmetic expression assigns."""
         ...
 
     def output(self, substitution: Substitution) -> Value:
-        """What a substitution gives. Also where the commands in it are taken note of."""
+        """Return the output of a substitution, and record the commands in the substitution."""
         ...

@@ -1,4 +1,8 @@
-"""What the plainest commands would print, when that can be known: text that is fed to a shell."""
+"""Prediction of the output of simple commands such as `echo`, `printf` and `cat`, as far as it can
+be known.
+
+The predicted text matters when the script feeds it to a shell.
+"""
 
 import re
 from typing import Final
@@ -10,7 +14,7 @@ _PREDICTABLE: Final = {b"echo", b"printf", b"cat", b"tee", b"pwd", b":", b"true"
 
 
 def predict_output(command: ParsedCommand) -> bytes | None:
-    """The standard output of this command, or None."""
+    """Return the standard output of this command; None if it cannot be predicted."""
     if command.name not in _PREDICTABLE:
         return None
     if any(each.descriptor == 1 or each.is_stdout for each in command.redirects):
@@ -47,7 +51,7 @@ def _predict_echo(words: list[bytes]) -> bytes | None:
     text = b" ".join(words)
     if not escapes:
         return text + newline
-    # Its escapes are not quite those of $'…'.
+    # The escapes of `echo -e` differ from those of `$'...'`, so some outputs are not predicted.
     return None if re.search(rb"\\[0-7c'\"?]", text) else decode_ansi_c(text) + newline
 
 

@@ -1,4 +1,4 @@
-"""Text as one word of a script."""
+"""Quoting of arbitrary text as one word of a bash script."""
 
 import re
 from typing import Final
@@ -7,7 +7,7 @@ _PLAIN: Final = re.compile(rb"[A-Za-z0-9_@%+=:,./-][A-Za-z0-9_@%+=:,./~^-]*")
 
 
 def quote(text: bytes) -> bytes:
-    """The text so that bash takes it for one word that stands for itself."""
+    """Return the text in a form that bash reads as one literal word."""
     if _PLAIN.fullmatch(text):
         return text
     return b"'" + text.replace(b"'", b"'\\''") + b"'"

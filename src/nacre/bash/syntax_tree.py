@@ -1,7 +1,8 @@
-"""The grammar of a frame: which commands hang together how. The only module that knows tree-sitter.
+"""Syntax tree of a frame. This is the only module that uses tree-sitter.
 
-tree-sitter sees a skeleton (see `lexer`), so its nodes are only about structure; here they become a
-few small types of ours. What it cannot make sense of comes out as a sequence of what it could.
+tree-sitter parses only the skeleton of a frame (see `lexer`), so its nodes describe structure
+alone. This module converts them to a few small node types. Where tree-sitter reports an error, the
+result is a sequence of the commands that it did recognize.
 """
 
 import os
@@ -18,9 +19,10 @@ _LOOSE: Final = {"word", "variable_name", "special_variable_name"}
 
 
 def _grammar() -> object:
-    """That of bash. Its package loads a dozen modules (pathlib, urllib, tempfile) to find queries
-    that nobody here asks for, which takes as long as the rest of what reads a script; so the
-    grammar alone is loaded where it can be found."""
+    """Load the bash grammar of tree-sitter. Importing the package `tree_sitter_bash` loads a dozen
+    modules (pathlib, urllib, tempfile) to find queries that nacre does not use. Those imports take
+    as long as the rest of the code that reads a script. So only the extension module with the
+    grammar is loaded, if it can be found."""
     package = find_spec("tree_sitter_bash")
     for place in (package and package.submodule_search_locations) or ():
         for suffix in EXTENSION_SUFFIXES:
@@ -41,14 +43,15 @@ _PARSER: Final = tree_sitter.Parser(tree_sitter.Language(_grammar()))
 
 
 class Simple(Struct, gc=False):
-    """One command: the tokens between these positions."""
+    """Simple command: the tokens between two positions."""
 
     start: int
     end: int
 
 
 class Sequence(Struct, gc=False):
-    """Commands one after the other; `background` has those that nobody waits for."""
+    """Commands that run one after the other. `background` holds the indexes of items that end with
+    `&`."""
 
     items: "list[Node]"
     background: set[int]
@@ -56,7 +59,7 @@ class Sequence(Struct, gc=False):
 
 class Chain(Struct, gc=False):
     left: "Node"
-    operator: bytes  # && or ||
+    operator: bytes  # `&&` or `||`
     right: "Node"
 
 
@@ -70,12 +73,13 @@ class Group(Struct, gc=False):
 
 
 class If(Struct, gc=False):
-    arms: list[tuple[Sequence, Sequence]]  # condition, body
+    arms: list[tuple[Sequence, Sequence]]  # pairs of condition and body
     otherwise: Sequence | None
 
 
 class Loop(Struct, gc=False):
-    """`head` is where the words of a `for` are; a `while` has a condition instead."""
+    """Loop: `for`, `select`, `while` or `until`. `head` is the span of the text before the body,
+    with the words of a `for`. `condition` is None for a `for` or `select`."""
 
     head: tuple[int, int]
     condition: Sequence | None
@@ -83,17 +87,17 @@ class Loop(Struct, gc=False):
 
 
 class Case(Struct, gc=False):
-    head: tuple[int, int]  # the word, and of each item the patterns
-    items: list[tuple[int, int, Sequence]]
+    head: tuple[int, int]  # span from the keyword `case` to the first item
+    items: list[tuple[int, int, Sequence]]  # start and end of the patterns, and the body
 
 
 class FunctionDefinition(Struct, gc=False):
-    start: int  # of the name
+    start: int  # position of the function's name
     body: "Node"
 
 
 class Redirected(Struct, gc=False):
-    """Redirections for all of a compound command: the tokens between these positions."""
+    """Compound command with redirections. The redirection tokens lie between `start` and `end`."""
 
     body: "Node"
     start: int
@@ -115,12 +119,12 @@ Node = (
 
 
 def parse(skeleton: bytes, base: int, lines: Iterable[int] = ()) -> tuple[Sequence, int | None]:
-    """The structure, positions counted from `base`, and where it stops making sense, if so.
+    """Parse a skeleton. Return its structure, and the position of the first syntax error or None.
 
-    `lines` are positions where a command begins that has nothing to do with what stands before
-    it. The text is parsed in pieces that begin there: what is wrong in one does not spoil the
-    others, and tree-sitter, whose way out of an error takes longer the more text there is, never
-    has much of it.
+    All positions count from `base`. `lines` are positions where a command begins that is
+    independent of the text before it. The text is parsed in pieces that begin at such positions, so
+    that an error in one piece does not affect the others. The error recovery of tree-sitter takes
+    longer the more text there is, so the pieces are small.
     """
     whole = Sequence([], set())
     wrong: int | None = None
@@ -142,7 +146,8 @@ def parse(skeleton: bytes, base: int, lines: Iterable[int] = ()) -> tuple[Sequen
 
 
 def _split_at_cuts(length: int, cuts: list[int], least: int) -> Iterator[tuple[int, int]]:
-    """Stretches between cuts that are longer than `least`."""
+    """Yield (start, end) spans that begin at cuts and cover `length`. Every span but the last is
+    longer than `least`."""
     start = 0
     for cut in cuts:
         if cut - start > least and cut < length:
@@ -182,7 +187,7 @@ class _TreeBuilder:
     def sequence(self, children: list[Any]) -> Sequence:
         items: list[Node] = []
         background: set[int] = set()
-        loose: Simple | None = None  # words that tree-sitter could make no command of
+        loose: Simple | None = None  # words that tree-sitter did not recognize as a command
         for child in children:
             if child.type in _LOOSE and loose is not None:
                 loose.end = child.end_byte + self._base
@@ -198,7 +203,8 @@ class _TreeBuilder:
         return Sequence(items, background)
 
     def _nodes(self, node: Any) -> "list[Node]":
-        """The node as ours; none for what says nothing, several for what makes no sense."""
+        """Convert a tree-sitter node to nodes of this module. A node without commands yields an
+        empty list. A node of unknown type, such as an error, yields the nodes of its children."""
         match node.type:
             case "command" | "word" | "variable_name" | "special_variable_name":
                 return self._simple(node)
@@ -224,7 +230,8 @@ class _TreeBuilder:
         return self.sequence(node.children).items
 
     def _chain(self, node: Any) -> Node:
-        """`a && b && c` hangs to the left, and may be long."""
+        """Convert a chain `a && b && c`, which tree-sitter nests to the left. A loop replaces
+        recursion, because the chain may be long."""
         links = []
         while node.type == "list" and len(node.children) == 3 and not node.children[1].is_named:
             links.append((node.children[1].type.encode(), node.children[2]))
@@ -242,7 +249,7 @@ class _TreeBuilder:
         start, end = node.start_byte, node.end_byte
         if start == end:
             return []
-        if self._skeleton[start] != 0x5F:  # a keyword that was taken for a command
+        if self._skeleton[start] != 0x5F:  # tree-sitter took a keyword for a command
             self._note_error(start)
         return [Simple(start + self._base, end + self._base)]
 

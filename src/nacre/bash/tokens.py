@@ -1,6 +1,7 @@
-"""What a script is made of, as written: words and the parts that bash would expand, redirections.
+"""Types for the tokens of a script as written: words, the parts that bash would expand, and
+redirections.
 
-Positions are bytes of `Frame.source`.
+Positions are byte offsets in `Frame.source`.
 """
 
 import re
@@ -8,17 +9,17 @@ from typing import Final
 
 from msgspec import Struct
 
-# A subscript may hold quoted text and other subscripts.
+# A subscript may contain quoted text and other subscripts.
 SUBSCRIPT: Final = rb"\[(?:[^\[\]\"'\n]|\"[^\"]*\"|'[^']*'|\[[^\]]*\])*\]"
 ASSIGNS: Final = re.compile(rb"([A-Za-z_]\w*)(" + SUBSCRIPT + rb")?(\+?=)")
 
 
 class TooComplex(Exception):
-    """The text is too large or too deep to be read; the message says which."""
+    """Error for a text that is too large or too deeply nested to parse. The message says which."""
 
 
 class Text(Struct, gc=False):
-    """Unquoted text as written; it may hold a tilde, braces and globs."""
+    """Unquoted text as written, possibly with a tilde, braces or globs."""
 
     start: int
     end: int
@@ -26,7 +27,7 @@ class Text(Struct, gc=False):
 
 
 class Quoted(Struct, gc=False):
-    """Text that stands for itself: escaped, or in single quotes, quotes resolved."""
+    """Literal text that was escaped or quoted, with quotes and escapes removed."""
 
     start: int
     end: int
@@ -34,7 +35,7 @@ class Quoted(Struct, gc=False):
 
 
 class Double(Struct, gc=False):
-    """Double quotes and what is between them."""
+    """Double-quoted string, with the parts between its quotes."""
 
     start: int
     end: int
@@ -42,7 +43,7 @@ class Double(Struct, gc=False):
 
 
 class Parameter(Struct, gc=False):
-    """`$name` or `${name…}`."""
+    """Parameter expansion: `$name` or `${name...}`."""
 
     start: int
     end: int
@@ -50,11 +51,11 @@ class Parameter(Struct, gc=False):
     operator: bytes = b""
     argument: "list[Part]" = []
     subscript: bytes = b""
-    prefix: bytes = b""  # "#": its length, "!": what it names, "?": cannot be read
+    prefix: bytes = b""  # "#": length, "!": indirect expansion, "?": unparseable
 
 
 class Sum(Struct, gc=False):
-    """Arithmetic; only the substitutions in it are of interest."""
+    """Arithmetic expression. The analysis uses only the substitutions among its parts."""
 
     start: int
     end: int
@@ -62,7 +63,7 @@ class Sum(Struct, gc=False):
 
 
 class Substitution(Struct, gc=False):
-    """`$( )`, backticks, `<( )`, `>( )`."""
+    """Command or process substitution: `$( )`, backticks, `<( )`, `>( )`."""
 
     start: int
     end: int
@@ -71,7 +72,7 @@ class Substitution(Struct, gc=False):
 
 
 class Array(Struct, gc=False):
-    """The right side of `name=( … )`."""
+    """Right side of an array assignment `name=( ... )`."""
 
     start: int
     end: int
@@ -82,30 +83,31 @@ Part = Text | Quoted | Double | Parameter | Sum | Substitution | Array
 
 
 class WordToken(Struct, gc=False):
-    """A word as written."""
+    """Word as written in the script."""
 
     start: int
     end: int
     parts: list[Part]
-    broken: bool = False  # the text ends inside of it
-    plain: bool = False  # nothing in it is special to bash
-    is_test: bool = False  # all of [[ … ]] or (( … ))
-    assigns: re.Match[bytes] | None = None  # name, subscript, operator, if it may be an assignment
+    broken: bool = False  # the word has a syntax error, such as an unclosed quote
+    plain: bool = False  # no character of the word is special to bash
+    is_test: bool = False  # the word is a complete `[[ ... ]]` or `(( ... ))`
+    # regex match of name, subscript and operator, if the word may be an assignment
+    assigns: re.Match[bytes] | None = None
 
 
 class Heredoc(Struct, gc=False):
-    start: int  # of the body
-    end: int  # where the line of the delimiter begins
+    start: int  # offset of the body
+    end: int  # offset of the line with the delimiter
     quoted: bool
     closed: bool
-    strips: bool  # <<- : leading tabs go
+    strips: bool  # `<<-`: leading tabs are removed from the body
     parts: list[Part]
 
 
 class Redirection(Struct, gc=False):
     start: int
     end: int
-    descriptor: bytes  # as written: digits, {name} or nothing
+    descriptor: bytes  # descriptor as written: digits, `{name}` or empty
     operator: bytes
     target: WordToken
     heredoc: Heredoc | None = None
@@ -115,13 +117,15 @@ Token = WordToken | Redirection
 
 
 class Frame(Struct, gc=False):
-    """Text that bash reads as commands."""
+    """Text that bash reads as commands: a script, or the inside of a substitution."""
 
     source: bytes
     start: int
     end: int
-    tokens: list[Token]  # in order; words that are grammar are not among them
-    starts: list[int]  # of the tokens
-    skeleton: bytes  # the frame, byte for byte, all on one line
-    lines: list[int]  # where a line begins that has nothing to do with what is before it
+    tokens: list[Token]  # words and redirections in order; keywords are not included
+    starts: list[int]  # start offsets of `tokens`
+    # text for tree-sitter on one line, with the byte offsets of the frame; see `lexer`
+    skeleton: bytes
+    # offsets of lines that begin a command independent of the text before it
+    lines: list[int]
     trouble: str | None = None

@@ -1,6 +1,7 @@
-"""The text that is being read, and what is known there: tokens become words, redirections, values.
+"""Position of the walk in a script, and the shell state known at that position.
 
-The lower half of the walk; `walker` goes through the structure.
+This module is the lower half of the walk: it turns tokens into words, redirections and values.
+`walker` visits the syntax tree.
 """
 
 import re
@@ -17,7 +18,7 @@ from nacre.bash.known_state import KnownState, value_of
 from nacre.bash.possible_values import UNKNOWN, UNSET, Value, known_text
 from nacre.bash.tokens import Frame, Heredoc, Part, Redirection, Substitution, Token
 
-# They change by themselves.
+# Variables whose values change without an assignment.
 _ALIVE: Final = {b"RANDOM", b"SRANDOM", b"SECONDS", b"LINENO", b"EPOCHSECONDS", b"_", b"BASHPID"}
 _ASSIGNED: Final = re.compile(
     rb"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
@@ -25,19 +26,20 @@ _ASSIGNED: Final = re.compile(
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """Where the text that is being read stands in the script that was given."""
+    """Position of the text being analyzed within the script that the caller passed."""
 
-    base: int | None  # its first byte, when it stands there as it is
-    span: tuple[int, int] = (0, 0)  # else: the word that holds it
+    # offset of the text in the script; None if the script does not contain the text verbatim
+    base: int | None
+    span: tuple[int, int] = (0, 0)  # span of the word that holds the text, if `base` is None
     quotes: bytes = b""
-    given: bool = False  # it is that script
+    given: bool = False  # the text belongs to the script itself, not to a nested script
 
     def map_span(self, start: int, end: int) -> tuple[int, int]:
         return self.span if self.base is None else (start + self.base, end + self.base)
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
-    """What surrounds a command."""
+    """Constructs around a command: pipes, loops, functions and substitutions."""
 
     fed: bool = False
     feeds: bool = False
@@ -51,7 +53,8 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
 
 class Context:
-    """Also the `Scope` in which words are expanded."""
+    """State of the walk over a script. The class is also the `Scope` in which words are
+    expanded."""
 
     def __init__(self, home: bytes | None, cwd: bytes | None) -> None:
         self.state = KnownState()
@@ -62,7 +65,7 @@ class Context:
         self.place = Surroundings()
         self.frame = Frame(b"", 0, 0, [], [], b"", [])
 
-    # Scope
+    # Methods of the `Scope` protocol.
 
     def variable(self, name: bytes) -> Value:
         if name == b"PWD" and name not in self.state.variables:
@@ -85,14 +88,15 @@ class Context:
         self.state.assign(name, value)
 
     def arithmetic(self, start: int, end: int) -> None:
-        """What a sum assigns is a number that we do not know."""
+        """Mark the variables that an arithmetic expression assigns as unknown. The assigned numbers
+        are not computed."""
         for found in _ASSIGNED.finditer(self.frame.source, start, end):
             self.state.assign(found[1] or found[2], UNKNOWN)
 
     def output(self, substitution: Substitution) -> Value:
         raise NotImplementedError
 
-    # Tokens
+    # Methods that find and expand tokens.
 
     def tokens_in(self, start: int, end: int) -> list[Token]:
         starts = self.frame.starts
@@ -113,7 +117,7 @@ class Context:
         start, end = self.origin.map_span(word.start, word.end)
         return msgspec.structs.replace(word, start=start, end=end)
 
-    # Assignments
+    # Methods for assignments.
 
     def assignment(self, token: tokens.WordToken) -> Assignment:
         found = token.assigns
@@ -135,14 +139,14 @@ class Context:
         return Assignment(name=found[1], value=word, start=begin, end=stop)
 
     def _assigned_value(self, token: tokens.WordToken, at: int) -> Value:
-        """The value behind the `=` at `at`."""
+        """Return the value of an assignment. `at` is the offset after the `=`."""
         parts: list[Part] = []
         for part in token.parts:
             if part.start >= at:
                 parts.append(part)
             elif isinstance(part, tokens.Text) and part.end > at:
                 parts.append(tokens.Text(at, part.end, part.text[at - part.start :]))
-            else:  # a subscript
+            else:  # a subscript before the `=`
                 expansion.visit_parts([part], self)
         if token.broken:
             expansion.visit_parts(parts, self)
@@ -150,12 +154,12 @@ class Context:
         return expansion.join_parts(parts, self, tildes=True)
 
     def keep_assignment(self, assignment: Assignment, token: tokens.WordToken) -> None:
-        """An assignment that outlives its command."""
+        """Store an assignment that remains in effect after its command."""
         found = token.assigns
         assert found is not None
         name, value = assignment.name, value_of(assignment.value)
         elements = tuple(map(value_of, assignment.elements or ()))
-        if found[2]:  # an element of an array
+        if found[2]:  # the assignment sets one element of an array
             self.state.assign(name, UNKNOWN)
         elif assignment.elements is not None:
             before = self.state.arrays.get(name) if found[3] == b"+=" else ()
@@ -173,12 +177,13 @@ class Context:
             self.state.assign(name, value)
 
     def forget_assigned(self, start: int) -> None:
-        """What a later turn of a loop assigns is open in an earlier line of it."""
+        """Mark every variable that the frame assigns from `start` on as unknown. A function body at
+        `start` may run after these assignments."""
         for token in self.tokens_from(start):
             if isinstance(token, tokens.WordToken) and token.assigns:
                 self.state.assign(token.assigns[1], UNKNOWN)
 
-    # Redirections
+    # Methods for redirections.
 
     def redirects(self, found: Sequence[Token]) -> tuple[Redirect, ...]:
         return tuple(self.redirect(each) for each in found if isinstance(each, Redirection))

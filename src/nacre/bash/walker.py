@@ -1,7 +1,7 @@
-"""The walk over a script's structure, in the order in which bash would run it.
+"""Walk over the syntax tree of a script, in the order in which bash would run its commands.
 
-On the way it keeps what is known. What may or may not have happened (a branch, a loop) leaves what
-it changed open.
+The walker tracks the known state of the shell. A branch or a loop may or may not run, so the values
+that it changes are uncertain afterwards.
 """
 
 import re
@@ -42,7 +42,7 @@ from nacre.bash.tokens import Frame, Substitution
 from nacre.bash.walk_context import Origin, Surroundings
 
 _LEAVES: Final = {b"exit", b"return", b"break", b"continue"}
-# Commands that may change what is known.
+# Commands that may change the known state of the shell.
 _CHANGE: Final = {
     *(b"cd", b"pushd", b"popd", b"read", b"unset", b"shift", b"set", b"let", b"printf", b"eval"),
     *(b"declare", b"local", b"export", b"readonly", b"typeset", b"source", b".", b"mapfile"),
@@ -60,7 +60,7 @@ class Walker(NestedCommands):
         super().__init__(home, cwd)
         self.functions: list[Function] = []
         self.unreadable: Unreadable | None = None
-        self._turns = 0  # of loops, that are only looked at
+        self._turns = 0  # nesting depth of loops visited only to see what they change
 
     def output(self, substitution: Substitution) -> Value:
         place = Surroundings(substitution=True, via=self.place.via, function=self.place.function)
@@ -75,12 +75,13 @@ class Walker(NestedCommands):
         text = predict_output(built[0]) if only else None
         return UNKNOWN if text is None else known_text(text.replace(b"\0", b"").rstrip(b"\n"))
 
-    # Scripts and frames
+    # Methods that visit scripts and frames.
 
     def _inner(self, substitution: Substitution, place: Surroundings) -> Sequence:
         frame, origin = substitution.frame, self.origin
         if frame.source is not self.frame.source:
-            # Backticks with escapes: what bash reads stands nowhere as it is.
+            # Backticks with escapes: the script does not contain the unescaped text verbatim, so
+            # its commands get the position of the whole substitution.
             span = origin.map_span(substitution.start, substitution.end)
             self.origin = Origin(base=None, span=span, given=origin.given)
         try:
@@ -103,7 +104,7 @@ class Walker(NestedCommands):
             self.place = around
         return structure
 
-    # Structure
+    # Methods that visit the nodes of the syntax tree.
 
     def visit(self, node: Node, place: Surroundings) -> None:
         match node:
@@ -136,7 +137,7 @@ class Walker(NestedCommands):
                 self._redirected(body, start, end, place)
 
     def _visit_subshell(self, node: Node, place: Surroundings) -> None:
-        """In a subshell: what it changes is gone afterwards."""
+        """Visit a node in a subshell, whose changes to the state are discarded afterwards."""
         saved = self.state
         self.state = saved.copy()
         self.visit(node, place)
@@ -164,14 +165,15 @@ class Walker(NestedCommands):
             stdin = _predict_stage(stage, built)
 
     def _chain(self, node: Chain, place: Surroundings) -> None:
-        """`a && b || c`: what is on the right of an && runs when all on its left has worked."""
+        """Visit `a && b || c`. The right side of `&&` runs if everything to its left has
+        succeeded."""
         steps = [(b"", node.right)]
         left: Node = node
         while isinstance(left, Chain):
             steps[-1] = (left.operator, left.right)
             left = left.left
             steps.append((b"", left))
-        failed: list[KnownState] = []  # what may be when the last one has failed
+        failed: list[KnownState] = []  # possible states after a failure of the last command
         for operator, step in reversed(steps):
             worked = self.state
             if operator == b"||":
@@ -190,7 +192,8 @@ class Walker(NestedCommands):
         self.state = _merge_states([self.state, *failed])
 
     def _tested_names(self, node: Node) -> set[bytes]:
-        """Variables that a test asks about: who asks does not go on when they are empty."""
+        """Return the variables that a test command names. The analysis assumes that the script does
+        not continue when a tested variable is empty."""
         if not isinstance(node, Simple):
             return set()
         found = [t for t in self.tokens_in(node.start, node.end) if isinstance(t, tokens.WordToken)]
@@ -229,7 +232,8 @@ class Walker(NestedCommands):
         self._visit_loop_body(node, place)
 
     def _forget_changed(self, node: Loop, place: Surroundings) -> None:
-        """What a turn changes is open in the next one, so see what that is."""
+        """Visit a loop once on trial, and merge the changes into the state. A value that one
+        iteration changes is uncertain in the next iteration."""
         if self._turns >= _MAX_LOOP_DEPTH:
             self.state.forget_everything()
             return
@@ -243,7 +247,8 @@ class Walker(NestedCommands):
         self._turns -= 1
 
     def _may_change(self, start: int) -> bool:
-        """Whether anything from here on could change what is known. Most loops do not."""
+        """Return whether any token from `start` on could change the known state. Most loops contain
+        no such token."""
         for token in self.tokens_from(start):
             if isinstance(token, tokens.WordToken):
                 if token.assigns or token.is_test or (not token.plain and _may_assign(token.parts)):
@@ -329,7 +334,7 @@ class Walker(NestedCommands):
             place = msgspec.structs.replace(place, feeds=True)
         self.visit(body, place)
 
-    # One command
+    # Methods that visit one simple command.
 
     def _simple(self, start: int, end: int) -> None:
         found = self.tokens_in(start, end)
@@ -341,7 +346,9 @@ class Walker(NestedCommands):
         assignments = []
         for token in written[:leading]:
             assignments.append(self.assignment(token))
-            if only_assigns:  # no command: it stays, and the next one knows of it
+            # Without a command the assignment remains in effect, and the next assignment can use
+            # its value.
+            if only_assigns:
                 self.keep_assignment(assignments[-1], token)
         arrays = [token for token in written[leading:] if _has_array(token)]
         built = [
@@ -367,7 +374,7 @@ class Walker(NestedCommands):
             self.keep_assignment(self.assignment(token), token)
 
     def _literal_word(self, token: tokens.WordToken) -> Word:
-        """A word that is not expanded here."""
+        """Return an unexpanded word for an array assignment; only the variable's name is known."""
         start, end = self.origin.map_span(token.start, token.end)
         assert token.assigns is not None
         return Word(start=start, end=end, prefix=token.assigns[1])
@@ -421,7 +428,7 @@ def _names(parts: list[tokens.Part]) -> Iterator[bytes]:
 
 
 def _may_assign(parts: list[tokens.Part]) -> bool:
-    """Whether an expansion may assign something: $((x++)), ${x:=y}."""
+    """Return whether an expansion may assign a variable, as `$((x++))` and `${x:=y}` do."""
     for part in parts:
         match part:
             case tokens.Sum():
@@ -447,7 +454,7 @@ def _has_array(token: tokens.WordToken) -> bool:
 
 
 def _predict_stage(stage: Node, built: list[ParsedCommand]) -> bytes | None:
-    """What a stage of a pipeline prints, when that can be known."""
+    """Return the text that a pipeline stage prints; None if it cannot be predicted."""
     if isinstance(stage, Simple):
         return predict_output(built[-1]) if built and _PLAIN.issuperset(built[-1].via) else None
     if not isinstance(stage, Group) or stage.body.background:
@@ -459,14 +466,16 @@ def _predict_stage(stage: Node, built: list[ParsedCommand]) -> bytes | None:
 
 
 def _may_end(node: Node, body: tuple[ParsedCommand, ...]) -> bool:
-    """Whether a function that calls itself could come to an end."""
+    """Return whether a function that calls itself could terminate."""
     return _branches(node) or any(command.name in _DECIDES for command in body)
 
 
 def _branches(node: Node) -> bool:
     match node:
         case Loop(condition=Sequence(items=[Simple()]), body=body):
-            return _branches(body)  # its condition is looked at as a command
+            # A condition that is a single command is in the list of commands that `_may_end`
+            # checks.
+            return _branches(body)
         case If() | Loop() | Case() | Chain():
             return True
         case Sequence(items=items) | Pipeline(stages=items):

@@ -1,7 +1,7 @@
-"""Words, taken apart: quotes, escapes, expansions, substitutions, arrays.
+"""Lower half of the lexer: splits words into quotes, escapes, expansions, substitutions and arrays.
 
-The lower half of the lexer. The upper half (`lexer`) reads commands, and is needed here for what
-stands in a substitution.
+The upper half, `lexer`, reads commands. The lower half calls the upper half for the commands inside
+a substitution.
 """
 
 import re
@@ -39,14 +39,15 @@ _IN_SUBSCRIPT: Final = re.compile(rb"[^\\$`]+")
 _IN_BRACES: Final = re.compile(rb"[^}'\"\\$`]+")
 _IN_SUM: Final = re.compile(rb"[^()'\"\\$`]+")
 _BEGINS_EXTGLOB: Final = re.compile(rb"[?*+@!]\(")
-_ESCAPED: Final = {b"$", b"`", b"\\"}  # in backticks
-_ESCAPED_2: Final = {*_ESCAPED, b'"'}  # in backticks in double quotes
-# Where a quote inside of ${…} inside of double quotes is a character like any other.
+_ESCAPED: Final = {b"$", b"`", b"\\"}  # characters that `\` escapes in backticks
+_ESCAPED_2: Final = {*_ESCAPED, b'"'}  # characters that `\` escapes in backticks in double quotes
+# Operators of a `${...}` in double quotes whose argument treats `'` as an ordinary character.
 _TEXTUAL: Final = {b":-", b"-", b":=", b"=", b":+", b"+", b":?", b"?"}
 
 
 class WordLexer:
-    """One pass over `source[at:limit]`. Methods leave `at` behind what they have read."""
+    """Lexer for one pass over `source[at:limit]`. Each method moves `at` to the end of the text
+    that it has read."""
 
     def __init__(
         self, source: bytes, at: int, limit: int, count: list[int], depth: int = 0
@@ -55,11 +56,11 @@ class WordLexer:
         self.at = at
         self.limit = limit
         self.trouble: str | None = None
-        self._count = count  # of tokens, shared by all that read one script
+        self._count = count  # list with the number of tokens, shared by all lexers of one script
         self._depth = depth
 
     def frame(self, *, closes: bool) -> Frame:
-        """Everything up to the end, or up to the `)` that closes a substitution."""
+        """Read commands up to the end of the text, or up to the `)` that closes a substitution."""
         raise NotImplementedError
 
     def word(self) -> WordToken:
@@ -85,9 +86,9 @@ class WordLexer:
         return word
 
     def _assigned(self, parts: list[Part], assigns: re.Match[bytes]) -> None:
-        """`name[subscript]=`, and the array behind it if there is one."""
+        """Read the subscript and the array of an assignment, if present."""
         if not self.source.startswith(b"(", assigns.end()):
-            if assigns[2]:  # a subscript may hold anything
+            if assigns[2]:  # a subscript may contain any character
                 self._subscript(parts, assigns)
             return
         self._subscript(parts, assigns)
@@ -112,7 +113,7 @@ class WordLexer:
                 self._tick()
                 word = self.word()
                 if word.end == word.start:
-                    self._complain("an array holds what no array can")
+                    self._complain("an array contains a character that is not allowed in it")
                     self.at += 1
                 else:
                     words.append(word)
@@ -120,7 +121,8 @@ class WordLexer:
         self._depth -= 1
 
     def _subscript(self, parts: list[Part], assigns: re.Match[bytes]) -> None:
-        """`name[subscript]=`; substitutions in the subscript are run, too."""
+        """Read `name[subscript]=`. bash runs the substitutions in a subscript, so the lexer reads
+        them too."""
         parts.append(Text(self.at, assigns.end(), assigns[0]))
         if assigns[2] and re.search(rb"[$`]", assigns[2]):
             inside = self._inner(assigns.start(2), assigns.end(2))
@@ -130,7 +132,8 @@ class WordLexer:
         self.at = assigns.end()
 
     def _extglob(self, parts: list[Part]) -> bool:
-        """`@(a|b)` and kin, which may stand in a word; read as unquoted text."""
+        """Read an extended glob such as `@(a|b)` inside a word as unquoted text. Return False if no
+        such glob begins here."""
         if not self.at or not _BEGINS_EXTGLOB.match(self.source, self.at - 1, self.limit):
             return False
         if not parts or not isinstance(parts[-1], Text) or parts[-1].end != self.at:
@@ -155,7 +158,7 @@ class WordLexer:
         return False
 
     def _piece(self, parts: list[Part], plain: re.Pattern[bytes]) -> bool:
-        """One part of a word. False when there is none here."""
+        """Read one part of a word. Return False if no part begins here."""
         byte = self.source[self.at]
         if byte == 0x27:
             self._single(parts)
@@ -176,7 +179,8 @@ class WordLexer:
         return True
 
     def pieces(self, parts: list[Part], plain: re.Pattern[bytes], escapable: bytes) -> None:
-        """What may stand in double quotes and heredocs, up to a `"` that `plain` stops at."""
+        """Read the parts that double quotes and heredocs may contain. Reading stops at a byte that
+        the pattern `plain` does not match, such as a closing quote."""
         while self.at < self.limit:
             byte = self.source[self.at]
             if byte == 0x5C:
@@ -223,7 +227,7 @@ class WordLexer:
         here = self.at
         self.at = min(here + 2, self.limit)
         after = self.source[here + 1 : self.at]
-        if after != b"\n":  # a line that continues leaves nothing
+        if after != b"\n":  # a backslash before a newline joins two lines and yields no text
             parts.append(Quoted(here, self.at, after or b"\\"))
 
     def _dollar(self, parts: list[Part], *, doubled: bool) -> None:
@@ -240,7 +244,7 @@ class WordLexer:
         elif after[:1] == b"'" and not doubled:
             self._ansi(parts)
         elif after[:1] == b'"' and not doubled:
-            self.at += 1  # translated text: the dollar goes
+            self.at += 1  # bash translates the text of `$"..."` and drops the dollar sign
             self._double(parts)
         else:
             name = _PARAMETER.match(self.source, here + 1, self.limit)
@@ -286,7 +290,9 @@ class WordLexer:
         end = min(end, self.limit)
         if end >= self.limit:
             self._complain("a backtick is never closed")
-        if escapes:  # what bash reads is not what is written, so it has positions of its own
+        # The unescaped text that bash reads differs from the source, so the frame has positions of
+        # its own.
+        if escapes:
             pattern = rb"\\([$`\\\"])" if doubled else rb"\\([$`\\])"
             text = re.sub(pattern, rb"\1", self.source[here + 1 : end])
             self._enter()
@@ -337,7 +343,8 @@ class WordLexer:
         parts.append(Quoted(here, self.at, decode_ansi_c(self.source[here + 2 : end])))
 
     def _sum(self, at: int) -> list[Part] | None:
-        """Arithmetic up to its `))`, or None: then it was two parentheses."""
+        """Read an arithmetic expression up to its `))`. Return None if the text is two separate
+        parentheses instead."""
         self._enter()
         trouble, self.at = self.trouble, at
         parts: list[Part] = []
@@ -375,7 +382,7 @@ class WordLexer:
         end = self.source.find(b"\n", self.at, self.limit)
         self.at = self.limit if end < 0 else end
 
-    # Bookkeeping
+    # Helper methods for positions, errors and limits.
 
     def _inner(self, start: int, end: int) -> Self:
         return type(self)(self.source, start, end, self._count, self._depth)

@@ -1,6 +1,7 @@
-"""Which commands run other commands, and how the other one is found in their words.
+"""Recognition of commands that run other commands, such as `sudo`, `xargs` and `bash -c`.
 
-`wrapped_command` looks one level deep; the walker goes on from there.
+`wrapped_command` finds the inner command in the words of the outer command, one level deep.
+`nested_commands` repeats the search for each inner command.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,31 +15,31 @@ SHELLS: Final = {b"bash", b"sh", b"dash", b"zsh", b"ksh", b"ash", b"rbash"}
 
 
 class WrappedCommand(Struct, frozen=True, kw_only=True):
-    """These words are a command."""
+    """Inner command in the words of a wrapper."""
 
     words: tuple[Word, ...]
-    directory: bytes | None = None  # where, if the wrapper says so
-    given: tuple[Word, ...] = ()  # NAME=value, for this command
-    adds: bool = False  # more words come from standard input
-    replaces: bytes | None = None  # or stand in the place of this
+    directory: bytes | None = None  # working directory that the wrapper sets; None: unchanged
+    given: tuple[Word, ...] = ()  # `NAME=value` assignments for the inner command
+    adds: bool = False  # xargs appends words from its stdin
+    replaces: bytes | None = None  # placeholder that xargs replaces with a line of stdin
 
 
 class ChildShell(Struct, frozen=True, kw_only=True):
-    """A shell that is started, and what it is told."""
+    """Shell that a command starts, with its positional parameters."""
 
     positional: tuple[Word, ...] = ()
-    zero: Word | None = None  # what $0 is, if that was said
+    zero: Word | None = None  # `$0` of the shell, if the command sets it
 
 
 class ScriptArgument(Struct, frozen=True, kw_only=True):
-    """These words, joined by blanks, are a script."""
+    """Script that consists of these words, joined by blanks."""
 
     words: tuple[Word, ...]
-    shell: ChildShell | None  # None: the one that reads already, with all that it knows
+    shell: ChildShell | None  # None: the current shell runs the script, with its known state
 
 
 class ScriptOnStdin(Struct, frozen=True, kw_only=True):
-    """A script comes on standard input."""
+    """Script that a shell reads from standard input."""
 
     shell: ChildShell = ChildShell()
 
@@ -47,17 +48,17 @@ Wrapped = WrappedCommand | ScriptArgument | ScriptOnStdin
 
 
 class _Wrapper(Struct, frozen=True):
-    """How the words of a wrapper are read up to the command in them."""
+    """Option syntax of one wrapper, needed to find the inner command in its words."""
 
     valued: str = ""  # short options that take a value
-    long: tuple[str, ...] = ()  # long options that take one in the next word
-    skips: int = 0  # words of its own before the command
-    assigns: bool = False  # NAME=value may stand before the command
+    long: tuple[str, ...] = ()  # long options that take a value in the next word
+    skips: int = 0  # number of the wrapper's own arguments before the command
+    assigns: bool = False  # `NAME=value` words may precede the command
     script: tuple[str, ...] = ()  # options whose value is a script
-    directory: tuple[str, ...] = ()  # options that say where
-    mark: tuple[str, ...] = ()  # options that say what to replace
-    shell: tuple[str, ...] = ()  # options that ask for a shell
-    not_with: str = ""  # short options with which it runs nothing
+    directory: tuple[str, ...] = ()  # options that set the working directory
+    mark: tuple[str, ...] = ()  # options that set the placeholder of xargs
+    shell: tuple[str, ...] = ()  # options that run the command in a shell
+    not_with: str = ""  # short options with which the wrapper runs no command
 
 
 _WRAPPERS: Final[dict[bytes, _Wrapper]] = {
@@ -113,7 +114,7 @@ _FIND_RUNS: Final = {b"-exec", b"-execdir", b"-ok", b"-okdir"}
 
 
 def wrapped_command(command: ParsedCommand) -> Iterator[Wrapped]:
-    """What this command would run in turn."""
+    """Yield the commands and scripts that this command would run."""
     name, words = command.name, command.words
     if name is None:
         yield from _after_unknown_word(words)
@@ -140,20 +141,21 @@ def wrapped_command(command: ParsedCommand) -> Iterator[Wrapped]:
 
 
 def _after_unknown_word(words: tuple[Word, ...]) -> Iterator[Wrapped]:
-    """`$SUDO rm …`: the first word may be nothing at all."""
+    """Yield the command after an unknown first word. In `$SUDO rm ...` the first word may expand to
+    nothing."""
     if len(words) > 1 and words[0].bare and not words[0].prefix:
         yield WrappedCommand(words=words[1:])
 
 
 class _WrapperOptions(Struct):
-    """What the options of a wrapper say."""
+    """Parsed options of one wrapper command."""
 
-    at: int = 1  # where they end
+    at: int = 1  # index of the first word after the options
     directory: bytes | None = None
     script: Word | None = None
-    mark: bytes | None = None  # of xargs -I
-    shell: bool = False  # what follows is for a shell
-    nothing: bool = False  # it runs nothing
+    mark: bytes | None = None  # placeholder of `xargs -I`
+    shell: bool = False  # the remaining words are run in a shell
+    nothing: bool = False  # the wrapper runs no command
 
 
 def _find_wrapped(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> Iterator[Wrapped]:
@@ -161,7 +163,7 @@ def _find_wrapped(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> It
     if options.nothing:
         return
     if options.script is not None:
-        splits = name == b"env"  # -S: the words that follow belong to it
+        splits = name == b"env"  # `env -S`: the following words belong to the script
         yield ScriptArgument(
             words=(options.script, *words[options.at :]) if splits else (options.script,),
             shell=ChildShell(),
@@ -221,7 +223,7 @@ def _parse_options(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> _
 
 
 def _option(words: tuple[Word, ...], at: int, wrapper: _Wrapper) -> tuple[str, Word | None, int]:
-    """The option that stands here, its value, and how many words that is."""
+    """Parse the option at index `at`. Return its name, its value and the number of words used."""
     word = words[at]
     text = known_prefix(word).decode("latin-1")
     following = words[at + 1] if at + 1 < len(words) else None
@@ -258,7 +260,7 @@ def _shell(words: tuple[Word, ...]) -> Iterator[Wrapped]:
             at += text in (b"--rcfile", b"--init-file")
             continue
         if text.startswith(b"-") and b"n" in text[1:]:
-            return  # it only looks
+            return  # `bash -n` only checks the syntax
         if text.endswith((b"o", b"O")):
             at += 1
         reads = reads or (b"c" in text[1:] and text.startswith(b"-"))
@@ -272,7 +274,7 @@ def _shell(words: tuple[Word, ...]) -> Iterator[Wrapped]:
         yield ScriptOnStdin(shell=ChildShell(positional=rest))
     elif not rest or rest[0].text in (b"/dev/stdin", b"-"):
         yield ScriptOnStdin(shell=ChildShell(positional=rest[1:]))
-    elif rest[0].content is not None:  # bash <(echo …)
+    elif rest[0].content is not None:  # as in `bash <(echo ...)`
         yield _script_word(rest[0], ChildShell(positional=rest[1:]))
 
 
@@ -282,7 +284,7 @@ def _script_word(word: Word, shell: ChildShell | None) -> ScriptArgument:
 
 
 def _su(words: tuple[Word, ...]) -> Iterator[Wrapped]:
-    """`su - bob -c SCRIPT`: its options may stand anywhere."""
+    """Yield the script of `su - bob -c SCRIPT`. The options of `su` may come in any position."""
     for at, word in enumerate(words):
         text = word.text or b""
         if text in (b"-c", b"--command", b"--session-command") and at + 1 < len(words):
@@ -329,7 +331,8 @@ def _fd(words: tuple[Word, ...]) -> Iterator[Wrapped]:
 
 
 def _with_unknown_file(words: Sequence[Word]) -> tuple[Word, ...]:
-    """`{}` is a file that only the search will know."""
+    """Replace each word that contains `{}` by an unknown word. Only the search at run time knows
+    the file's name."""
     return tuple(
         Word(start=each.start, end=each.end) if each.text and b"{}" in each.text else each
         for each in words

@@ -1,1 +1,4 @@
-"""Keeping output: in memory what a reply may show, on disk all of it when asked."""
+"""Capture of a run's output.
+
+Memory keeps the part that a reply may show. A file keeps all of the output if the plan asks for it.
+"""

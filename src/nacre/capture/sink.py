@@ -1,9 +1,9 @@
-"""One stream's bytes on their way into memory and onto disk, counted exactly.
+"""Sink of one output stream: counts its bytes exactly and writes them to memory and to disk.
 
-Up to `whole`, memory has everything. Past that it has the head, and the tail is in the file, from
-which it is read back at the end; only without one (or once it has ended) does memory keep a
-tail of its own. A flood is so read into the same few hundred kilobytes again and again, which
-stay in the processor's cache.
+Up to `Keep.whole` bytes, memory holds the complete stream. A longer stream has only its head in
+memory. Its tail is in the spill file and is read back at the end. Memory keeps a tail only if there
+is no spill file, or if the spill file accepts no more data. A flood of output therefore passes
+through the same few hundred kilobytes of memory, which stay in the processor's cache.
 """
 
 from typing import Final
@@ -17,9 +17,9 @@ _COPY_SIZE: Final = 128 * 1024
 
 
 class Sink:
-    # Class-level defaults: see `engine.run.Run`.
-    at_limit = False  # the disk has all that it may keep
-    _window: Window | None = None  # once memory does not have everything
+    # Class-level defaults save time in each run, see `engine.run.Run`.
+    at_limit = False  # whether the spill file has reached its size limit
+    _window: Window | None = None  # head and tail; None while memory holds the complete stream
     _file: SpillFile | None = None
     _capture: Capture | None = None
     _size = 0
@@ -28,7 +28,7 @@ class Sink:
     _last: bytes | bytearray = b""
 
     def __init__(self, keep: Keep, spill: Spill | None, make: OpenFile | None = None) -> None:
-        """`make` makes the file to spill to, should it be needed."""
+        """Create the sink; `make` opens the spill file when the sink needs one."""
         self._keep = keep
         self._spill = spill
         self._make = make
@@ -37,7 +37,7 @@ class Sink:
             self._file = SpillFile(spill, make)
 
     def write(self, data: bytes | bytearray) -> None:
-        """Have these bytes; the caller may use their place again."""
+        """Add bytes to the stream. The sink copies them, so the caller may reuse its buffer."""
         if self._window is not None:
             self._write_past_window(self._window, data)
             return
@@ -60,13 +60,16 @@ class Sink:
         )
 
     def copy_to_disk(self) -> None:
-        """Have all of it in the file, too, from now on."""
+        """Write the complete stream to the spill file from now on, in addition to memory."""
         if self._file is None and self._spill is not None:
             self._file = self._create_spill(self._everything)
 
     def move_to_disk(self) -> Capture:
-        """Have all of it in the file from now on, and hardly anything in memory: this goes on
-        without whoever wanted it. Returns what memory had."""
+        """Move the stream to the spill file and keep hardly anything in memory from now on.
+
+        The engine calls this when it detaches the run: the caller no longer waits for the output.
+        Return the capture that memory had before.
+        """
         had = self.capture_so_far()
         self.copy_to_disk()
         if self._window is None and self._file is not None and not self._file.closed_for_writing:
@@ -76,7 +79,7 @@ class Sink:
         return had
 
     def add_completion_line(self, words: bytes) -> None:
-        """Words of ours that will stand at the end of the file, once we settle."""
+        """Announce the text that `write_completion_line` will append to the spill file."""
         if self._file is not None:
             self._file.add_completion_line(words)
 
@@ -85,7 +88,10 @@ class Sink:
             self._file.write_completion_line()
 
     def close(self) -> Capture:
-        """What there was of it; as often as it is asked."""
+        """Return the final capture of the stream. Repeated calls return the same capture.
+
+        The spill file is closed, unless a completion line is still to be written to it.
+        """
         if self._capture is None:
             self._capture = (
                 self._capture_everything()
@@ -109,7 +115,7 @@ class Sink:
         )
 
     def _start_window(self, everything: bytearray) -> None:
-        """This is too much for memory."""
+        """Stop holding the complete stream in memory; hold its head and tail instead."""
         self._size = len(everything)
         self._newlines = everything.count(b"\n")
         self._last = everything[-1:]
@@ -122,7 +128,8 @@ class Sink:
     def _create_spill(self, everything: bytearray) -> SpillFile:
         assert self._spill is not None
         file = SpillFile(self._spill, self._make)
-        for start in range(0, len(everything), _COPY_SIZE):  # each a copy, and a small one
+        # The stream is written in small pieces, because each slice is a copy in memory.
+        for start in range(0, len(everything), _COPY_SIZE):
             file.write(everything[start : start + _COPY_SIZE])
         self.at_limit = file.at_limit
         return file
@@ -152,8 +159,9 @@ class Sink:
         )
 
     def _count(self, data: bytes | bytearray) -> None:
-        # CPython removes newlines at memchr speed, which counts long lines twice as fast as
-        # bytes.count and short ones three times slower: go by the lines just seen.
+        # In CPython, `replace` finds newlines at memchr speed. Counting newlines with `replace` is
+        # twice as fast as `bytes.count` for long lines, but three times slower for short lines.
+        # The line length in the previous block decides which method counts the next block.
         if self._short_lines:
             newlines = data.count(b"\n")
         else:

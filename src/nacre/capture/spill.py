@@ -1,7 +1,7 @@
-"""A private file that takes a stream whole, up to a limit, and never gets in its way.
+"""Spill file: a private file that holds a complete output stream, up to a size limit.
 
-Whatever goes wrong (no directory, no space, no descriptors) ends the file, not the command, and
-is told in one sentence at the end.
+An error (no directory, no space, no descriptors) ends the spill file and never the command. At the
+end, one sentence in `Saved.problem` reports the error.
 """
 
 import os
@@ -13,32 +13,36 @@ from nacre.model.plan import AtLimit, Spill
 from nacre.text.clean import human_size
 from nacre.text.line_index import LineIndexWriter
 
-# Makes a private file, open for reading and writing, and says where it is. Raises OSError.
+# Function that creates a private file, open for reading and writing. The function returns the
+# file's descriptor and path. Raises OSError.
 OpenFile = Callable[[], tuple[int, bytes]]
 
 
 class SpillFile:
     def __init__(self, spill: Spill, make: OpenFile | None = None) -> None:
-        """`make` makes the file; without it, a temporary one."""
-        self.at_limit = False  # it has all that may be kept on disk
+        """Create the file with `make`, or as a temporary file if `make` is None."""
+        self.at_limit = False  # whether the file has reached its size limit
         self.unwritten_line = b""
         self._limit = spill.limit
-        self._notes_limit = spill.then is not AtLimit.GO_ON  # in the file itself
+        self._notes_limit = spill.then is not AtLimit.GO_ON  # add a note to the file at the limit
         self._fd: int | None = None
         self._path: bytes | None = None
         self._size = 0
         self._problem: str | None = None
-        self._hidden: list[tuple[int, int]] = []  # what of it are words of ours
+        self._hidden: list[tuple[int, int]] = []  # byte ranges with text from nacre, not output
         self._index: LineIndexWriter | None = None
         try:
             self._fd, self._path = make() if make else _create_temporary_file(spill.directory)
-            if make is not None:  # else nobody will look for a line in it
+            if make is not None:  # no line index for a temporary file: nacre never searches it
                 self._index = LineIndexWriter(self._path)
-        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        except (OSError, ValueError) as error:  # ValueError: the path contains a NUL byte
             self._problem = f"the output could not be saved: {_error_text(error)}"
 
     def write(self, data: bytes | bytearray) -> int:
-        """Append; returns how many of these are in the file: all, unless it has ended."""
+        """Append the data and return how many of its bytes were written.
+
+        Not all bytes are written at the size limit or after a write error.
+        """
         if self._problem is not None or self._fd is None:
             return 0
         room = self._limit - self._size
@@ -63,18 +67,21 @@ class SpillFile:
         return written
 
     def index_newlines(self, newlines: int) -> None:
-        """So many are in it by now."""
+        """Tell the line index how many newlines the file contains so far."""
         if self._index is not None and self._problem is None:
             self._index.add(self._size, newlines)
 
     def add_completion_line(self, words: bytes) -> None:
-        """Words of ours that will stand at the end; `saved` says where already now."""
+        """Announce the text that `write_completion_line` will append to the file.
+
+        `saved` reports the byte range of this text before the text is written.
+        """
         start = self._size + sum(end - start for start, end in self._hidden)
         self._hidden.append((start, start + len(words)))
         self.unwritten_line = words
 
     def write_completion_line(self) -> None:
-        """Write what is owed, and close."""
+        """Append the announced completion line, if any, and close the file."""
         words, self.unwritten_line = self.unwritten_line, b""
         if words and self._fd is not None:
             with suppress(OSError):
@@ -82,7 +89,7 @@ class SpillFile:
         self.close()
 
     def write_hidden(self, words: bytes) -> None:
-        """Put words of ours at the end, which are not output. What cannot be written is not."""
+        """Append text from nacre that is not output of the command. Write errors are ignored."""
         if self._fd is None:
             return
         start = self._size + sum(end - start for start, end in self._hidden)
@@ -94,15 +101,16 @@ class SpillFile:
 
     @property
     def closed_for_writing(self) -> bool:
-        """Whether it takes no more."""
+        """Return whether the file accepts no more output."""
         return self._problem is not None
 
     def read_last(self, count: int) -> bytes:
-        """So many bytes from its end; none when they cannot be read."""
+        """Return the last `count` bytes of output in the file; empty if they cannot be read."""
         if self._fd is None or count <= 0:
             return b""
         try:
-            data = os.pread(self._fd, count, self._size - count)  # marks stand behind it
+            # Text from nacre comes after the output, and `_size` does not include that text.
+            data = os.pread(self._fd, count, self._size - count)
         except OSError:
             return b""
         return data if len(data) == count else b""
@@ -124,10 +132,11 @@ class SpillFile:
 
 
 def _create_temporary_file(directory: str | bytes | None) -> tuple[int, bytes]:
-    import tempfile  # only who spills pays for it
+    import tempfile  # imported here: only a process with a temporary spill file needs it
 
     where = os.fsencode(tempfile.gettempdir() if directory is None else directory)
-    return tempfile.mkstemp(prefix=b"nacre-", suffix=b".log", dir=where)  # 0600, close-on-exec
+    # `mkstemp` creates the file with mode 0600 and opens it with close-on-exec.
+    return tempfile.mkstemp(prefix=b"nacre-", suffix=b".log", dir=where)
 
 
 def _error_text(error: OSError | ValueError) -> str:

@@ -1,6 +1,7 @@
-"""The first and last bytes of a stream that is too long to be kept whole, in bounded memory.
+"""Window: head and tail of a stream that is too long to be kept completely, in bounded memory.
 
-Pure: no files, no decoding. Bytes become text once, at the end, in `text`.
+This module accesses no files and decodes no bytes. The package `text` decodes the bytes once, at
+the end.
 """
 
 from collections import deque
@@ -8,17 +9,21 @@ from typing import Final
 
 from nacre.model.plan import Keep
 
-# A million writes of one byte must not become a million objects.
+# Small writes are joined to chunks of at most this size in bytes. Otherwise a million writes of one
+# byte would become a million objects.
 _JOIN_BELOW: Final = 64 * 1024
 
 
 class Window:
     def __init__(self, keep: Keep, beginning: bytearray) -> None:
-        """`beginning` is what there is so far, at least the head; it is ours from now on."""
+        """Take over `beginning`: the stream so far, which includes at least the head.
+
+        The caller must not change `beginning` afterwards.
+        """
         self._tail = keep.tail
         self.head = bytes(memoryview(beginning)[: keep.head])
         del beginning[: keep.head]
-        self._chunks: deque[bytes | bytearray] = deque([beginning])  # the tail is cut from these
+        self._chunks: deque[bytes | bytearray] = deque([beginning])  # bytes that contain the tail
         self._held = len(beginning)
 
     def write(self, data: bytes | bytearray) -> None:
@@ -28,27 +33,27 @@ class Window:
             last += data
         else:
             self._chunks.append(bytearray(data) if len(data) < _JOIN_BELOW else bytes(data))
-        # Whole chunks only: the exact cut is made once, at the end.
+        # Only whole chunks are dropped here; `tail` makes the exact cut once, at the end.
         while self._chunks and self._held - len(self._chunks[0]) >= self._tail:
             self._held -= len(self._chunks.popleft())
 
     def drop_tail(self) -> None:
-        """Somebody else has what came after the head."""
+        """Drop the bytes after the head, because the spill file has them."""
         self._chunks.clear()
         self._held = 0
 
     def tail_so_far(self) -> bytes:
-        """The tail as it is now; the window goes on."""
+        """Return the tail of the stream so far; the window still accepts writes."""
         joined = b"".join(self._chunks)
         return joined[max(0, len(joined) - self._tail) :]
 
     def tail(self) -> bytes:
-        """As much of it as we have. Ends the window."""
+        """Return the final tail, as far as the window has it; no writes may follow."""
         self._drop_oldest(self._held - self._tail)
         return b"".join(self._chunks)
 
     def _drop_oldest(self, count: int) -> None:
-        """Forget the oldest bytes. One chunk at a time: nothing is ever held twice."""
+        """Drop the oldest bytes, one chunk at a time, so that memory never holds a byte twice."""
         while count > 0:
             chunk = self._chunks.popleft()
             self._held -= len(chunk)

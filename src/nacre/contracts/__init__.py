@@ -1,1 +1,1 @@
-"""Dialects of the tool: schema, steps before a run, reply text."""
+"""Contracts: dialects of the tool, each with its own schema, steps and reply text."""

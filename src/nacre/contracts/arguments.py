@@ -1,8 +1,9 @@
-"""A tool's arguments: one declaration, from which comes what a model is told and what is accepted.
+"""Declaration and parsing of a tool's arguments.
 
-The declaration is a struct. Models send numbers as strings and null for what they leave out: null
-means absent where a field may be, a decimal string is a number where one is wanted. All else that
-does not fit is refused, by field, value and what is allowed.
+A struct declares the arguments of a tool. The model's JSON schema and the parser are both derived
+from that struct. Models often send numbers as strings, and null for omitted arguments. Null in an
+optional field counts as absent. A decimal string counts as a number where a number is expected. All
+other mismatches are refused. A refusal names the field, the value and the allowed values.
 """
 
 import math
@@ -19,7 +20,7 @@ from nacre.model.refusals import BadArguments, Refused
 
 T = TypeVar("T", bound=Struct)
 
-# What nacre calls otherwise.
+# Argument names of other tools, each with the equivalent in nacre.
 _SUGGESTIONS: Final = {
     **dict.fromkeys(
         ("background", "run_in_background", "detach"), "; wait: 0 starts it and is back"
@@ -28,15 +29,15 @@ _SUGGESTIONS: Final = {
 }
 
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)", re.ASCII)
-_MAX_SHOWN: Final = 80  # characters of a value in a message
+_MAX_SHOWN: Final = 80  # maximum characters of a value in an error message
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """What a field can be: in words, as JSON schema, and how a value is taken."""
+    """Type of an argument: a description in words, a JSON schema, and a conversion function."""
 
     description: str
     schema: dict[str, Any]
-    convert: Callable[[Any], Any]  # raises ValueError for what it cannot be
+    convert: Callable[[Any], Any]  # raises ValueError or InvalidValue for a wrong value
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -47,11 +48,12 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 def read_arguments(arguments: object, shape: type[T], *, without: tuple[str, ...] = ()) -> T:
-    """The arguments as the contract's own type; Refused, in words, when they do not fit.
+    """Convert the arguments to the struct `shape`. Raises Refused, with an explanation, for
+    arguments that do not fit.
 
-    `without` are fields of the type that this tool does not have as it is set up.
+    `without` names the fields of the struct that the tool does not accept with its current options.
     """
-    if not isinstance(arguments, (dict, Mapping)):  # dict first: an ABC takes its time
+    if not isinstance(arguments, (dict, Mapping)):  # dict first: isinstance with an ABC is slow
         raise bad_arguments("arguments must be a JSON object, not {}", arguments)
     known, given = argument_fields(shape), {}
     for name, value in arguments.items():
@@ -79,16 +81,17 @@ def read_arguments(arguments: object, shape: type[T], *, without: tuple[str, ...
 
 
 def read_script(command: str) -> bytes:
-    """The command as bash gets it; Refused when it is blank or cannot be one at all."""
+    """Encode the command for bash. Raises Refused for a command that is blank or has invalid
+    characters."""
     if not command.strip():
         raise bad_arguments("command is required")
     return read_bytes(command, "command")
 
 
 def read_bytes(text: str, name: str) -> bytes:
-    """Text as the system gets it; Refused for what no command, path or variable can hold."""
+    """Encode a text for the system. Raises Refused for a NUL byte or an invalid character."""
     if "\0" in text:
-        raise bad_arguments(f"{name} contains a NUL byte, which no {name} can; remove it")
+        raise bad_arguments(f"{name} contains a NUL byte; remove it")
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
@@ -97,20 +100,20 @@ def read_bytes(text: str, name: str) -> bytes:
 
 
 class InvalidValue(Exception):
-    """Something inside of a value is wrong: where, what it must be, what it is."""
+    """Error in a part of a value, with three arguments: location, expected type, actual part."""
 
 
 def bad_arguments(problem: str, value: object = ...) -> Refused:
-    """`{}` in the problem stands for the value. Whatever stood in the arguments, the sentence can
-    be sent back."""
+    """Return a refusal for bad arguments. `{}` in the problem is a placeholder for the value. The
+    text can always be encoded as UTF-8, even if the arguments have invalid characters."""
     said = problem.encode("utf-8", "replace").decode()
     return Refused(BadArguments(problem=said, value="{}" if value is ... else shorten_value(value)))
 
 
 def shorten_value(value: object) -> str:
-    """A value as it was sent, not too much of it."""
+    """Return a value as JSON text, cut to 80 characters."""
     try:
-        odd = isinstance(value, float) and not math.isfinite(value)  # JSON has no word for it
+        odd = isinstance(value, float) and not math.isfinite(value)  # JSON has no infinity or NaN
         text = str(value) if odd else msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
         text = repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
@@ -118,7 +121,7 @@ def shorten_value(value: object) -> str:
 
 
 def object_schema(shape: type[Struct], descriptions: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON schema of these fields, each with what the model is told about it."""
+    """Return the JSON schema of these fields, each with its description for the model."""
     known = argument_fields(shape)
     return {
         "type": "object",
@@ -155,13 +158,13 @@ def _kind_of(wanted: Any) -> Kind:
         return choice_kind(choices)
     if wanted in _KINDS:
         return _KINDS[wanted]
-    if len(choices) == 1:  # or nothing
+    if len(choices) == 1:  # optional type: `X | None`
         return _kind_of(choices[0])
     return _KINDS[wanted]
 
 
 def seconds_kind(least: float, most: float) -> Kind:
-    """A number of them, within bounds that are said."""
+    """Return the argument type for a number of seconds within these bounds."""
     return _bounded_kind(least, most, _convert_number, "a number of seconds", "number")
 
 
@@ -185,7 +188,8 @@ def _bounded_kind(
 
 
 def choice_kind(choices: list[str], suggestions: Mapping[str, str] = MappingProxyType({})) -> Kind:
-    """One of these. `meant`: what one may have had in mind who says something else."""
+    """Return the argument type for one of these strings. `suggestions` maps a wrong value to the
+    choice that the model probably meant."""
 
     def take(value: Any) -> str:
         if value in choices:
@@ -201,7 +205,7 @@ def choice_kind(choices: list[str], suggestions: Mapping[str, str] = MappingProx
 def _convert_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError
-    return str(value)  # a subclass may not be what it seems, further down
+    return str(value)  # plain str: a subclass of str may behave differently in later code
 
 
 def _convert_switch(value: Any) -> bool:

@@ -1,7 +1,8 @@
-"""The smallest contract: one command in, `{"stdout", "stderr", "exitCode"}` out.
+"""The contract harness, the smallest one: one command in, `{"stdout", "stderr", "exitCode"}` out.
 
-The environment is inherited as it is, the two streams are kept apart, each up to 1 MiB. What went
-wrong with the call is `{"error": …}`; whatever a command had printed by then rides along.
+The command inherits the environment unchanged. stdout and stderr are captured separately, each up
+to 1 MiB. A failed call is reported as `{"error": ...}`. The error reply also contains the output
+that the command printed before the failure.
 """
 
 import re
@@ -34,7 +35,7 @@ from nacre.prepare.directory import check_directory
 from nacre.text.clean import decode, drop_partial_end
 
 _TRUNCATION_SUFFIX: Final = "... (truncated)"
-# The tail is never shown; it is where bash says that it did not find a command.
+# The tail is never shown. nacre searches the tail for bash's message about a missing command.
 _KEEP: Final = Keep(whole=MIB, head=MIB - len(_TRUNCATION_SUFFIX), tail=16 * KIB)
 
 _DESCRIPTION: Final = "Execute a bash command and return stdout/stderr"
@@ -42,7 +43,7 @@ _DESCRIPTIONS: Final = {"command": "The bash command to execute"}
 
 
 class Bash(Struct, frozen=True, kw_only=True):
-    """The arguments of the one tool."""
+    """Arguments of the contract's only tool."""
 
     command: str
 
@@ -63,13 +64,13 @@ class Harness:
         self._limits = Limits(timeout=options.timeout, grace=options.grace)
 
     def with_max_wait(self, seconds: float) -> Self:
-        del seconds  # one waits for the end, which the limit brings
+        del seconds  # a call waits until the command ends; the timeout limits the wait
         return self
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
-        del caller  # the same for everybody
+        del caller  # the tool is the same for every caller
         schema = object_schema(Bash, _DESCRIPTIONS)
-        from nacre.contracts.reply_schemas import HARNESS_REPLY  # who only calls needs no schemas
+        from nacre.contracts.reply_schemas import HARNESS_REPLY  # lazy: tool calls need no schema
 
         return (
             ToolSpec(
@@ -94,7 +95,7 @@ class Harness:
 
     def reply(self, result: Result, reply_context: None, findings: Sequence[AnyFinding]) -> Reply:
         del reply_context, findings
-        assert isinstance(result, Outcome)  # nothing is ever handed back while it runs
+        assert isinstance(result, Outcome)  # harness never detaches a running command
         error = _error_text(result)
         if isinstance(result.ending, NotStarted):
             return _build_reply({"error": error})
@@ -120,7 +121,7 @@ def _build_reply(fields: dict[str, Any]) -> Reply:
 
 
 def _process_reply(outcome: Outcome) -> dict[str, Any]:
-    """What there is to say of a process that ran."""
+    """Return the reply fields for a command that ran."""
     fields: dict[str, Any] = {
         "stdout": _decode_capture(outcome.output),
         "stderr": _decode_capture(outcome.errors or Capture()),
@@ -149,8 +150,8 @@ def _error_text(outcome: Outcome) -> str | None:
             return str(why)
         case Lost():
             return (
-                "the exit status of the command is not known: whoever ran it was killed, or "
-                "another part of this program took it"
+                "the exit status of the command is unknown: the process that ran it was killed, "
+                "or another part of this program collected it"
             )
         case _:
             return None
@@ -162,8 +163,9 @@ def _decode_capture(capture: Capture) -> str:
     return decode(drop_partial_end(capture.head)) + _TRUNCATION_SUFFIX
 
 
-# bash's own words for what it could not find or execute, and only those: with `set -u` it also
-# exits with 127, and says `X: unbound variable`. Inside a function it calls itself `environment`.
+# Messages of bash for a program that bash could not find or execute. Other messages must not match:
+# with `set -u`, bash also exits with 127 and prints `X: unbound variable`. Inside a function, bash
+# calls itself `environment`.
 _DIAGNOSTIC: Final = re.compile(
     rb"(?:" + re.escape(BASH) + rb"|environment): (?:line \d+: )?(?:exec: )?(?P<what>.*?): (?P<why>"
     rb"command not found|not found|No such file or directory"
@@ -174,12 +176,12 @@ _MISSING: Final = re.compile(rb".*not found|.*No such file or directory")
 
 
 def _explain_not_executed(code: int, errors: Capture) -> str | None:
-    """bash's own word, in the last line of stderr, that it could not run something."""
+    """Return an error text if the last line of stderr says that bash could not run a program."""
     if code not in (126, 127):
         return None
     fields = (errors.head + errors.tail if not errors.omitted else errors.tail).rstrip(b"\n")
     found = _DIAGNOSTIC.fullmatch(fields.rpartition(b"\n")[2])
-    # A builtin that complains of a file (`cd: /nope: No such file …`) is not a missing command.
+    # A builtin's error about a file (`cd: /nope: No such file ...`) is not a missing command.
     if found is None or b": " in found["what"]:
         return None
     what = decode(found["what"]) or "''"

@@ -1,4 +1,4 @@
-"""Reading a contract's options, as a program, a file or a command line gives them."""
+"""Parsing a contract's options from a program, a settings file or a command line."""
 
 import re
 from collections.abc import Mapping
@@ -13,27 +13,29 @@ from nacre.text.similar_names import did_you_mean
 
 T = TypeVar("T", bound=Struct)
 
-# How a workspace may change an option: by what makes it tighter. See nacre.settings.
-LESS = {"tighter": "less"}
-MORE = {"tighter": "more"}  # of a list
-LATER = {"tighter": "later"}  # of choices
-OFF = {"tighter": "off"}
+# A workspace's settings may only tighten an option. Each constant says which change tightens the
+# option. The module nacre.settings applies these constants.
+LESS = {"tighter": "less"}  # a lower number is tighter
+MORE = {"tighter": "more"}  # a longer list is tighter
+LATER = {"tighter": "later"}  # a choice later in the order of strictness is tighter
+OFF = {"tighter": "off"}  # false is tighter than true
 
 Seconds = Annotated[float, Meta(ge=0, extra=LESS)]
-Limit = Annotated[float, Meta(gt=0, extra=LESS)]  # how long a command may take
+Limit = Annotated[float, Meta(gt=0, extra=LESS)]  # maximum seconds that a command may run
 
 
 @lru_cache(maxsize=32)
 def struct_fields(shape: type[Struct]) -> tuple[FieldInfo, ...]:
-    """What a struct has. Asked once: msgspec reads the annotations anew each time, which takes as
-    long as half a command."""
+    """Return the fields of a struct from a cache. Without the cache, msgspec evaluates the
+    annotations at each call, which takes half as long as running a command."""
     return msgspec.structs.fields(shape)
 
 
 def read_options(options: Mapping[str, Any], shape: type[T], *, strict: bool = False) -> T:
-    """A contract's options; ValueError, with the nearest right key, for a wrong one.
+    """Convert a contract's options to the struct `shape`. Raises ValueError for a bad option. For
+    an unknown key, the error message suggests the nearest valid key.
 
-    Unless `strict`, values may come as text, as a command line has them."""
+    Unless `strict` is set, a value may be text from a command line."""
     fields = struct_fields(shape)
     known = [field.encode_name for field in fields]
     for key in options:
@@ -54,7 +56,7 @@ _SWITCHES = {"on": True, "off": False, "yes": True, "no": False}
 
 
 def _parse_value(key: str, value: Any, wanted: Any) -> Any:
-    """A value as a command line gives it: on and off, lists with commas, JSON for the rest."""
+    """Parse a command line's value: `on` and `off`, lists with commas, or lists in JSON."""
     if not isinstance(value, str):
         return value
     if get_origin(wanted) is Annotated:
@@ -90,7 +92,7 @@ _WORDS = {
 
 
 def _describe_error(problem: str, shape: type) -> str:
-    """msgspec's finding, as a sentence for a model."""
+    """Turn an error message of msgspec into a sentence for a model."""
     if wrong := _WRONG_TYPE.match(problem):
         wanted, got, where = wrong.groups()
         wanted = " or ".join(_WORDS.get(each, each) for each in wanted.split(" | "))
@@ -107,5 +109,5 @@ def _describe_error(problem: str, shape: type) -> str:
     if missing := _MISSING.match(problem):
         return f"{missing[2]} needs {missing[1]}" if missing[2] else f"{missing[1]} is required"
     if unknown := _UNKNOWN.match(problem):
-        return f"{unknown[2]} has a field {unknown[1]} that nobody knows; remove it"
+        return f"{unknown[2]} has an unknown field {unknown[1]}; remove it"
     return problem

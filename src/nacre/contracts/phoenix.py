@@ -1,6 +1,8 @@
-"""phoenix: command and mode, ordered output, middle truncation, replies in brackets.
+"""The contract phoenix: one tool that takes a command and a mode.
 
-Order of decisions: arguments, directory, safety, co-author, links, environment.
+stdout and stderr are merged in the order of writing. Long output is truncated in the middle. Status
+lines are in brackets. Checks run in this order: arguments, directory, safety rules, co-author
+trailer, artifact links, environment, terminal needs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,7 +80,7 @@ For complex scripts, write them to a file first and then execute the file.
 
 
 class Bash(Struct, frozen=True, kw_only=True):
-    """The arguments, in both editions."""
+    """Arguments of the tool, in both schemas: with `mode`, or with two booleans."""
 
     command: str
     mode: Literal["default", "slow", "background"] | None = None
@@ -115,7 +117,7 @@ class Phoenix:
         )
 
     def with_max_wait(self, seconds: float) -> Self:
-        del seconds  # it is the model that chooses the background, and nobody later
+        del seconds  # only the model chooses background mode; a call cannot detach later
         return self
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
@@ -143,7 +145,7 @@ class Phoenix:
                 "installs; background: run detached, return immediately with PID and output file"
             )
         schema = object_schema(Bash, descriptions)
-        from nacre.contracts.reply_schemas import PHOENIX_REPLY  # who only calls needs no schemas
+        from nacre.contracts.reply_schemas import PHOENIX_REPLY  # lazy: tool calls need no schema
 
         return (
             ToolSpec(
@@ -222,12 +224,13 @@ def _background_reply(running: Running) -> Reply:
 
 
 def _select_mode(given: Bash) -> str:
-    """Of both spellings; Refused when they contradict each other."""
+    """Return the mode, from `mode` or from the two booleans. Raises Refused if both are given and
+    contradict each other."""
     booleans = "background" if given.background else "slow" if given.slow_ok else "default"
     if given.mode is None:
         return booleans
     meant = {"background": given.mode == "background"}
-    if given.mode != "background":  # there it may be either
+    if given.mode != "background":  # in background mode, slow_ok may be true or false
         meant["slow_ok"] = given.mode == "slow"
     for name, value in meant.items():
         if getattr(given, name) not in (None, value):
@@ -239,7 +242,7 @@ def _select_mode(given: Bash) -> str:
 
 
 def _format_duration(seconds: float) -> str:
-    """`30 seconds`, `15 minutes`."""
+    """Format a duration as text, such as `30 seconds` or `15 minutes`."""
     count, unit = (
         (seconds / 60, "minute") if seconds >= 60 and not seconds % 60 else (seconds, "second")
     )
@@ -247,7 +250,7 @@ def _format_duration(seconds: float) -> str:
 
 
 def _failure_line(outcome: Outcome) -> str | None:
-    """The line that says that this is no success, if it is none."""
+    """Return the line that reports a failure; None for a command that succeeded."""
     match outcome.ending:
         case Exited(0):
             return None
@@ -263,7 +266,8 @@ def _failure_line(outcome: Outcome) -> str | None:
             return _refusal_text(why)
         case Lost():
             return (
-                "[command failed: exit status unknown; whoever ran it was killed, or another part "
+                "[command failed: exit status unknown; the process that ran it was killed, or "
+                "another part "
                 "of this program took it]"
             )
 
@@ -292,7 +296,7 @@ def _refusal_text(refusal: AnyRefusal) -> str:
 
 
 def _build_details(outcome: Outcome) -> dict[str, Any]:
-    """The same as data; what is not the case is left out."""
+    """Return the outcome as data. Facts that do not apply are left out."""
     ending, output = outcome.ending, outcome.output
     details: dict[str, Any] = {"run": outcome.run, "seconds": round(outcome.seconds, 3)}
     if outcome.exit_code is not None:

@@ -1,4 +1,4 @@
-"""A tool's declaration in the shape that each provider wants, strict where it can be."""
+"""Converting a tool's declaration to each provider's format, with strict mode where possible."""
 
 from typing import Any, Literal, get_args
 
@@ -9,7 +9,7 @@ FORMATS: tuple[str, ...] = get_args(Format)
 
 
 def for_provider(spec: ToolSpec, format: Format) -> dict[str, Any]:
-    """Raises ValueError for a format that there is not."""
+    """Return the declaration in a provider's format. Raises ValueError for an unknown format."""
     said: dict[str, Any] = {"name": spec.name, "description": spec.description}
     match format:
         case "anthropic":
@@ -26,7 +26,8 @@ def for_provider(spec: ToolSpec, format: Format) -> dict[str, Any]:
 
 
 def _forbid_extra(schema: dict[str, Any]) -> bool:
-    """Strict modes know no maps: every object must name all that it may hold."""
+    """Return whether a schema fits strict mode, in which every object must list all of its
+    properties."""
     return all(
         each["type"] != "object" or each.get("additionalProperties") is False
         for each in (schema, *schema["properties"].values())
@@ -38,7 +39,8 @@ def _strip_unsupported(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _require_all(schema: dict[str, Any]) -> dict[str, Any]:
-    """In OpenAI's strict mode nothing is left out: what may be absent may be null instead."""
+    """Make all properties required, as OpenAI's strict mode demands. A formerly optional property
+    may be null instead."""
     return schema | {
         "properties": {
             name: _strip_unsupported(each)

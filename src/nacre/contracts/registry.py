@@ -1,7 +1,7 @@
 """The contracts by name.
 
-`build_contract` gives a contract, `build_checks` the steps by which one decides about a command. A
-contract's module is imported when it is first used.
+`build_contract` returns a contract. `build_checks` returns the part of a contract that decides
+about a command before the run. A contract's module is imported at its first use.
 """
 
 from collections.abc import Mapping
@@ -27,19 +27,20 @@ def contract_names() -> tuple[str, ...]:
 
 
 def build_contract(name: str, options: Mapping[str, Any]) -> Contract:
-    """The contract of this name. Raises ValueError, with the remedy, for what is unknown."""
+    """Return the contract of this name. Raises ValueError for an unknown name or a bad option."""
     contract: Contract = _contract_module(name).make(options)
     return contract
 
 
 def build_checks(name: str, options: Mapping[str, Any]) -> Checks:
-    """What the contract of this name would decide. Raises ValueError like `make`."""
+    """Return the steps and default plan of the contract of this name. Raises ValueError for an
+    unknown name or a bad option."""
     found: Checks = _contract_module(name).make(options)
     return found
 
 
 def options_type(name: str) -> type[Struct]:
-    """What the contract of this name lets one choose. Raises ValueError like `make`."""
+    """Return the options struct of a contract. Raises ValueError for an unknown contract name."""
     found: type[Struct] = _contract_module(name).Options
     return found
 

@@ -1,6 +1,7 @@
-"""The shape of each reply's structured part, as JSON schema: what a client may rely on.
+"""JSON schemas for the structured part of each reply, on which clients may rely.
 
-Open, so that a later version may add to it; what is listed here stays.
+The schemas are open, so that a later version may add properties. Listed properties are
+not removed.
 """
 
 from typing import Any, Final
@@ -154,7 +155,7 @@ _SOMETIMES: Final[dict[str, Schema]] = {
 }
 _LISTED: Final[dict[str, Schema]] = {"command": _TEXT, "ports": _list_schema(_COUNT)}
 NACRE_REPLY: Final = _object_schema(_RUN, _SOMETIMES)
-# About one run, or several: `list` and `wait` with `runs` have them in a list.
+# A reply describes one run or several runs. `list` and `wait` with `runs` return a list of runs.
 NACRE_JOB_REPLY: Final = _object_schema(
     {},
     {**_RUN, **_SOMETIMES, "runs": _list_schema(_object_schema(_RUN, {**_SOMETIMES, **_LISTED}))},

@@ -1,4 +1,4 @@
-"""Which session a call belongs to: its key, and where its shell stands."""
+"""Selecting the session of a call: the session's key and the directory of its shell."""
 
 from collections.abc import Hashable
 from functools import lru_cache
@@ -13,8 +13,9 @@ from nacre.model.plan import Session
 def select_session(
     contract: str, caller: Caller, name: str, *, owner: str, shell_kind: Hashable, setup: str = ""
 ) -> tuple[Session, Caller]:
-    """The session of that name, and its caller, who stands where its shell does. `owner` tells it
-    from others of that name, and so does all that a shell of it is made of."""
+    """Return the session, and a copy of the caller in the directory of the session's shell. The
+    contract, `owner` and `shell_kind` form the session's key. The key distinguishes sessions of the
+    same name."""
     key = _build_key(contract, owner, shell_kind)
     known, sure = caller.session_cwd(key)
     stood = known or caller.cwd

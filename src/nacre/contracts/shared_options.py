@@ -1,4 +1,4 @@
-"""Options that several contracts share, and the steps that they choose."""
+"""Options that several contracts share, and the steps that these options select."""
 
 from typing import Annotated
 
@@ -18,11 +18,11 @@ Safety = Annotated[tuple[str, ...], Meta(extra=MORE)]
 
 
 class SharedOptions(Struct, frozen=True, kw_only=True):
-    """What phoenix, pi and nacre let one choose; each has defaults of its own."""
+    """Options of the contracts phoenix, pi and nacre; each contract has its own defaults."""
 
-    safety: Safety = ()  # packs and rule ids; -id takes one away
+    safety: Safety = ()  # packs and rule ids; `-id` removes a rule
     environment: Annotated[Policy, Meta(extra=LATER)] = "filtered"
-    allow: tuple[str, ...] = ()  # variables that are never dropped
+    allow: tuple[str, ...] = ()  # names of variables that are never dropped
     coauthor: Annotated[bool, Meta(extra=OFF)] = False
     trailer: str = ""
 
@@ -38,13 +38,13 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
 def _is_trailer(text: str) -> bool:
     key, colon, value = text.partition(": ")
     plain = key.replace("-", "").isalnum() and key.isascii()
-    odd = set(text) & set("\n'\"\0$`\\")  # it stands in quotes of every kind
+    odd = set(text) & set("\n'\"\0$`\\")  # unsafe in single or double quotes
     return plain and bool(colon and value.strip()) and not odd
 
 
 def resolve_cwd(given: str, caller: Caller) -> bytes | None:
-    """The directory that a call names, from the caller's; None for a tilde that leads nowhere.
-    Raises Refused."""
+    """Return the directory that a call names, resolved from the caller's directory. None means that
+    the home directory for a tilde is unknown. Raises Refused for an empty or invalid path."""
     if not given.strip():
         raise bad_arguments("cwd is empty; leave it out, or name a directory")
     path = read_bytes(given, "cwd")
@@ -52,11 +52,11 @@ def resolve_cwd(given: str, caller: Caller) -> bytes | None:
 
 
 def safety_steps(options: SharedOptions) -> tuple[Step, ...]:
-    """The safety step, if any rule was chosen."""
+    """Return the safety step if any rule is selected, else no step."""
     rules = select_rules(options.safety)
     return (safety_step(rules),) if rules else ()
 
 
 def trailer_steps(options: SharedOptions) -> tuple[Step, ...]:
-    """The co-author step, if it is on."""
+    """Return the co-author trailer step if the option is on, else no step."""
     return (trailer_step(options.trailer),) if options.coauthor else ()

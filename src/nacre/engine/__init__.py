@@ -1,1 +1,1 @@
-"""Running a plan, in any number at once. Knows no contract."""
+"""The engine: runs any number of plans at once. The engine does not know the contracts."""

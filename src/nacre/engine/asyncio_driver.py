@@ -1,5 +1,6 @@
-"""Driving nacre's event loop from asyncio, which watches the epoll descriptor and has a timer for
-the next deadline.
+"""Driving nacre's event loop from asyncio.
+
+asyncio watches the epoll descriptor and has a timer for the next deadline.
 
 descriptor is readable, or the deadline passes -> drive() -> set_timer()
 """
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 class AsyncioDriver:
     def __init__(self, host: "AbstractEventLoop", loop: EventLoop, drive: Callback) -> None:
-        """`drive` serves what is ready in `loop`, without waiting."""
+        """`drive` serves the ready events of `loop` without waiting."""
         self._timer: TimerHandle | None = None
         self._loop = loop
         self._drive = drive
@@ -24,7 +25,8 @@ class AsyncioDriver:
         self.host.add_reader(self._loop.fileno(), self._drive)
 
     def set_timer(self) -> None:
-        """After each step: drive again when the next deadline passes."""
+        """Schedule a call of `drive` for the next deadline of the event loop. The supervisor calls
+        `set_timer` after each step."""
         self._cancel_timer()
         due = self._loop.next_deadline()
         if due is not None:

@@ -1,10 +1,10 @@
-"""The engine: plans in, tickets out.
+"""The engine: takes plans and returns tickets.
 
-`start` starts a plan on the supervisor of the calling thread; its `Ticket` is waited for by that
-thread, or awaited in the event loop that runs on it; a thread that serves many makes steps of its
-own, and gets the answer by a callback (`then`). Cancelling and closing may come from any thread.
-While nothing runs, an engine holds no descriptor; one that will be closed may keep a loop for the
-next command, which takes five.
+`start` starts a plan on the supervisor of the calling thread and returns a `Ticket`. That thread
+waits for the ticket, or awaits the ticket in its asyncio loop. A thread that serves many operations
+calls `step` itself and gets each response through a callback (`Ticket.then`). Any thread may cancel
+an operation or close the engine. While nothing runs, an engine holds no descriptor. With
+`keep_loop` the engine keeps one event loop, five descriptors, for the next command.
 """
 
 import itertools
@@ -36,19 +36,19 @@ from nacre.process.spawner import descriptor_limit
 A = TypeVar("A")
 MakeOperation = Callable[
     [LoopContext, Callable[[A], None]], Operation
-]  # on this loop, to be answered there
+]  # creates an operation on this event loop; the operation passes its response to the callback
 
 _CLOSE_INTERVAL: Final = 0.02
 
 
 class Engine:
-    """Runs plans for any number of threads and event loops.
+    """Runner of plans for any number of threads and asyncio loops.
 
-    `own_process`: this process is nacre's own, and the subreaper; see `process.own_process`.
-    `keep_loop`: a loop is kept for the next command, until the engine is closed or forgotten.
-    `prewarm`: shells of sessions are started before somebody wants them.
-    `wake_on_signals`: signals end the wait of the main thread; see `process.own_process`.
-    `on_leftover`: what becomes of the pipes of a command that has left something running.
+    `own_process`: this process is nacre's own and the subreaper; see `process.own_process`.
+    `keep_loop`: keep one event loop for the next command until the engine is closed or freed.
+    `prewarm`: start the shells of sessions before a command needs them.
+    `wake_on_signals`: let each signal end the main thread's wait; see `process.own_process`.
+    `on_leftover`: callback that takes over the pipes that leftover processes still hold open.
     """
 
     def __init__(
@@ -82,12 +82,14 @@ class Engine:
         cancel: CancelToken | None = None,
         record: "RunRecord | None" = None,
     ) -> Ticket[Outcome]:
-        """Start a plan, or put it in line. Raises Refused when nothing can be started at all.
+        """Start a plan, or queue it until a slot is free.
 
-        `record` says what the run is called, and takes down what becomes of it."""
+        `record` gives the run its id and stores its start and its outcome. Raises Refused when the
+        engine is closed, or when no event loop or listener thread can be created.
+        """
         if listen is not None and not isinstance(listen, Listening):
             listen = Listening(listener=listen)
-        name = f"u{next(self._names)}" if record is None else ""  # u: nobody writes it down
+        name = f"u{next(self._names)}" if record is None else ""  # u: a run without a record
         return self.start_operation(
             lambda context, answer: Run(
                 name, plan, context, listening=listen, record=record, on_outcome=answer
@@ -98,7 +100,7 @@ class Engine:
     def start_operation(
         self, make: MakeOperation[A], cancel: CancelToken | None = None
     ) -> Ticket[A]:
-        """Have something waited for that is made on the event loop of the calling thread."""
+        """Start the operation that `make` creates on the event loop of the calling thread."""
         supervisor = self._supervisor()
         ticket: Ticket[A] | None = None
         try:
@@ -112,26 +114,29 @@ class Engine:
         return ticket
 
     def watch_fd(self, fd: int, ready: Callable[[], None]) -> None:
-        """Have `ready` called in a step of this thread whenever `fd` can be read; it may begin
-        nothing itself. For an engine that keeps its loop. Raises OSError."""
+        """Call `ready` in a step of this thread whenever `fd` is readable.
+
+        `ready` must not start an operation itself. The engine must have been created with
+        `keep_loop`. Raises OSError.
+        """
         self._supervisor().context.loop.watch(fd, ready)
 
     def unwatch_fd(self, fd: int) -> None:
         self._supervisor().context.loop.unwatch(fd)
 
     def step(self, timeout: float | None = None) -> None:
-        """Serve all that this thread has begun or watches, once, waiting at most so long."""
+        """Run one step of this thread's event loop; wait at most `timeout` seconds for an event."""
         self._supervisor().drive(timeout)
 
     def wake(self) -> None:
-        """From any thread or signal handler: end the step that waits."""
+        """End a `step` that is waiting. Any thread or signal handler may call `wake`."""
         with self._lock:
             for supervisor in (*self._supervisors.values(), self._idle_supervisor):
                 if supervisor is not None:
                     supervisor.post(_do_nothing)
 
     def signal(self, request: Signal) -> Done:
-        """Send a signal to everything that a live run has started, from any thread."""
+        """Send a signal to the process tree of a live run. Any thread may call this method."""
         with self._lock:
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
@@ -141,9 +146,10 @@ class Engine:
         return Done(found=False)
 
     def close(self) -> None:
-        """Stop whatever is still being waited for, and wait until it is gone.
+        """Cancel every operation, and wait until all operations have ended.
 
-        In a listener there is nothing to wait for, since its own command waits for it.
+        When a listener calls `close`, the call does not wait: the listener's own run waits for
+        the listener.
         """
         with self._lock:
             self._closed = True
@@ -157,8 +163,8 @@ class Engine:
         for supervisor in supervisors:
             while not supervisor.closed:
                 if supervisor.driven_here:
-                    break  # we are a signal handler of whoever drives, and does it after us
-                # Whoever began these may have gone without waiting for them.
+                    break  # called by a signal handler: the interrupted `drive` does the rest
+                # The thread that started these operations may have ended without waiting for them.
                 if supervisor.driven_elsewhere:
                     self._wait_for_change()
                 else:
@@ -180,7 +186,8 @@ class Engine:
                 if supervisor is None or not supervisor.context.intact():
                     supervisor = Supervisor(self._new_context(), ref(self))
                 supervisor.thread = ident
-                # In this order: a signal handler that wants to wake us must find one or the other.
+                # Register the supervisor before clearing `_idle_supervisor`. A signal handler that
+                # calls `wake` must find the supervisor in one of the two places.
                 self._supervisors[ident] = supervisor
                 self._idle_supervisor = None
             return supervisor
@@ -196,13 +203,14 @@ class Engine:
         except OSError as error:
             raise Refused(NoDescriptors(limit=descriptor_limit())) from error
         if self._wake_on_signals:
-            from nacre.process.own_process import wake_on_signals  # loads ctypes
+            # Imported only when needed, because the module loads ctypes.
+            from nacre.process.own_process import wake_on_signals
 
             wake_on_signals(context.loop)
         return context
 
     def on_idle(self, supervisor: Supervisor) -> None:
-        """A supervisor has no more runs. One may rest, for whoever comes next."""
+        """Keep one supervisor without operations for the next command; close any other."""
         with self._lock:
             if supervisor is self._idle_supervisor:
                 return
@@ -226,8 +234,8 @@ class Engine:
         self.sessions.close()
 
     def after_fork(self) -> None:
-        """We are a fork of our host: the runs are the parent's, and so are their loops."""
-        self._lock = threading.RLock()  # somebody may have held the old one, and is not here
+        """Forget all runs and event loops in a forked child: they belong to the parent process."""
+        self._lock = threading.RLock()  # a thread of the parent may have held the old lock
         self._changed = threading.Condition(self._lock)
         if self._idle_supervisor is not None:
             self._idle_supervisor.context.after_fork()
@@ -242,7 +250,7 @@ class Engine:
 
 
 def run_to_end(plan: Plan, cancel: CancelToken) -> None:
-    """Something of our own, to its end; what counts is what it does."""
+    """Run one of nacre's own plans to its end, for its side effects; discard the outcome."""
     engine = Engine()
     try:
         engine.start(plan, cancel=cancel).wait()
@@ -253,7 +261,7 @@ def run_to_end(plan: Plan, cancel: CancelToken) -> None:
 
 
 def _do_nothing() -> None:
-    """To be woken by."""
+    """Do nothing. Posting this callback only wakes the event loop."""
 
 
 _engines: WeakSet[Engine] = WeakSet()

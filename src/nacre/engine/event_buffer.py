@@ -1,7 +1,8 @@
-"""Output that waits for a slow listener: bounded, joined into larger chunks, with skip counts.
+"""Bounded buffer for output that waits for a slow listener.
 
-Both ways to a listener use it: the thread of a listener in this process, and the warden's stream to
-a client. It holds no lock and knows no clock; its owner decides when to drop and when to deliver.
+The buffer joins output into larger chunks and counts skipped bytes. The buffer has two users: the
+thread of a listener in this process, and the warden's event stream to a client. The buffer has no
+lock and no clock. The owner of the buffer decides when to drop and when to deliver output.
 """
 
 from collections import deque
@@ -9,21 +10,23 @@ from typing import Final
 
 from nacre.model.events import Chunk, Stream
 
-# Many tiny chunks of alternating streams cost more than their bytes.
+# Maximum number of chunks in a buffer, besides the byte limit: many tiny chunks of alternating
+# streams cost more than the sum of their bytes.
 MAX_CHUNKS: Final = 4096
 
 
 class EventBuffer:
     def __init__(self, limit: int, max_chunk: int | None = None) -> None:
-        """`limit` is in bytes; a chunk that has reached `max_chunk` bytes is not extended."""
+        """`limit` is the size of the buffer in bytes. The buffer does not extend a chunk that has
+        reached `max_chunk` bytes."""
         self._limit = limit
         self._max_chunk = max_chunk
         self._chunks: deque[tuple[Stream, bytearray]] = deque()
         self._skipped: dict[Stream, int] = {}
-        self.size = 0  # bytes
+        self.size = 0  # bytes in the buffer
 
     def __bool__(self) -> bool:
-        """Whether there is output to deliver; skip counts alone are not."""
+        """Return whether the buffer holds output; skip counts alone do not count as output."""
         return bool(self._chunks)
 
     @property
@@ -45,7 +48,7 @@ class EventBuffer:
         self._skipped[stream] = self._skipped.get(stream, 0) + count
 
     def drop_oldest(self) -> None:
-        """Drop and count what is more than the limit."""
+        """Drop the oldest output beyond the limit and count the dropped bytes as skipped."""
         while self._chunks and (self.size > self._limit or len(self._chunks) > MAX_CHUNKS):
             stream, data = self._chunks[0]
             excess = self.size - self._limit
@@ -57,7 +60,8 @@ class EventBuffer:
             self.add_skipped(stream, dropped)
 
     def pop(self, run: str, max_bytes: int | None = None) -> Chunk:
-        """The oldest chunk, or its first `max_bytes`, with what was skipped of its stream."""
+        """Remove and return the oldest chunk, or its first `max_bytes` bytes. The chunk also says
+        how many bytes of its stream were skipped before it."""
         stream, data = self._chunks[0]
         piece = bytes(data if max_bytes is None else data[:max_bytes])
         if len(piece) == len(data):
@@ -69,7 +73,8 @@ class EventBuffer:
         return Chunk(run=run, stream=stream, data=piece, skipped=skipped)
 
     def pop_skipped(self, run: str) -> Chunk | None:
-        """At the end: what was skipped of a stream after its last chunk."""
+        """Return an empty chunk with the number of bytes skipped after a stream's last chunk.
+        Return None if no skipped bytes are left to report. Call this at the end of the run."""
         if not self._skipped:
             return None
         stream, skipped = self._skipped.popitem()

@@ -1,7 +1,8 @@
-"""Noticing that a run waits for input: looking again and again, while somebody wants to know.
+"""Detecting by polling that a run waits for input.
 
-A thread may be blocked on its input for a moment only, between two lines that it reads. So one look
-is not enough: the second must find the same question, with nothing said or read in between.
+A thread may block on its input only for a moment, between two lines that it reads. So one poll
+does not prove an input wait. A second poll must find the same state, with no output and no input in
+between.
 """
 
 from collections.abc import Callable
@@ -9,18 +10,19 @@ from typing import Final
 
 from nacre.eventloop import Callback, EventLoop, Timer
 
-_FIRST_INTERVAL: Final = 0.1
-_CONFIRM_INTERVAL: Final = 0.15  # when there seems to be a question
-_MAX_INTERVAL: Final = 0.5
+_FIRST_INTERVAL: Final = 0.1  # seconds until the first poll
+_CONFIRM_INTERVAL: Final = 0.15  # seconds from a poll that found an input wait to the next poll
+_MAX_INTERVAL: Final = 0.5  # maximum seconds between two polls
 
-Question = tuple[int, int]
+Question = tuple[int, int]  # output bytes and stdin bytes so far; see `Run.question`
 
 
 class InputWaitDetector:
     def __init__(
         self, loop: EventLoop, find_question: Callable[[], Question | None], on_question: Callback
     ) -> None:
-        """`on_question` is called once, when the command asks; `begin` again for the next one."""
+        """`on_question` is called once, when the run waits for input. After that, `begin` must be
+        called again to detect the next input wait."""
         self._timer: Timer | None = None
         self._interval = _FIRST_INTERVAL
         self._seen: Question | None = None

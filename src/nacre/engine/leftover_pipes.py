@@ -1,8 +1,9 @@
-"""Pipes of commands that have ended but left something running.
+"""Leftover pipes: output pipes of ended runs that leftover processes still hold open.
 
-Closing such a pipe would kill its writer at the next line, and a full one would stop it; so it
-is kept, and read, by whichever loop is being driven, of whichever engine: into nowhere, unless
-somebody wants it. The shelf is where they lie while nobody drives.
+Closing a leftover pipe would kill its writer at the next line; a full pipe would block its writer.
+So a leftover pipe stays open, and any driven event loop of any engine in this process reads it. The
+data is discarded unless a callback takes the data. While no event loop is driven, the pipes are
+parked in a list in this module.
 """
 
 import os
@@ -14,11 +15,11 @@ from nacre.model.events import Stream
 from nacre.process import spawner
 from nacre.process.pipe_reader import PipeReader
 
-# One wake-up reads at most so often: a left-behind flood must not starve a command.
+# Maximum reads per wake-up: a flood from leftover processes must not starve a running command.
 _MAX_READS = 4
 
 
-OnData = Callable[[Stream, bytes | bytearray], bool]  # False: no more of it
+OnData = Callable[[Stream, bytes | bytearray], bool]  # takes output; False closes the pipe
 
 
 def _discard(stream: Stream, data: bytes | bytearray) -> bool:
@@ -27,18 +28,18 @@ def _discard(stream: Stream, data: bytes | bytearray) -> bool:
 
 
 class LeftoverPipes:
-    """What is still open of one ended command."""
+    """Open pipes of one ended run, and the pidfd of its shell if the shell cannot be killed."""
 
     def __init__(
         self, readers: dict[Stream, PipeReader], pidfd: int | None, take: OnData = _discard
     ) -> None:
         self.run = ""
-        self.workspace: bytes | None = None  # None: nobody has written it down
-        self.limit = 0  # bytes of its output that may be kept
+        self.workspace: bytes | None = None  # workspace of the run; None: the run has no record
+        self.limit = 0  # maximum bytes of the run's output to keep on disk
         self.on_data = take
-        self.on_close: Callback = lambda: None  # once it is over
+        self.on_close: Callback = lambda: None  # called when the last descriptor is closed
         self._readers = readers
-        self._pidfd = pidfd  # of a shell that could not be killed
+        self._pidfd = pidfd  # pidfd of a shell that could not be killed; None: no such shell
 
     @property
     def closed(self) -> bool:
@@ -49,7 +50,7 @@ class LeftoverPipes:
         return {stream: reader.fd for stream, reader in self._readers.items()}
 
     def close(self) -> None:
-        """Somebody else has its pipes now."""
+        """Close the pipes in this process: another process has taken them over."""
         for reader in self._readers.values():
             reader.close()
         self._readers = {}
@@ -58,7 +59,8 @@ class LeftoverPipes:
         return [*self.pipes.values()] + ([] if self._pidfd is None else [self._pidfd])
 
     def serve(self, fd: int, forget: Callable[[int], None]) -> None:
-        """`fd` is readable: drain it, and close it at its end."""
+        """Read from `fd`, which is readable, and close it at EOF. `forget` removes `fd` from the
+        event loop."""
         if fd == self._pidfd:
             forget(fd)
             spawner.collect(fd)
@@ -88,8 +90,8 @@ _lock = threading.Lock()
 
 
 def after_fork() -> None:
-    """We are in a fork of our host: whoever held the lock is not here, and what lies on the shelf
-    is the parent's to drain."""
+    """Reset this module in a forked child. A thread of the parent may have held the lock. The
+    parked pipes are drained by the parent process."""
     global _lock
     _lock = threading.Lock()
     _parked.clear()
@@ -101,7 +103,7 @@ def park(leftover: LeftoverPipes) -> None:
 
 
 def unpark() -> list[LeftoverPipes]:
-    """All that lies there; the caller drives them from now on."""
+    """Return all parked pipes and empty the list; the caller reads the pipes from now on."""
     if not _parked:
         return []
     with _lock:
@@ -110,7 +112,7 @@ def unpark() -> list[LeftoverPipes]:
 
 
 def drain_parked() -> int:
-    """Drain what lies on the shelf without waiting; returns how many are still open."""
+    """Drain the parked pipes without waiting. Return how many runs still have open pipes."""
     loop = EventLoop()
     try:
         parked = unpark()

@@ -1,9 +1,10 @@
-"""Finding what a shell left running, once it has exited.
+"""Finding the processes that a shell left running when it exited.
 
     start -> list the processes -> (timer: look again) -> describe them -> on_found
 
-A timer looks again while a copy of a session's shell may be about to save the state, which is not
-a process of the command, and while a process is inside execve(2) and has no arguments to show.
+A timer repeats the check in two cases. In the first case a session's saver may be about to start;
+the saver is not a process of the command. In the second case a leftover process is inside execve(2)
+and has no arguments to show yet.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,8 +23,8 @@ from nacre.procfs.processes import Process
 if TYPE_CHECKING:
     from nacre.sessions.lease import SessionLease
 
-_POLL: Final = 0.001  # seconds
-_MAX_EXEC: Final = 0.2  # seconds that a process is waited for that has no arguments yet
+_POLL: Final = 0.001  # seconds between two checks of the leftover processes
+_MAX_EXEC: Final = 0.2  # maximum seconds to wait for a process that has no arguments yet
 
 
 class LeftoverSearch:
@@ -46,7 +47,8 @@ class LeftoverSearch:
         tree: ProcessTree | None,
         new_tree: Callable[[], ProcessTree],
     ) -> None:
-        """`tree` is the run's process tree if the run has needed one; `new_tree` makes it."""
+        """Find the processes that the shell left running, and report them to `on_found`. `tree` is
+        None if the run has built no process tree yet; `new_tree` then builds one."""
         context = self._context
         with context.sessions.spawn_lock if context.own_process else nullcontext():
             if tree is None and not (context.own_process and self._has_orphans()):
@@ -59,7 +61,7 @@ class LeftoverSearch:
             self._end_lease(self._lease, left, status, now())
 
     def _has_orphans(self) -> bool:
-        """Whether orphans have come to this process, the subreaper, and live."""
+        """Return whether this process, the subreaper, has adopted orphans that are still alive."""
         orphans = reap_orphans(self._context.shell_pids | self._context.sessions.pids)
         if self._lease is not None:
             orphans = [pid for pid in orphans if not self._lease.is_saver(pid)]
@@ -75,7 +77,8 @@ class LeftoverSearch:
         self.describe(lease.without_savers(left))
 
     def describe(self, left: list[Process], since: float | None = None) -> None:
-        """Describe these and report them; a little later while one has no arguments yet."""
+        """Describe the processes in `left` and report them to `on_found`. If one of the
+        processes has no arguments yet, wait a little first."""
         since = now() if since is None else since
         if are_starting(left, now() - since):
             self._call_later(_POLL, partial(self.describe, left, since))
@@ -84,7 +87,8 @@ class LeftoverSearch:
 
 
 def are_starting(members: list[Process], seconds: float) -> bool:
-    """Whether one of them has no arguments yet, and has not been waited for too long."""
+    """Return whether one of `members` is inside execve(2) and has no arguments yet. After
+    `_MAX_EXEC` seconds of waiting, return False."""
     return seconds < _MAX_EXEC and any(processes.is_starting(each.pid) for each in members)
 
 
@@ -103,6 +107,6 @@ def describe_processes(members: Iterable[Process]) -> tuple[Survivor, ...]:
 
 
 def name_processes(members: list[Process], lease: "SessionLease | None") -> tuple[Survivor, ...]:
-    """Describe them; a copy of a prewarmed shell by the command that it runs."""
+    """Describe processes. A copy of a prewarmed shell is described by the command that it runs."""
     found = describe_processes(members)
     return found if lease is None else lease.rename_prewarmed(found)

@@ -1,8 +1,9 @@
-"""The life of a command, as a table. Pure: no process, no clock.
+"""The lifecycle of a run, as a pure table of states and triggers, without processes and clocks.
 
-`next_step(state, trigger)` says what to become and what to do; `run` does it. What is not in
-the table changes nothing: a deadline that comes while the command is already being stopped, a
-cancel after the exit. So *why* it ended is written once, by whoever came first.
+`next_step(state, trigger)` returns the next state and the actions; `engine/run` executes the
+actions. A trigger that the table does not list for a state changes nothing. Examples are a deadline
+while the command is already being stopped, and a cancel after the exit. So every race between two
+triggers has one result: the first trigger alone decides *why* a run ended.
 """
 
 import enum
@@ -10,7 +11,8 @@ from typing import NamedTuple
 
 
 class _Named(enum.Enum):
-    # Members are singletons: hashing them in C is right, and ten times as fast as by their name.
+    # Enum members are singletons, so the identity hash is correct. The identity hash is computed in
+    # C, ten times as fast as the hash of the member's name.
     __hash__ = object.__hash__
 
 
@@ -26,40 +28,40 @@ class State(_Named):
 class Trigger(_Named):
     SLOT_FREE = "a slot is free"
     SPAWN_FAILED = "the spawn fails"
-    NO_DESCRIPTORS = "no descriptors, but others will end"
-    SESSION_NOT_READY = "its session is not ready"
+    NO_DESCRIPTORS = "no descriptor is free, but other runs will end"
+    SESSION_NOT_READY = "the session is not ready"
     DEADLINE = "the deadline passes"
     CANCEL = "cancel"
-    SIGNAL = "a signal is asked for"
-    END = "its end is asked for"
-    DISK_LIMIT = "the disk limit is reached, and shall end it"
+    SIGNAL = "a signal is requested"
+    END = "the end is requested"
+    DISK_LIMIT = "the disk limit is reached and ends the run"
     EXIT = "the shell exits"
-    EXIT_TERMINATING_LEFTOVERS = "the shell exits, and what it leaves shall end"
+    EXIT_TERMINATING_LEFTOVERS = "the shell exits, and leftover processes are to end"
     GRACE_OVER = "the grace is over"
     TREE_EMPTY = "the tree is empty"
-    CANNOT_KILL = "it cannot be killed"
+    CANNOT_KILL = "a process cannot be killed"
     PIPES_ENDED = "every pipe has ended"
     DRAIN_OVER = "the drain is over"
-    LEFTOVERS_KNOWN = "it is known what is left running"
+    LEFTOVERS_KNOWN = "the leftover processes are known"
 
 
 class Action(_Named):
     SPAWN = "spawn"
-    NOTE_NOT_STARTED = "note that nothing ran"
-    NOTE_TIMEOUT = "note the timeout"
-    NOTE_CANCEL = "note the cancel"
-    NOTE_EXIT = "note the status"
-    NOTE_LEFTOVERS = "note who is left"
+    NOTE_NOT_STARTED = "record that nothing ran"
+    NOTE_TIMEOUT = "record the timeout"
+    NOTE_CANCEL = "record the cancel"
+    NOTE_EXIT = "record the exit status"
+    NOTE_LEFTOVERS = "record the leftover processes"
     STOP_TREE = "ask the tree to stop"
-    STOP_LEFTOVERS = "ask the rest to stop"
-    ARM_GRACE = "arm the grace"
+    STOP_LEFTOVERS = "ask the leftover processes to stop"
+    ARM_GRACE = "arm the grace timer"
     SIGNAL_TREE = "signal the tree"
     KILL_TREE = "kill the tree"
-    ARM_KILL_WAIT = "arm the surrender"
+    ARM_KILL_WAIT = "arm the give-up timer"
     WATCH_TREE = "watch the tree end"
-    DRAIN = "read what is left, for as long as the drain lasts"
-    FIND_LEFTOVERS = "look who is left"
-    FINISH = "answer"
+    DRAIN = "read the rest of the pipes, at most for the drain time"
+    FIND_LEFTOVERS = "search for leftover processes"
+    FINISH = "deliver the outcome"
 
 
 class Step(NamedTuple):
@@ -82,7 +84,8 @@ TABLE: dict[tuple[State, Trigger], Step] = {
     (State.RUNNING, Trigger.DEADLINE): Step(State.STOPPING, (Action.NOTE_TIMEOUT, *_STOP)),
     (State.RUNNING, Trigger.CANCEL): Step(State.STOPPING, (Action.NOTE_CANCEL, *_STOP)),
     (State.RUNNING, Trigger.SIGNAL): Step(State.RUNNING, (Action.SIGNAL_TREE,)),
-    # These note no reason: how it ended is what the kernel says.
+    # The triggers END and DISK_LIMIT record no end reason: the kernel's exit status of the shell
+    # says how the run ended.
     (State.RUNNING, Trigger.END): Step(State.STOPPING, _STOP),
     (State.RUNNING, Trigger.DISK_LIMIT): Step(State.STOPPING, _STOP),
     (State.RUNNING, Trigger.EXIT): Step(State.DRAINING, (Action.NOTE_EXIT, Action.DRAIN)),
@@ -98,13 +101,14 @@ TABLE: dict[tuple[State, Trigger], Step] = {
     ),
     (State.STOPPING, Trigger.GRACE_OVER): Step(State.STOPPING, _KILL),
     (State.STOPPING, Trigger.END): Step(State.STOPPING, (Action.STOP_TREE, Action.ARM_GRACE)),
-    # Whoever cancels twice will not wait for the grace.
+    # A second cancel kills at once, without waiting for the grace.
     (State.STOPPING, Trigger.CANCEL): Step(State.STOPPING, _KILL),
     (State.STOPPING, Trigger.TREE_EMPTY): Step(State.DRAINING, (Action.DRAIN,)),
     (State.STOPPING, Trigger.CANNOT_KILL): Step(State.DRAINING, (Action.DRAIN,)),
     (State.DRAINING, Trigger.PIPES_ENDED): Step(State.SETTLING, (Action.FIND_LEFTOVERS,)),
     (State.DRAINING, Trigger.DRAIN_OVER): Step(State.SETTLING, (Action.FIND_LEFTOVERS,)),
-    # Apart from draining: a session's saver, or a process inside execve, is waited for by a timer.
+    # The state SETTLING is separate from DRAINING because a timer may first wait for a session's
+    # saver, or for a process inside execve(2).
     (State.SETTLING, Trigger.LEFTOVERS_KNOWN): Step(State.DONE, (Action.FINISH,)),
 }
 

@@ -1,8 +1,8 @@
-"""Events on their way to a listener, which may be slow, or raise, or never come back.
+"""Delivering events to a listener, which may be slow, may raise or may never return.
 
-The driving thread only appends here; one helper thread, for this call only, calls the listener,
-one event at a time and in order. What comes while the listener is busy is joined into one
-chunk, so a listener that is slow hears less often, not later and later.
+The thread that drives the event loop only appends events here. One helper thread per run calls the
+listener, one event at a time and in order. Output that arrives while the listener is busy is joined
+into one chunk. So a slow listener is called less often, and its delay does not grow.
 """
 
 import threading
@@ -19,11 +19,11 @@ AnyCallback = Callable[[], object]
 
 
 class EventSink(Protocol):
-    """Somebody who hears what a run says, here or far away."""
+    """Receiver of a run's events: a listener in this process, or a client of the warden."""
 
     @property
     def full(self) -> bool:
-        """Whether the command should wait for the listener."""
+        """Return whether the command should wait for the listener."""
         ...
 
     @property
@@ -34,7 +34,7 @@ class EventSink(Protocol):
     def on_chunk(self, stream: Stream, data: bytes | bytearray, *, may_skip: bool) -> None: ...
 
     def on_finished(self, event: Finished) -> None:
-        """Says some time later that all has been heard."""
+        """Accept the last event. The receiver reports later that every event was delivered."""
         ...
 
     def join(self) -> None: ...
@@ -43,8 +43,8 @@ class EventSink(Protocol):
 def start_listener_thread(
     listening: Listening, loop: EventLoop, *, on_room: LoopCall, on_delivered: LoopCall
 ) -> "ListenerThread":
-    """A relay whose calls are made by whoever drives the loop. Raises Refused when no thread can be
-    started."""
+    """Start a listener thread whose callbacks run on the event loop. Raises Refused when no thread
+    can be started."""
     try:
         return ListenerThread(
             listening,
@@ -56,15 +56,16 @@ def start_listener_thread(
 
 
 class EventThread(threading.Thread):
-    """The thread that a listener is called on."""
+    """Thread that calls a listener. `Engine.close` checks whether it is called on such a thread."""
 
 
 class ListenerThread:
     def __init__(
         self, options: Listening, *, on_room: AnyCallback, on_delivered: AnyCallback
     ) -> None:
-        """`on_room` is called when a full buffer has room again, `on_delivered` at the end."""
-        self._run = ""  # the run's name, once it has started
+        """`on_room` is called when a full buffer may have room again. `on_delivered` is called
+        after the last event."""
+        self._run = ""  # run id; empty until the run has started
         self._abandoned = False
         self._options = options
         self._on_room = on_room
@@ -73,13 +74,13 @@ class ListenerThread:
         self._started: Started | None = None
         self._buffer = EventBuffer(options.buffer)
         self._finished: Finished | None = None
-        self._next = 0.0  # when the listener wants its next chunk
+        self._next = 0.0  # monotonic time before which the listener gets no further chunk
         self._thread = EventThread(target=self._deliver_events, name="nacre-listen", daemon=True)
         self._thread.start()
 
     @property
     def full(self) -> bool:
-        """Whether the command should wait for the listener."""
+        """Return whether the command should wait for the listener."""
         return self._options.full is Full.WAIT and self._buffer.full
 
     @property
@@ -93,7 +94,8 @@ class ListenerThread:
             self._changed.notify()
 
     def on_chunk(self, stream: Stream, data: bytes | bytearray, *, may_skip: bool) -> None:
-        """`may_skip`: the command can no longer be made to wait for a listener that wishes so."""
+        """Buffer output for the listener. `may_skip`: drop the oldest output beyond the limit, even
+        if the listener asked for backpressure."""
         with self._changed:
             self._buffer.append(stream, data)
             if may_skip or self._options.full is Full.SKIP:
@@ -101,7 +103,7 @@ class ListenerThread:
             self._changed.notify()
 
     def add_skipped(self, stream: Stream, count: int) -> None:
-        """So many bytes have not even come here."""
+        """Count bytes that were dropped before they reached this buffer."""
         with self._changed:
             self._buffer.add_skipped(stream, count)
 
@@ -111,13 +113,13 @@ class ListenerThread:
             self._changed.notify()
 
     def abandon(self) -> None:
-        """Say nothing more, not even that it has ended."""
+        """Deliver no further events, not even the end of the run."""
         with self._changed:
             self._abandoned = True
             self._changed.notify()
 
     def join(self) -> None:
-        """After `on_delivered`: the thread is on its last line."""
+        """Join the thread. Call this after `on_delivered`, when the thread is about to end."""
         self._thread.join()
 
     def _deliver_events(self) -> None:
@@ -132,11 +134,12 @@ class ListenerThread:
     def _call(self, event: Event) -> None:
         try:
             self._options.listener(event)
-        except BaseException:  # noqa: BLE001 - a listener's trouble, even its exit, is its own
+        except BaseException:  # noqa: BLE001 - no exception of a listener may affect the run
             return
 
     def _next_event(self) -> Event | None:
-        """The next event, waiting for it; chunks not before the listener wants one."""
+        """Wait for the next event and return it; return None after `abandon`. Chunks are held back
+        to keep the listener's minimum interval between two chunks."""
         with self._changed:
             while (event := self._pop_ready()) is None and not self._abandoned:
                 waiting = bool(self._buffer)

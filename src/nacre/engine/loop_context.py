@@ -1,4 +1,4 @@
-"""What the runs of one loop stand on: the loop, the spawner, and what they share."""
+"""Objects that all runs of one event loop share: the loop, the spawner, the queue, the sessions."""
 
 import threading
 from collections.abc import Callable
@@ -15,42 +15,44 @@ from nacre.process.process_tree import ProcessTree
 from nacre.process.spawner import Child, Spawner
 from nacre.process.tag_index import TagIndex
 
-if TYPE_CHECKING:  # who has no sessions need not load them
+if TYPE_CHECKING:  # an engine without sessions does not load this module
     from nacre.sessions.manager import SessionManager
 
 
 class Connection(Protocol):
-    """A connection to somebody else who runs things, and reports to our loop."""
+    """Connection to another process that executes runs and reports to this event loop."""
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is to be heard from it."""
+        """Return whether no response or event is expected from the connection."""
         ...
 
     def stop_listening(self) -> None: ...
 
     def after_fork(self) -> None:
-        """Let go of it, and change nothing for the parent."""
+        """Drop the connection in a forked child; the parent's connection must not change."""
         ...
 
     def close(self) -> None: ...
 
 
-OnLeftover = Callable[[LeftoverPipes], None]  # what becomes of the pipes of an ended command
+OnLeftover = Callable[[LeftoverPipes], None]  # takes over the open pipes of an ended run
 
 
 class LazySessions:
-    """The sessions of an engine, made when the first is wanted."""
+    """Session manager of an engine, created at first use."""
 
     def __init__(
         self, run: Callable[[Plan, CancelToken], None] | None = None, *, prewarm: bool = False
     ) -> None:
-        """`run` runs something of our own to its end; without, no set-up is read."""
+        """`run` runs one of nacre's own plans to its end. Without `run`, the user's set-up (shell
+        startup files) is not read."""
         self.manager: SessionManager | None = None
         self._run_plan = run or _run_nothing
         self._prewarm = prewarm
         self._lock = threading.Lock()
-        # Whoever looks for orphans must not take one for it that is just being born.
+        # `spawn_lock` is held while a prewarmed shell is spawned, so that a search for orphans does
+        # not mistake the new shell for an orphan.
         self.spawn_lock = threading.Lock()
 
     def __call__(self) -> "SessionManager":
@@ -67,7 +69,7 @@ class LazySessions:
 
     @property
     def pids(self) -> set[int]:
-        """Of shells that wait."""
+        """Process ids of the prewarmed shells."""
         return set() if self.manager is None else self.manager.pids
 
     def after_fork(self) -> None:
@@ -87,7 +89,7 @@ def _run_nothing(plan: Plan, cancel: CancelToken) -> None:
 
 
 class LoopContext:
-    """What the runs of one loop stand on."""
+    """Objects that all runs of one event loop share."""
 
     def __init__(
         self,
@@ -106,13 +108,16 @@ class LoopContext:
         self.pipe_growth = PipeGrowth()
         self.queue = queue
         self.own_process = (
-            own_process  # this process is nacre's own, the subreaper, and has one loop
+            own_process  # this process is nacre's own, is the subreaper, and has one event loop
         )
-        self.shell_pids: set[int] = set()  # not yet collected
+        self.shell_pids: set[int] = set()  # shells that are not yet reaped
 
     def intact(self) -> bool:
-        """Whether our descriptors are still ours. A host may have closed whatever was open; then
-        the numbers are somebody else's, and we are never touched again."""
+        """Return whether the event loop and the spawner still own their descriptors.
+
+        A host may have closed all open descriptors, and the numbers may now belong to other files.
+        A context that has lost its descriptors is never used again.
+        """
         if self.loop.intact() and self.spawner.intact():
             return True
         self.spawner.disown()
@@ -129,12 +134,12 @@ class LoopContext:
         )
 
     def _owns_orphans(self) -> bool:
-        """Whether an orphan that came to this process can only be of the one run that there is."""
+        """Return whether an orphan adopted by this process must belong to the only live run."""
         return self.own_process and len(self.shell_pids) == 1
 
     @property
     def has_pending_events(self) -> bool:
-        """Whether somebody far away has something to tell us, though nobody waits for it."""
+        """Return whether the warden may still send events, even if no operation waits for them."""
         return self.connection is not None and not self.connection.idle
 
     def stop_listening(self) -> None:
@@ -142,7 +147,8 @@ class LoopContext:
             self.connection.stop_listening()
 
     def after_fork(self) -> None:
-        """We are in a fork of our host: what is watched is watched by the parent, too."""
+        """Reset the event loop and drop the connection in a forked child. The parent process still
+        watches the same descriptors."""
         self.loop.after_fork()
         if self.connection is not None:
             self.connection.after_fork()
@@ -157,4 +163,6 @@ class LoopContext:
         self.tag_index.close()
 
 
-_disowned: Final[list[LoopContext]] = []  # kept, since forgetting them would close their numbers
+# Contexts whose descriptors a host has closed. Freeing such a context would close descriptors that
+# may now belong to other files.
+_disowned: Final[list[LoopContext]] = []

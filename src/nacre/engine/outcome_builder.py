@@ -1,4 +1,4 @@
-"""What a run learns on its way, and the outcome that is built from it at the end."""
+"""Data that is collected while a run runs, and the outcome that is built from the data."""
 
 import enum
 import signal
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class EndReason(enum.Enum):
-    """Why a run ended, where that is not what the kernel says of its shell."""
+    """Reason why a run ended, where the exit status of its shell does not say so."""
 
     NOT_STARTED = "not started"
     TIMEOUT = "timeout"
@@ -37,19 +37,19 @@ class EndReason(enum.Enum):
 
 
 class OutcomeBuilder:
-    """Class-level defaults, as in `Run`: most runs change few of them."""
+    """Builder of one run's outcome. `engine.run.Run` explains the class-level defaults."""
 
-    refusal: AnyRefusal = CalledOff()  # why nothing ran
+    refusal: AnyRefusal = CalledOff()  # reason why nothing ran
     reason: EndReason | None = None
     started_at = 0.0
     ended_at = 0.0
-    exited = False  # the shell has
+    exited = False  # whether the shell has exited
     status: Exited | Killed | None = None
-    killing = False  # nacre has sent KILL
-    oom_kills_before: int | None = None  # processes that the kernel had killed for their memory
+    killing = False  # whether nacre has sent KILL
+    oom_kills_before: int | None = None  # the kernel's count of OOM kills early in the run
     left_running: tuple[Survivor, ...] = ()
-    at_exit: tuple[Survivor, ...] = ()  # members of the tree when the shell exited
-    session_problem = ""  # why the command had no session
+    at_exit: tuple[Survivor, ...] = ()  # processes of the tree when the shell exited
+    session_problem = ""  # reason why the command ran without its session
 
     @property
     def seconds(self) -> float:
@@ -74,7 +74,7 @@ class OutcomeBuilder:
         record: "RunRecord | None",
         lease: "SessionLease | None",
     ) -> Outcome:
-        """Close the output, build the outcome and record it; without an `output` nothing ran."""
+        """Close the output, build the outcome and record it. `output` is None if nothing ran."""
         ending, completion = self.ending(plan.limits.timeout), plan.completion_line
         if output is None:
             captures = [Capture()] * (2 if plan.streams is Streams.SEPARATE else 1)
@@ -102,13 +102,14 @@ class OutcomeBuilder:
         return msgspec.structs.replace(outcome, stored=True) if stored else outcome
 
     def _session_saved(self, lease: "SessionLease | None") -> bool | None:
-        """None: the run has no session."""
+        """Return whether the session state was saved; None if the run has no session."""
         if lease is None:
             return False if self.session_problem else None
         return lease.saved
 
     def _out_of_memory(self) -> bool:
-        """Whether the kernel has killed the shell for its memory: nacre has not, and it killed."""
+        """Return whether the kernel killed the shell for lack of memory: the shell died of KILL,
+        nacre sent no KILL, and the kernel's count of OOM kills has grown."""
         killed = self.status in (Killed(signal.SIGKILL), Exited(128 + signal.SIGKILL))
         if not killed or self.killing or self.oom_kills_before is None:
             return False

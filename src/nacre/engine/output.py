@@ -1,4 +1,4 @@
-"""The streams of one command, on their way from its pipes to where they are kept and heard."""
+"""Output streams of one run: reads the pipes, stores the bytes and passes them to the listener."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -12,21 +12,22 @@ from nacre.model.plan import AtLimit, Plan
 from nacre.process.pipe_reader import PipeGrowth, PipeReader
 from nacre.process.spawner import Child
 
-if TYPE_CHECKING:  # whoever runs without a store need not load it
+if TYPE_CHECKING:  # a run without a store does not load this module
     from nacre.store.run_record import RunRecord
 
-# One wake-up reads at most so often before the others have their turn.
+# Maximum reads from a pipe per wake-up; then the other descriptors get their turn.
 _MAX_READS: Final = 8
-# So many reads take all that a pipe can hold; a flood that outlives its shell has no end.
+# Number of reads that is enough to empty a full pipe. The number is limited because leftover
+# processes may write to the pipe without end.
 _FULL_PIPE: Final = 64
 
 
 def _do_nothing() -> None:
-    """There is nobody to be told."""
+    """Do nothing. This function replaces the callbacks of a closed `Output`."""
 
 
 class _Channel:
-    """One stream: where it is read and where that goes."""
+    """One output stream with its pipe reader and its capture sink."""
 
     __slots__ = ("reader", "sink", "stream")
 
@@ -43,10 +44,10 @@ def _build_sink(plan: Plan, record: "RunRecord | None", stream: Stream) -> Sink:
 
 
 class Output:
-    # Class-level defaults: see `engine.run.Run`.
+    # `engine.run.Run` explains why these are class-level defaults.
     _watching = False
-    _backpressure = True  # the command may be made to wait for its listener
-    _may_skip = False  # what is too much for the listener is not kept for it
+    _backpressure = True  # reading pauses while the listener's buffer is full
+    _may_skip = False  # output that does not fit the listener's buffer is dropped from the buffer
 
     def __init__(
         self,
@@ -60,8 +61,8 @@ class Output:
         on_end: Callback,
         on_disk_limit: Callback,
     ) -> None:
-        """`on_end` is called when the last watched stream has ended, `on_disk_limit` when the disk
-        limit is reached and ends the command."""
+        """`on_end` is called when the last watched stream has ended. `on_disk_limit` is called when
+        the output file reaches its size limit and the plan says that this ends the command."""
         self._loop = loop
         self._event_sink = event_sink
         self._on_end = on_end
@@ -75,33 +76,33 @@ class Output:
                 _Channel(Stream.ERRORS, errors, _build_sink(plan, record, Stream.ERRORS))
             )
         self._channels = channels
-        self._open = channels[:]  # those that have not ended
+        self._open = channels[:]  # channels that have not ended
 
     @property
     def ended(self) -> bool:
         return not self._open
 
     def pipes(self) -> frozenset[int]:
-        """The inodes of the pipes that have not ended."""
+        """Return the inodes of the pipes that have not ended."""
         return frozenset(channel.reader.inode for channel in self._open)
 
     def watch(self) -> None:
-        """Be woken by the pipes from now on."""
+        """Read the pipes from now on whenever the event loop reports them readable."""
         if not self._watching:
             self._watching = True
             for channel in self._open:
                 self._loop.watch(channel.reader.fd, partial(self._on_readable, channel))
 
     def read_without_backpressure(self) -> None:
-        """Read without regard for the listener: a child blocked on a full pipe never gets to its
-        handler."""
+        """Read from now on without waiting for the listener. A child that is blocked on a full pipe
+        would never reach its signal handler."""
         self._backpressure = False
         self._may_skip = True
         self.watch()
 
     def drain(self) -> None:
-        """Read all that the shell has written, which is in the pipes when it is gone; others may
-        still write, and then we go on listening."""
+        """Read everything that the exited shell has written to its pipes. Go on watching a pipe
+        that leftover processes still hold open."""
         self._backpressure = False
         for channel in self._open[:]:
             self._read(channel, _FULL_PIPE)
@@ -110,36 +111,38 @@ class Output:
             self.watch()
 
     def move_to_disk(self) -> list[Capture]:
-        """Have all of it in files from now on; returns what there was in memory."""
+        """Move the output from memory to files, where all further output is written, too. Return
+        the captures that were in memory."""
         return [channel.sink.move_to_disk() for channel in self._channels]
 
     def copy_to_disk(self) -> None:
-        """Have all of it in files as well."""
+        """Write the complete output to files in addition to memory."""
         for channel in self._channels:
             channel.sink.copy_to_disk()
 
     @property
     def size(self) -> int:
-        """Bytes that were read so far."""
+        """Number of bytes read so far."""
         return sum(channel.sink.size for channel in self._channels)
 
     def captures_so_far(self) -> list[Capture]:
         return [channel.sink.capture_so_far() for channel in self._channels]
 
     def add_completion_line(self, words: bytes) -> None:
-        """Words of ours that will stand at the end of the file, once we settle."""
+        """Set nacre's last line for the output file; `write_completion_line` writes the line."""
         self._channels[0].sink.add_completion_line(words)
 
     def write_completion_line(self) -> None:
         self._channels[0].sink.write_completion_line()
 
     def close(self) -> list[Capture]:
-        """What each stream has said. Whoever made us is free of us then."""
+        """Return the capture of each stream, and drop the callbacks that refer to the run."""
         self._on_end = self._on_disk_limit = _do_nothing
         return [channel.sink.close() for channel in self._channels]
 
     def release_pipes(self) -> dict[Stream, PipeReader]:
-        """The pipes that somebody else still holds; they are no longer ours to read."""
+        """Stop watching the pipes that leftover processes still hold open. Return the readers of
+        these pipes, which the caller owns from now on."""
         left = {channel.stream: channel.reader for channel in self._open}
         for reader in left.values():
             self._loop.unwatch(reader.fd)
@@ -152,7 +155,7 @@ class Output:
             self._on_end()
 
     def _read(self, channel: _Channel, most: int) -> None:
-        """Take what is there, at most so many pieces."""
+        """Read a channel at most `most` times, until its pipe is empty or has ended."""
         read, take, relay = channel.reader.read, channel.sink.write, self._event_sink
         for _ in range(most):
             data = read()
@@ -170,7 +173,8 @@ class Output:
                 return
 
     def _on_limit(self, channel: _Channel) -> bool:
-        """The disk has all it may keep of this. True when there is nothing more to be read."""
+        """Act on a stream whose output file has reached its size limit, as the plan says. Return
+        whether reading of the stream ends."""
         if self._at_limit is AtLimit.STOP:
             self._at_limit = AtLimit.GO_ON
             self._on_disk_limit()
@@ -186,7 +190,7 @@ class Output:
         channel.reader.close()
 
     def _pause(self) -> None:
-        """Let the command wait for its listener, as it would for a slow pipe."""
+        """Stop reading, so that the command blocks on a full pipe until the listener has room."""
         self._watching = False
         for channel in self._open:
             self._loop.unwatch(channel.reader.fd)

@@ -1,8 +1,8 @@
-"""How many commands run at once: as many as there are descriptors, the others wait in line.
+"""Queue of runs: limits how many commands run at once by the number of free descriptors.
 
-Counted in descriptors, because that is what runs out first (`ulimit -n 1024` and 500 commands
-at once). Of those that share a lane only one runs at a time, in the order of their coming.
-Shared by all threads of an engine.
+Descriptors are counted because descriptors run out first (`ulimit -n 1024` and 500 commands at
+once). Runs that share a lane execute one at a time, in order of arrival. All threads of an engine
+share one queue.
 """
 
 import enum
@@ -16,9 +16,10 @@ from nacre.process.spawner import descriptor_limit
 if TYPE_CHECKING:
     from nacre.engine.run import Run
 
-# For whatever else the process opens meanwhile, and for what one spawn needs in passing.
+# Descriptors reserved for other files of the process and for the temporary needs of one spawn.
 _RESERVE: Final = 64
-# Below this nobody counts: an ordinary process can always hold so many.
+# Up to this number of descriptors the queue does not check the descriptor limit of the process: an
+# ordinary process can always open this many.
 _ALWAYS_FREE: Final = 96
 
 
@@ -34,11 +35,11 @@ class RunQueue:
         self._used = 0
         self._capacity: int | None = None
         self._waiting: deque[Run] = deque()
-        self._busy_lanes: set[str] = set()  # in which somebody runs
-        self._admitted: deque[Run] = deque()  # and not yet told
+        self._busy_lanes: set[str] = set()  # lanes that have a running command
+        self._admitted: deque[Run] = deque()  # runs that have a slot but are not yet notified
 
     def enter(self, run: "Run") -> bool:
-        """Take a place now, or stand in line until it is granted."""
+        """Give the run a slot and return True, or queue the run and return False."""
         with self._lock:
             if self._can_enter(run):
                 self._admit(run)
@@ -48,19 +49,20 @@ class RunQueue:
             return False
 
     def requeue_first(self, run: "Run") -> bool:
-        """There was no room after all: stand first in line. False when nobody else will leave."""
+        """Put a run that got no descriptors back at the head of the queue. Return False if no other
+        run holds descriptors."""
         with self._lock:
             self._remove(run)
             if self._used <= 0:
                 return False
-            # The guess was too high: what is used now is what there is.
+            # The measured capacity was too high: no more descriptors are available than in use now.
             self._capacity = self._used
             run.queue_state = QueueState.QUEUED
             self._waiting.appendleft(run)
             return True
 
     def leave_lane(self, run: "Run") -> None:
-        """It goes on, but nobody need wait for it any more."""
+        """Free the lane of a run that goes on running, for the next run of that lane."""
         with self._lock:
             if run.queue_state is QueueState.ADMITTED and run.lane is not None:
                 self._busy_lanes.discard(run.lane)
@@ -75,11 +77,12 @@ class RunQueue:
                 self._admit_next()
 
     def _admit_next(self) -> None:
-        """An interrupt may come anywhere here; then the next who leaves goes on with it."""
+        """Give free slots to queued runs and notify these runs. If an interrupt cuts this short,
+        the next run that leaves the queue continues the work."""
         for run in list(self._waiting):
             if run.queue_state is QueueState.QUEUED:
                 if run.lane in self._busy_lanes:
-                    continue  # and those behind it need not wait for that
+                    continue  # runs further back in the queue may overtake this run
                 if not self._fits(run.cost):
                     break
                 self._admitted.append(run)
@@ -90,7 +93,8 @@ class RunQueue:
             self._admitted.popleft()
 
     def _can_enter(self, run: "Run") -> bool:
-        """Nobody is passed by who only waits for room."""
+        """Return whether the run may start now. A run must not overtake a queued run that waits
+        only for descriptors."""
         if run.lane in self._busy_lanes or not self._fits(run.cost):
             return False
         return all(each.lane in self._busy_lanes for each in self._waiting)

@@ -1,10 +1,10 @@
-"""One command under way: the lifecycle's table, carried out on real processes.
+"""A run: carries out the lifecycle table for one command on real processes.
 
     descriptors, timers -> _trigger(Trigger) -> lifecycle.next_step -> actions -> _ACTIONS[...]
 
-Everything here runs on the thread that drives the event loop; other threads use `loop.post`.
-`shell_start` starts the shell, `stopping` ends the process tree, `leftover_search` finds what the
-shell left running, `outcome_builder` collects what the outcome is built from.
+All code here runs on the thread that drives the event loop; other threads use `loop.post`.
+`shell_start` starts the shell and `stopping` ends the process tree. `leftover_search` finds the
+processes that the shell left running. `outcome_builder` collects the data for the outcome.
 """
 
 import os
@@ -37,41 +37,42 @@ from nacre.process.process_tree import ProcessTree
 from nacre.process.spawner import Child
 from nacre.procfs import blocked_readers, processes
 
-if TYPE_CHECKING:  # whoever runs without a store need not load it
+if TYPE_CHECKING:  # a run without a store does not load these modules
     from nacre.sessions.lease import SessionLease
     from nacre.store.run_record import RunRecord
 
-# Most commands are over before this, and are left alone until they are: output that fits the pipe
-# can wait there, and every wake-up that they are spared is a few percent of their time.
+# Seconds after the spawn in which the event loop does not watch the pipes of a run without a
+# listener. Most commands end within this time. Output that fits the pipe can wait in the pipe. Each
+# wake-up saved is a few percent of the time that such a command takes.
 _QUIET_START: Final = 0.004
-# How long the listener of a cancelled command is waited for.
+# Maximum seconds that a cancelled run waits for its listener.
 _CANCELLED_LINGER: Final = 1.0
-# Seconds between two looks whether what a shell has left running can be ended.
+# Seconds between two checks whether the leftover processes of an exited shell can be ended.
 _EXIT_POLL: Final = 0.001
 
 
 class Run:
-    """One command under way.
+    """One command from the queue to its outcome.
 
-    Class-level defaults, here and in what else is made for each run (`OutcomeBuilder`, `Output`,
-    `RunRecord`, `Sink`, `PipeReader`, `SpawnAttempt`, `Ticket`, `Call`): most runs change few of
-    them, and setting all of them is a few percent of an `echo`. Everywhere else state is set in
-    `__init__`.
+    The objects created for each run have class-level defaults: `Run`, `ShellStart`,
+    `OutcomeBuilder`, `Output`, `RunRecord`, `Sink`, `PipeReader`, `SpawnAttempt`, `Ticket`, `Call`.
+    Most runs change few of these attributes. Setting every attribute in `__init__` would cost a few
+    percent of the time of an `echo`. All other classes set their state in `__init__`.
     """
 
     queue_state = QueueState.NOT_QUEUED
     _state = State.QUEUED
     _child: Child | None = None
-    _output: Output  # from the spawn on
+    _output: Output  # set after the shell is spawned
     _stdin: StdinWriter | None = None
     _leftover_pipes: LeftoverPipes | None = None
-    _lease: "SessionLease | None" = None  # the session that it is a command of
-    _exit_seen_at = 0.0  # when its shell had ended, where that is not yet its end
+    _lease: "SessionLease | None" = None  # the run's hold on its session
+    _exit_seen_at = 0.0  # monotonic time of the first check after the shell's exit; 0.0: none yet
     _tree: ProcessTree | None = None
     _stopping: Stopping | None = None
     _requested_signal = 0
     _acting = False
-    _cancel_requested = False  # somebody has cancelled, be it too late to matter
+    _cancel_requested = False  # `cancel` was called, even if too late to have an effect
     _outcome: Outcome | None = None
 
     def __init__(
@@ -86,9 +87,9 @@ class Run:
         on_outcome: Callable[[Outcome], None],
         on_started: Callback | None = None,
     ) -> None:
-        """`on_started` is called after the spawn. A process that hosts the run for a client gives
-        it; such a run is recorded before the spawn, too."""
-        self.name = name  # of one that is recorded only when it has begun
+        """`on_started` is called after the spawn. Only a process that hosts the run for a client
+        passes `on_started`. A hosted run is also recorded before the spawn."""
+        self.name = name  # run id; empty until the run record assigns one
         self._plan = plan
         self._context = context
         self._on_outcome = on_outcome
@@ -100,26 +101,26 @@ class Run:
         self._on_started = on_started
         self._start = ShellStart(plan, context, record, hosted=on_started is not None)
         self._event_sink = event_sink if listening is None else self._listener_thread(listening)
-        # The descriptors that it takes while it runs.
+        # `cost` is the number of descriptors that the run needs while it runs.
         streams = 2 if plan.streams is Streams.SEPARATE else 1
         spills = plan.spill is not None and plan.spill.when is When.ALWAYS
-        spills = spills or on_started is not None  # who runs it for others may have it go to disk
+        spills = spills or on_started is not None  # a hosting process may move the output to disk
         self.cost = 1 + (2 * streams if spills else streams) + isinstance(plan.stdin, OpenStdin)
 
-    # What others may do to a run; from another thread only by way of `loop.post`.
+    # Requests to a run. Another thread must call these methods through `loop.post`.
 
     def start(self) -> None:
         if self._context.queue.enter(self):
             self._trigger(Trigger.SLOT_FREE)
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
-        """Stop it, beginning with this signal; a second time: kill it."""
+        """Stop the command with signal `number` first; kill it at the second call."""
         self._cancel_requested = True
         self.resume()
         if self._state is State.RUNNING:
             self._stopping = Stopping(number, self._plan.limits.grace)
         if self._outcome is not None:
-            self._deliver()  # only its listener is still busy, and shall not be waited for
+            self._deliver()  # only the listener is still busy; do not wait for the listener
         self._trigger(Trigger.CANCEL)
 
     def signal(self, number: int) -> None:
@@ -127,7 +128,8 @@ class Run:
         self._trigger(Trigger.SIGNAL)
 
     def end(self, number: int, grace: float) -> None:
-        """Have it end, and all that it has started. It is not cancelled: nobody called it off."""
+        """End the process tree with signal `number`, and with KILL after `grace` seconds. The
+        outcome does not say that the run was cancelled."""
         if self._state is State.RUNNING:
             self._stopping = Stopping(number, grace)
         elif self._stopping is not None:
@@ -135,18 +137,20 @@ class Run:
         self._trigger(Trigger.END)
 
     def write(self, data: bytes, *, eof: bool, wait_for_room: bool, then: OnWritten) -> None:
-        """`then` is told when it is taken, or why it is not."""
+        """Write bytes to the run's stdin. `then` is called with None when the bytes are accepted,
+        else with the refusal."""
         if self._stdin is None:
             problem = (
-                "it was started without an open stdin, so nothing can be written to it; start it "
-                "again, as interactive"
+                "the run was started without an open stdin; start it again with interactive to "
+                "write to it"
             )
             then(Unavailable(problem=problem))
         else:
             self._stdin.write(data, eof=eof, wait_for_room=wait_for_room, then=then)
 
     def detach(self, *, job: bool = False) -> Running:
-        """Go on without whoever has started it: nobody waits behind it, its output is on disk."""
+        """Detach the run from its caller: free its lane and its session for the next command, and
+        move its output to disk."""
         assert self._child is not None
         self._context.queue.leave_lane(self)
         if self._lease is not None:
@@ -162,8 +166,11 @@ class Run:
         return self._build_running(output)
 
     def question(self) -> tuple[int, int] | None:
-        """Not None while it waits for input: then what it has said and been told by now, in bytes,
-        which is another question once that has changed."""
+        """Return None unless the run waits for input.
+
+        While the run waits, return the number of output bytes read and stdin bytes written so far.
+        A changed pair of numbers means that the run asks a new question.
+        """
         pipe = None if self._stdin is None else self._stdin.drained_pipe
         if self._child is None or self._stdin is None or pipe is None:
             return None
@@ -174,22 +181,22 @@ class Run:
         return self._output.size, self._stdin.written
 
     def copy_to_disk(self) -> None:
-        """Have its output in a file as well, for others to read."""
+        """Write the output to a file as well, where other processes can read it."""
         self._output.copy_to_disk()
 
     def on_listener_room(self) -> None:
-        """Whoever hears it has room again."""
+        """Resume reading the pipes: the listener's buffer has room again."""
         if self._child is not None:
             self._output.watch()
 
     def on_listener_done(self) -> None:
-        """Whoever hears it has heard all of it."""
+        """Deliver the outcome: the listener has received the last event."""
         if self._event_sink is not None:
             self._event_sink.join()
         self._deliver()
 
     def snapshot(self) -> Running:
-        """As it is now; it may still stand in line, or be just ending."""
+        """Return the current state of a run that may also still be queued, or already be ending."""
         if self._child is None:
             return Running(run=self.name, pid=0, seconds=0.0, output=Capture())
         return self._build_running(self._output.captures_so_far()[0])
@@ -217,7 +224,7 @@ class Run:
     def reads_setup(self) -> bool:
         return self._start.reads_setup
 
-    # The table.
+    # Carrying out the lifecycle table.
 
     def _trigger(self, trigger: Trigger) -> None:
         self._state, actions = next_step(self._state, trigger)
@@ -225,10 +232,13 @@ class Run:
         self.resume()
 
     def resume(self) -> None:
-        """Do what is to be done. An interrupt (Ctrl-C in a host) leaves the rest for later, and
-        what was being done is then done again."""
+        """Execute the queued actions.
+
+        An interrupt (Ctrl-C in a host) leaves the remaining actions in the queue. The next call
+        of `resume` repeats the interrupted action.
+        """
         if self._acting:
-            return  # an action has made something happen: its own actions come after it
+            return  # an action called `resume`: the outer call executes the new actions afterwards
         self._acting = True
         todo = self._actions
         try:
@@ -244,13 +254,16 @@ class Run:
             self._acting = False
 
     def _contain_error(self, action: Action, error: Exception) -> None:
-        """Something went wrong that should not. Whoever runs this for others has others to see to:
-        this run is answered with what is known, and what was to be done is not tried again."""
+        """Print an unexpected error and let only this run end, with the data known so far.
+
+        A process that hosts runs for clients must go on serving its other runs. The failed action
+        is not repeated.
+        """
         import traceback
 
         traceback.print_exception(error)
         if action is Action.SPAWN and self._child is None:
-            self._builder.refusal = CannotSpawn(reason=f"an error of nacre's own: {error!r}")
+            self._builder.refusal = CannotSpawn(reason=f"an internal error of nacre: {error!r}")
             self._trigger(Trigger.SPAWN_FAILED)
         elif action is Action.FINISH and self._outcome is None:
             self._outcome = Outcome(
@@ -271,7 +284,7 @@ class Run:
         while self._timers:
             self._timers.pop().cancel()
 
-    # Starting.
+    # Starting the shell.
 
     def on_slot(self) -> None:
         self._context.loop.post(lambda: self._trigger(Trigger.SLOT_FREE))
@@ -329,12 +342,13 @@ class Run:
         if self._on_started is not None:
             self._on_started()
         elif self._record is not None:
-            self._record.assign_name()  # while it runs: at its end somebody waits for us
+            self._record.assign_name()  # assign the id now: at the command's end the caller waits
 
     def _watch(self) -> None:
-        """Hear what it says, mind its time and write it down: it is not one of those that are over
-        at once."""
-        # Before we write: where memory is scarce, that takes longer than a command takes to die.
+        """Watch the output, arm the timeout and record the start of a run that did not end at
+        once."""
+        # Count the OOM kills before writing the record. Where memory is scarce, writing the record
+        # takes longer than a command takes to be killed.
         self._builder.oom_kills_before = processes.count_oom_kills()
         if self._record is not None:
             self.name = self._record.write_start() if self._on_started is None else self.name
@@ -353,7 +367,7 @@ class Run:
     def _on_pipes_end(self) -> None:
         self._trigger(Trigger.PIPES_ENDED)
 
-    # Stopping.
+    # Stopping the process tree.
 
     def _process_tree(self) -> ProcessTree:
         if self._tree is None:
@@ -384,7 +398,7 @@ class Run:
         self._builder.killing = True
 
     def _watch_tree(self) -> None:
-        """Poll, less and less often, until no process of the tree is left."""
+        """Poll at growing intervals until no process of the tree is left."""
         if self._state is not State.STOPPING:
             return
         stopping = self._stop()
@@ -393,7 +407,7 @@ class Run:
         else:
             stopping.poll_later(self._call_later, self._watch_tree)
 
-    # Ending.
+    # Ending the run.
 
     def _on_shell_exit(self) -> None:
         assert self._child is not None
@@ -406,8 +420,12 @@ class Run:
             self._call_later(_EXIT_POLL, self._on_shell_exit)
 
     def _may_end_leftovers(self) -> bool:
-        """Not while a copy of the shell saves the state of its session, which would be ended with
-        them, nor while one of them is inside execve(2) and has no name yet."""
+        """Return whether the leftover processes of the exited shell can be ended now.
+
+        The saver of the session state must finish first: the saver would be ended with the leftover
+        processes. A process inside execve(2) must finish that call first, because the process has
+        no name to report yet.
+        """
         self._exit_seen_at = self._exit_seen_at or now()
         seconds, find = now() - self._exit_seen_at, self._process_tree().members
         if self._lease is not None and self._lease.may_be_saving(find, seconds):
@@ -421,7 +439,7 @@ class Run:
         self._builder.exited = True
 
     def _note_leftovers(self) -> None:
-        """Note what is about to be ended with the shell."""
+        """Remember the leftover processes that are about to be ended with the shell."""
         self._builder.at_exit = name_processes(self._process_tree().members(), self._lease)
 
     def _find_leftovers(self) -> None:
@@ -429,7 +447,7 @@ class Run:
         assert shell is not None
         if self._lease is None and self._tree is None and not context.own_process:
             left = context.tag_index.find_leftovers(shell.pid, shell.tag)
-            if not left:  # as after most commands
+            if not left:  # most commands leave no process running
                 self._trigger(Trigger.LEFTOVERS_KNOWN)
                 return
             self._new_leftover_search().describe(left)
@@ -472,7 +490,7 @@ class Run:
             self._wait_for_listener(self._event_sink, self._outcome)
 
     def _release(self, shell: Child) -> None:
-        """Collect the shell; what is still open goes on without us."""
+        """Reap the shell, and keep its pipes that are still open as `LeftoverPipes`."""
         if not self._builder.exited:
             self._builder.ended_at = now()
             self._context.loop.unwatch(shell.pidfd)
@@ -481,7 +499,7 @@ class Run:
         self._context.shell_pids.discard(shell.pid)
         if self._stdin is not None:
             self._stdin.close()
-        self._child = None  # from here on, an interrupt costs a descriptor
+        self._child = None  # an interrupt after this line leaks a descriptor
         pipes = {} if self._output.ended else self._output.release_pipes()
         if self._builder.exited:
             os.close(shell.pidfd)
@@ -490,7 +508,7 @@ class Run:
                 pipes, None if self._builder.exited else shell.pidfd
             )
 
-    # Telling.
+    # Delivering events and the outcome.
 
     def _listener_thread(self, listening: Listening) -> ListenerThread:
         return start_listener_thread(
@@ -504,13 +522,13 @@ class Run:
         event_sink.on_finished(Finished(run=self.name, outcome=outcome))
         linger = event_sink.linger
         if self._cancel_requested:
-            # Whoever cancels does not want to wait for a listener that may be stuck.
+            # A caller that cancels does not want to wait for a listener that may be stuck.
             linger = _CANCELLED_LINGER if linger is None else min(linger, _CANCELLED_LINGER)
         if linger is not None:
             self._call_later(linger, self._deliver)
 
     def _deliver(self) -> None:
-        """Answer, once."""
+        """Pass the outcome to `on_outcome`; a second call has no effect."""
         if self._timers:
             self._cancel_timers()
         if self._outcome is not None:

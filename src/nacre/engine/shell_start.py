@@ -1,7 +1,7 @@
-"""Starting the shell of a run: file chores, tag, record, then the session's shell or a new one.
+"""Starting a run's shell: file chores, run tag, run record, then the session's shell or a new one.
 
-An interrupt (Ctrl-C in a host) may cut a start short anywhere, so `try_start` can be repeated: what
-is done is not done again, and a shell that was being spawned is rolled back.
+An interrupt (Ctrl-C in a host) may cut a start short at any point, so `try_start` can be repeated.
+Completed steps are not repeated. A shell whose spawn was interrupted is rolled back.
 """
 
 from typing import TYPE_CHECKING
@@ -14,35 +14,35 @@ from nacre.process.run_tag import Tag
 from nacre.process.spawn_request import SpawnAttempt
 from nacre.process.spawner import Child
 
-if TYPE_CHECKING:  # a run without a store need not load it
+if TYPE_CHECKING:  # a run without a store does not load these modules
     from nacre.sessions.lease import SessionLease
     from nacre.store.run_record import RunRecord
 
 
 class ShellStart:
-    """Class-level defaults, as in `Run`: most runs change few of them."""
+    """Start of one run's shell. `engine.run.Run` explains the class-level defaults."""
 
     child: Child | None = None
-    lease: "SessionLease | None" = None  # the session whose shell runs the command
-    session_problem = ""  # why the command has no session
-    reads_setup = False  # waits for the user's set-up, which is read once, in bounded time
+    lease: "SessionLease | None" = None  # hold on the session whose shell runs the command
+    session_problem = ""  # reason why the command runs without its session
+    reads_setup = False  # the start waits for the user's set-up, read once, in bounded time
     _attempt: SpawnAttempt | None = None
     _tag: Tag | None = None
 
     def __init__(
         self, plan: Plan, context: LoopContext, record: "RunRecord | None", *, hosted: bool
     ) -> None:
-        """`hosted`: the run belongs to a client of this process, and is recorded before the
+        """`hosted`: this process hosts the run for a client, so the run is recorded before the
         spawn."""
         self.plan = plan
         self._context = context
         self._record = record
         self._record_early = record is not None and (hosted or record.write_early)
         if self._record_early:
-            self._choose_tag()  # a record that is written before the spawn has the tag
+            self._choose_tag()  # a record that is written before the spawn contains the tag
 
     def roll_back(self) -> bool:
-        """Undo a spawn that an interrupt cut short; False: there is none."""
+        """Undo a spawn that an interrupt cut short. Return False if there is no such spawn."""
         if self._attempt is None or self.child is not None:
             return False
         self._attempt.rollback()
@@ -50,8 +50,8 @@ class ShellStart:
         return True
 
     def try_start(self, on_ready: Callback) -> Child | None:
-        """None: the session is not ready; `on_ready` is called when it is worth another try.
-        Raises Refused."""
+        """Start the shell and return it, or return None if the session is not ready. After None,
+        `on_ready` is called when another attempt is worthwhile. Raises Refused."""
         if self.child is not None:
             return self.child
         plan = self.plan
@@ -67,7 +67,7 @@ class ShellStart:
             try:
                 self.child = self._context.spawner.spawn(self.plan, attempt, tag)
             except Refused:
-                self._attempt = None  # nothing is left of it
+                self._attempt = None  # the spawner has already rolled back the attempt
                 raise
         return self.child
 
@@ -78,13 +78,14 @@ class ShellStart:
         return tag
 
     def _do_chores(self) -> None:
-        from nacre.store import pre_run_files  # few plans have any
+        from nacre.store import pre_run_files  # imported late because few plans have chores
 
         pre_run_files.do_chores(self.plan.chores)
 
     def _acquire_session(self, tag: Tag | None, on_ready: Callback) -> bool:
-        """Take the shell of the session; False: it is not ready. A command whose session cannot be
-        kept runs without one. Raises Refused."""
+        """Take the session's shell for this run. Return False if the session is not ready. Return
+        True without a shell if the session is unusable: the command then runs without a session.
+        Raises Refused."""
         from nacre.sessions.manager import SessionUnavailable, without_session
 
         context = self._context

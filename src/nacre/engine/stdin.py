@@ -1,4 +1,4 @@
-"""What a run shall read, on its way into a pipe that may be full, or have no reader any more."""
+"""Writer for a run's stdin, a pipe that may be full or may have lost its last reader."""
 
 import os
 from collections import deque
@@ -10,12 +10,15 @@ from nacre.model.refusals import AnyRefusal, Unavailable
 from nacre.process.pipe_reader import count_unread
 from nacre.procfs.blocked_readers import Pipe, identify_pipe
 
-# What a program does not read is held for it, so much at most.
+# Maximum bytes buffered for a program that does not read its stdin. A single write to an empty
+# buffer may be larger.
 _MAX_BUFFER: Final = 1024 * 1024
-_STDIN_CLOSED: Final = Unavailable(problem="its stdin is closed; nothing can be written to it")
+_STDIN_CLOSED: Final = Unavailable(
+    problem="the stdin of the run is closed; nothing can be written to it"
+)
 
 
-OnWritten = Callable[[AnyRefusal | None], None]  # taken, or why not
+OnWritten = Callable[[AnyRefusal | None], None]  # argument: None if accepted, else the refusal
 
 
 class StdinWriter:
@@ -26,20 +29,21 @@ class StdinWriter:
         self._fd = fd
         self._loop = loop
         self._buffer = bytearray(first)
-        self._waiting: deque[tuple[bytes, bool, OnWritten]] = deque()  # until there is room
-        loop.watch(fd, self.close)  # a pipe that nobody can read says so
+        self._waiting: deque[tuple[bytes, bool, OnWritten]] = deque()  # writes that wait for room
+        loop.watch(fd, self.close)  # epoll reports when the last reader has closed the pipe
         self._flush()
 
     @property
     def drained_pipe(self) -> Pipe | None:
-        """The one that may be read to the end of what was written; None: there is more to read, or
-        there will never be."""
+        """Return the stdin pipe if the program has read everything written so far. Return None
+        while unread bytes remain, and when no more input can follow."""
         if not self._open or self._eof or self._buffer or count_unread(self._fd):
             return None
         return identify_pipe(self._fd)
 
     def write(self, data: bytes, *, eof: bool, wait_for_room: bool, then: OnWritten) -> None:
-        """`waits`: until there is room for it, if the program does not read."""
+        """Write `data` to stdin, then close stdin if `eof`. Data that does not fit the buffer waits
+        for room if `wait_for_room`, else it is refused."""
         if self._eof or not self._open:
             then(_STDIN_CLOSED)
         elif not self._fits(data) and wait_for_room:
@@ -81,7 +85,7 @@ class StdinWriter:
         except BlockingIOError:
             self._loop.watch_writable(self._fd, self._flush)
             return
-        except OSError:  # whoever could read it is gone
+        except OSError:  # the last reader has closed the pipe
             self.close()
             return
         self._loop.unwatch_writable(self._fd)

@@ -1,7 +1,8 @@
-"""Ending the process tree of a run: a signal, the grace, KILL, polling until no process is left.
+"""Stopping a process tree: a signal, the grace, KILL, then polling until no process is left.
 
-Made when a run is about to be stopped, so that a command that ends by itself pays nothing for it.
-The lifecycle says what is done when; the run arms the timers.
+A run creates its `Stopping` object only when the run is about to be stopped. So a command that
+exits normally has no overhead. The lifecycle table decides when each step is taken; the run arms
+the timers.
 """
 
 import signal as signals
@@ -12,13 +13,13 @@ from nacre.eventloop import Callback, Timer
 from nacre.process.process_tree import ProcessTree
 from nacre.procfs.processes import Process
 
-_FIRST_POLL: Final = 0.001  # seconds between two looks at the tree, doubled up to the slowest
-_SLOWEST_POLL: Final = 0.05
+_FIRST_POLL: Final = 0.001  # seconds between the first two polls of the process tree; then doubled
+_SLOWEST_POLL: Final = 0.05  # maximum seconds between two polls of the process tree
 
 
 class Stopping:
     def __init__(self, signal: int, grace: float) -> None:
-        """`signal` is sent first; `grace` is the time in seconds from then to KILL."""
+        """`signal` is the first signal sent; KILL follows `grace` seconds later."""
         self.signal = signal
         self.grace = grace
         self.killing = False
@@ -29,7 +30,8 @@ class Stopping:
         tree.signal(self.signal)
 
     def request_leftovers(self, tree: ProcessTree) -> None:
-        """Send TERM to what the shell left: bash starts background jobs with INT ignored."""
+        """Send TERM to the leftover processes, unless the first signal was TERM already. bash
+        starts background jobs with INT ignored, so INT would not end these jobs."""
         if self.signal != signals.SIGTERM:
             tree.signal(signals.SIGTERM)
 
@@ -39,7 +41,8 @@ class Stopping:
         self.killing = True
 
     def find_remaining(self, tree: ProcessTree) -> list[Process]:
-        """The members that are still alive; kills them again once killing has begun."""
+        """Return the processes of the tree that are still alive. Once KILL has been sent to the
+        tree, each call of `find_remaining` sends KILL again."""
         return tree.kill() if self.killing else tree.members()
 
     def poll_later(self, call_later: Callable[[float, Callback], Timer], poll: Callback) -> None:

@@ -1,8 +1,9 @@
-"""One loop that serves many commands at once, driven by whoever waits.
+"""Supervisor: drives the operations of one event loop, many at once.
 
-A thread that waits calls `drive`; an asyncio loop makes the same steps (`asyncio_driver`). There is
-one supervisor per waiting thread (an asyncio loop is one), made for its first command; after its
-last it rests, or is closed.
+A waiting thread calls `drive`; an asyncio loop makes the same steps through `asyncio_driver`. Each
+waiting thread, with or without an asyncio loop, has one supervisor. The engine creates the
+supervisor for the thread's first command. After the thread's last command the engine keeps the
+supervisor idle, or closes it.
 """
 
 import threading
@@ -23,30 +24,31 @@ if TYPE_CHECKING:
 
 
 class Operation(Protocol):
-    """Something that is waited for: a run of our own, or one that somebody else has."""
+    """Anything that the engine waits for: a run, a request to the warden, a wait on a process."""
 
     name: str
 
     def start(self) -> None: ...
 
     def cancel(self, number: int = ...) -> None:
-        """Stop it, beginning with this signal; a second time: kill it."""
+        """Stop the operation with signal `number` first; kill it at the second call."""
         ...
 
     def signal(self, number: int) -> None: ...
 
     def resume(self) -> None:
-        """Do again what an interrupt has left undone."""
+        """Continue the work that an interrupt (Ctrl-C in a host) cut short."""
         ...
 
 
 class Supervisor:
     def __init__(self, context: LoopContext, owner: "Callable[[], Engine | None]") -> None:
-        """`owner` gives the engine, whose `on_idle` is called; None when the engine is gone."""
-        self.closing = False  # whatever begins here is called off
+        """`owner` returns the engine, or None once the engine is freed. The engine's `on_idle` is
+        called after the last operation."""
+        self.closing = False  # cancel every operation that is started from now on
         self.closed = False
-        self._driver = 0  # the thread that drives, at this moment
-        self._interrupted = False  # somebody may have more to do
+        self._driver = 0  # id of the thread inside `drive`; 0: no thread
+        self._interrupted = False  # an exception cut a step short; operations may have work left
         self._asyncio: AsyncioDriver | None = None
         self.context = context
         self.thread = threading.get_ident()
@@ -56,11 +58,13 @@ class Supervisor:
         self._leftovers: list[leftover_pipes.LeftoverPipes] = []
 
     def post(self, call: Callback) -> bool:
-        """From any thread: have this done by whoever drives. False when nobody will."""
+        """Queue `call` for the thread that drives the event loop. Any thread may call `post`.
+        Return False when the supervisor is closed."""
         return not self.closed and self.context.loop.post(call)
 
     def start(self, run: Operation, *, cancelled: bool) -> None:
-        """Raises Refused when we have been closed meanwhile, from another thread."""
+        """Start an operation, or cancel it at once if `cancelled`. Raises Refused when another
+        thread has closed the supervisor meanwhile."""
         self._check_not_nested()
         with self._driving:
             if self.closed:
@@ -73,13 +77,14 @@ class Supervisor:
                 run.start()
 
     def on_end(self, run: Operation) -> None:
-        """A run has given its answer."""
-        if run in self.operations:  # once
+        """Remove an operation that has delivered its response."""
+        if run in self.operations:  # a second call has no effect
             self.operations.discard(run)
             self.rest_if_idle()
 
     def rest_if_idle(self) -> None:
-        """After the last run: leave nothing with us that others could see to."""
+        """Become idle if no operation and no event is pending: detach from asyncio, park the
+        leftover pipes for other event loops, and return the supervisor to the engine."""
         if self.operations or self.closed or self.context.has_pending_events:
             return
         self._detach()
@@ -99,7 +104,7 @@ class Supervisor:
         self.rest_if_idle()
 
     def drive(self, timeout: float | None = None) -> None:
-        """Serve everything here once, waiting for something to do at most so long."""
+        """Run one step of the event loop; wait at most `timeout` seconds for an event."""
         self._check_not_nested()
         with self._driving:
             self._driver = threading.get_ident()
@@ -110,7 +115,7 @@ class Supervisor:
                 self._driver = 0
 
     def _step(self, timeout: float | None) -> None:
-        lonely = not self.operations  # only somebody far away has something to tell us
+        lonely = not self.operations  # only a watched descriptor or the warden can wake the loop
         try:
             if self._interrupted:
                 for run in list(self.operations):
@@ -128,19 +133,19 @@ class Supervisor:
 
     @property
     def driven_here(self) -> bool:
-        """Whether we are called by what has interrupted this thread's own driving."""
+        """Return whether the caller is a signal handler that interrupted this thread's `drive`."""
         return self._driver == threading.get_ident()
 
     def _check_not_nested(self) -> None:
         if self.driven_here:
             raise RuntimeError(
-                "a signal handler cannot run a command while its thread waits for another one;"
-                " cancel that one, or run it in a thread"
+                "a signal handler cannot run a command while its thread waits for another command;"
+                " cancel the other command first, or run this one in a thread"
             )
 
     @property
     def driven_elsewhere(self) -> bool:
-        """Whether somebody else drives us at this moment."""
+        """Return whether another thread drives this supervisor at this moment."""
         if self.thread == threading.get_ident():
             return False
         return self._driving.locked() or (
@@ -148,7 +153,8 @@ class Supervisor:
         )
 
     def close(self) -> None:
-        """Only at rest. From another thread, with nobody inside: by way of `retire`."""
+        """Close the event loop of an idle supervisor. Another thread must call `close_idle`
+        instead, which waits until no thread is inside `drive`."""
         self.closed = True
         self.context.close()
 
@@ -169,7 +175,8 @@ class Supervisor:
             self._leftovers.pop()
 
     def attach(self, host: "AbstractEventLoop") -> bool:
-        """Have this asyncio loop drive the operations from now on. False when there are none."""
+        """Let this asyncio loop drive the operations from now on. Return False when the supervisor
+        is closed or has no operations."""
         with self._driving:
             if self.closed or not self.operations:
                 return False

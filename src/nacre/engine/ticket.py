@@ -1,7 +1,8 @@
-"""A ticket: one started operation, whose answer a thread waits for or an asyncio task awaits.
+"""A ticket: the handle for the future response of one started operation.
 
-Waiting drives the event loop of the thread that started the operation. Ctrl-C while a thread waits,
-and the cancellation of a task that awaits, end the operation first.
+A thread waits for the response, or an asyncio task awaits the ticket. Waiting drives the event loop
+of the thread that started the operation. Ctrl-C in a waiting thread ends the operation before the
+exception is raised. Cancelling an awaiting task also ends the operation first.
 """
 
 import signal
@@ -18,29 +19,34 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer", covariant=True)
 
-# After more interrupts than this, waiting ends at once, although processes may be left.
+# After more than this number of interrupts (Ctrl-C) `wait` raises at once, although processes may
+# still be running.
 _MAX_INTERRUPTS: Final = 8
 
 
 class Ticket(Generic[Answer]):
-    """One answer to come. Waited for where it was begun; cancelled from anywhere."""
+    """Handle for the future response of one operation.
 
-    # Class-level defaults: see `engine.run.Run`.
+    Only the thread that started the operation may wait; any thread may cancel.
+    """
+
+    # `engine.run.Run` explains why these are class-level defaults.
     _gave_up = False
-    answered = False  # the answer may be None
+    answered = False  # whether the response has arrived; the response itself may be None
 
     def __init__(self, supervisor: Supervisor | None = None) -> None:
-        self.answer: object = None  # an Answer
+        self.answer: object = None  # the response, of type Answer
         self._supervisor = supervisor
         self._operation: Operation | None = None
         self._on_answer: Callable[[], object] | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
     def wait(self) -> Answer:
-        """Drive the engine until the answer is there.
+        """Drive the event loop until the response arrives, and return the response.
 
-        An exception on the way (a KeyboardInterrupt, say) stops the command first, and is raised
-        again when its tree is gone; another one on the way to that kills the tree.
+        An exception while waiting, such as KeyboardInterrupt, stops the command first. `wait`
+        raises the exception again when the command's process tree has ended. A second exception
+        before then kills the process tree.
         """
         interrupts: list[BaseException] = []
         supervisor = None if self.answered else self._own_supervisor()
@@ -62,7 +68,7 @@ class Ticket(Generic[Answer]):
         return cast("Answer", self.answer)
 
     def abandon(self) -> None:
-        """After an interrupt of the waiting thread: end the operation, and drive until it has."""
+        """End the operation after an interrupt, and drive the event loop until it has ended."""
         self._cancel_here(signal.SIGTERM)
         alive = self._supervisor is not None and not self._supervisor.closed
         if self._operation is not None and alive and not self._gave_up:
@@ -81,7 +87,7 @@ class Ticket(Generic[Answer]):
             answered: asyncio.Future[None] = host.create_future()
             self._on_answer = partial(_set_future, answered, thread)
             if not supervisor.attach(host):
-                break  # closing the engine has driven the operation to its answer
+                break  # `Engine.close` has already driven the operation to its response
             try:
                 await answered
             except asyncio.CancelledError as error:
@@ -92,31 +98,36 @@ class Ticket(Generic[Answer]):
         return self._get_answer()
 
     def then(self, call: Callable[[Answer], object]) -> None:
-        """For a thread that calls `Engine.step` itself: `call` gets the answer in one of these
-        steps, or now if it is there."""
+        """Call `call` with the response: now if it has arrived, else in a later `Engine.step`. For
+        threads that call `Engine.step` themselves."""
         if self.answered:
             call(self._get_answer())
         else:
             self._on_answer = lambda: call(self._get_answer())
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
-        """From any thread: stop the command, beginning with this signal; again: kill it."""
+        """Stop the command with signal `number` first; kill it at the second call. Any thread may
+        call this method."""
         run, supervisor = self._operation, self._supervisor
         if run is not None and supervisor is not None:
             supervisor.post(lambda: run.cancel(number))
 
     def _own_supervisor(self) -> Supervisor:
         if self._supervisor is None or self._supervisor.thread != threading.get_ident():
-            raise RuntimeError("a ticket is waited for by the thread that began it")
+            raise RuntimeError(
+                "a ticket must be waited for in the thread that started the operation"
+            )
         if self._supervisor.closed:
-            raise RuntimeError("this was begun before a fork, and is the parent's to wait for")
+            raise RuntimeError(
+                "the operation was started before fork(2); only the parent process can wait for it"
+            )
         return self._supervisor
 
     def _cancel_here(self, number: int) -> None:
         if self._operation is not None and not self.answered:
             self._operation.cancel(number)
 
-    # For the engine.
+    # Methods for the engine and the operation.
 
     def start(self, run: Operation, cancel: CancelToken | None) -> None:
         assert self._supervisor is not None
@@ -127,7 +138,7 @@ class Ticket(Generic[Answer]):
         self._supervisor.start(run, cancelled=called_off)
 
     def settle(self, answer: object) -> None:
-        """The answer is there. Nothing of the run is held on to."""
+        """Store the response and drop all references to the operation."""
         if self._unsubscribe is not None:
             self._unsubscribe()
         run, supervisor, tell = self._operation, self._supervisor, self._on_answer

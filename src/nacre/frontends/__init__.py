@@ -1,1 +1,4 @@
-"""Front ends: each reads calls, asks a Tool, writes replies."""
+"""Front ends: the command line, RPC and MCP.
+
+Each front end reads calls, passes them to a `Tool` and writes the replies.
+"""

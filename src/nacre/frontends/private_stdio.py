@@ -1,4 +1,7 @@
-"""Standard input and output as the wire of a protocol: nobody else may get at them."""
+"""Stdin and stdout of a server process, reserved for its protocol.
+
+Child processes and other processes of the user cannot read or write these two descriptors.
+"""
 
 import os
 
@@ -6,8 +9,10 @@ from nacre.process.own_process import make_undumpable
 
 
 def claim_stdio() -> tuple[int, int]:
-    """What comes in and goes out, as descriptors that no child inherits. Whoever reads 0 from now
-    on finds nothing, and what is written to 1 goes to stderr."""
+    """Move stdin and stdout to descriptors that no child inherits, and return both descriptors.
+
+    Afterwards descriptor 0 is at EOF, and descriptor 1 refers to stderr.
+    """
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -17,6 +22,8 @@ def claim_stdio() -> tuple[int, int]:
 
 
 def make_stdio_private() -> None:
-    """Our descriptors can also be opened by their names in /proc, by all of the same user: have
-    the kernel refuse that. It does so to everybody but root."""
+    """Prevent other processes from opening this process's descriptors through /proc.
+
+    By default every process of the same user can open these descriptors. Afterwards only root can.
+    """
     make_undumpable()

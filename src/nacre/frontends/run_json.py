@@ -1,4 +1,7 @@
-"""A run as data, as `nacre ps --json` prints it, and parts of its output."""
+"""JSON form of a run, as `nacre ps --json` prints it, and reading of parts of a run's output.
+
+The command line, RPC and MCP share this module.
+"""
 
 import os
 from typing import Any, Final
@@ -35,7 +38,7 @@ def run_to_json(run: StoredRun) -> dict[str, Any]:
 
 
 def find_leftovers(run: StoredRun) -> list[int]:
-    """What it has left running, and still runs."""
+    """Return the pids of the run's leftover processes that still run."""
     left = run.end_entry.left_running if run.end_entry else ()
     return [each.pid for each in left if processes.is_same_process(each.pid, each.started)]
 
@@ -47,20 +50,23 @@ def output_size(run: StoredRun) -> int | None:
     return sum(sizes) if sizes else None
 
 
-MAX_PART: Final = MIB  # bytes of an output that are given at once
+MAX_PART: Final = MIB  # maximum bytes of output in one response
 
 
 class OutputPart(Struct, frozen=True, kw_only=True):
-    """Some of a run's output."""
+    """Part of a run's output."""
 
     data: bytes
-    size: int  # of all of it
-    cursor: int  # the byte after this part
-    complete: bool  # the run has ended, and this is the last of it
+    size: int  # bytes of the complete output
+    cursor: int  # offset of the byte after this part
+    complete: bool  # whether the run has ended and this part reaches the end of its output
 
 
 class PartTooLarge(LookupError):
-    """What was asked for is more than is given at once; the message says what to ask instead."""
+    """The requested part is larger than the maximum for one response.
+
+    The message says what to request instead.
+    """
 
 
 def read_part(
@@ -72,8 +78,11 @@ def read_part(
     lines: int | None = None,
     most: int = MAX_PART,
 ) -> OutputPart:
-    """Its output from a byte on (as much as is given at once), some lines, the last lines, or all
-    of it. Raises NoSuchRun, PartTooLarge, ValueError, OSError."""
+    """Return a part of a run's output: a range of lines, the last lines, or all of it.
+
+    With `since`, the part starts at that byte offset and has at most `most` bytes.
+    Raises NoSuchRun, PartTooLarge, ValueError, OSError.
+    """
     _check(since, first, last, lines, most)
     over = run.ending is not None
     with run.open() as source:
@@ -86,8 +95,8 @@ def read_part(
             start, end = locate(source, part, run.line_index())
             if end - start > most:
                 raise PartTooLarge(
-                    f"these lines of {run.name} have more than {human_size(most)} (all of it: "
-                    f"{human_size(size)}); ask for fewer, or go through it with since, byte by byte"
+                    f"these lines of {run.name} have more than {human_size(most)} (all lines: "
+                    f"{human_size(size)}); ask for fewer lines, or page with since"
                 )
             data = b"".join(read_range(source, start, end))
     cursor = start + len(data)
@@ -99,7 +108,7 @@ def _check(
 ) -> None:
     ranges = first is not None or last is not None
     if (since is not None) + (lines is not None) + ranges > 1:
-        raise ValueError("since, lines and from/to do not go together; choose one")
+        raise ValueError("since, lines and from/to exclude each other; choose one")
     for name, value, least in (
         ("since", since, 0),
         ("lines", lines, 0),

@@ -1,1 +1,1 @@
-"""Looking back at a run: hints, and output without progress lines."""
+"""Analysis of runs for the reply: hints, and output without progress lines."""

@@ -1,8 +1,9 @@
-"""Hints: what a person who knows the machine would add to a reply.
+"""Hints: short advice about a run, added to the reply.
 
-Each looks at how a command ended and what it said last, then at the machine, and speaks only when
-both agree: words in an output alone prove nothing. A hint never changes what is said to have
-happened. Each is one function; what it cannot find out it does not say.
+Each hint is one function, which reads the ending of a run and the end of its output. Hints about
+programs, ports, disks and locks also check the machine. Such a hint is given only if the output and
+the machine agree, because words in an output alone prove nothing. A hint never changes the reported
+outcome. A hint function returns None if it cannot find out the facts.
 """
 
 import os
@@ -21,23 +22,23 @@ from nacre.model.plan import BASH
 from nacre.procfs import ports, processes
 from nacre.text.clean import as_displayed, decode, human_size
 
-_ALIKE: Final = 0.75  # how much two names have in common that may be taken for each other
-_LOOKED_AT: Final = 16 * 1024  # bytes of the end of an output
+_ALIKE: Final = 0.75  # minimum similarity, from 0 to 1, between a wrong name and a suggested name
+_LOOKED_AT: Final = 16 * 1024  # bytes that hints read from the end of an output
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):
-    """What hints are made of."""
+    """Facts about one run from which hints are made."""
 
     script: bytes
     cwd: bytes
-    path: bytes  # where it looked for programs
+    path: bytes  # value of PATH, searched for programs
     ending: Ending
-    output: bytes  # the end of its output
+    output: bytes  # last bytes of the run's output
     unterminated: bool = False
-    open_stdin: bool = False  # or it was given something to read
+    open_stdin: bool = False  # stdin was open, or the call gave input
     out_of_memory: bool = False
-    find_run: Callable[[int], str | None] = lambda _: None  # which run a process belongs to
-    has_session: bool = False  # what it does to its shell is remembered
+    find_run: Callable[[int], str | None] = lambda _: None  # maps a pid to a run id
+    has_session: bool = False  # changes to the shell's state are saved in a session
 
     @property
     def failed(self) -> bool:
@@ -52,20 +53,20 @@ Hint = Callable[[RunFacts], str | None]
 
 
 def find_hints(facts: RunFacts) -> tuple[str, ...]:
-    """Those that fit."""
+    """Return the texts of the hints that match this run."""
     candidates = _WHEN_FAILED if facts.failed else _ALWAYS
     return tuple(match for hint in candidates if (match := _try_hint(hint, facts)) is not None)
 
 
 def _try_hint(hint: Hint, facts: RunFacts) -> str | None:
-    """What it says. Whatever a command has printed, a hint must not cost its reply."""
+    """Return the text of a hint or None. Unusual output must not make the whole reply fail."""
     try:
         return hint(facts)
-    except (OSError, ValueError):  # no /proc, no descriptor; a NUL in what should be a name
+    except (OSError, ValueError):  # no /proc, no free descriptor, or a name with a NUL byte
         return None
 
 
-# Programs that cannot be run.
+# Hints about programs that bash could not run.
 
 _BASH: Final = r"(?:" + re.escape(BASH.decode()) + r"|environment): (?:line \d+: )?"
 _MISSING: Final = re.compile(
@@ -99,7 +100,7 @@ def missing_program(facts: RunFacts) -> str | None:
 
 
 def _moves(facts: RunFacts) -> bool:
-    """Whether it may have run somewhere else: then a relative path tells us nothing."""
+    """Return whether the script may change directory, so that relative paths are ambiguous."""
     return re.search(rb"\b(?:cd|pushd|popd|chdir)\b", facts.script) is not None
 
 
@@ -134,7 +135,8 @@ def forbidden_program(facts: RunFacts) -> str | None:
 
 
 def _similar_names(name: str, names: list[str]) -> list[str]:
-    """Those with two letters changed about first: that is what fingers do."""
+    """Return up to three similar names. Names with the same letters in another order come first,
+    because swapped letters are a typical typing error."""
     from difflib import get_close_matches
 
     swapped = [each for each in names if each != name and sorted(each) == sorted(name)]
@@ -152,7 +154,7 @@ def _programs(facts: RunFacts) -> list[str]:
     return list(found)
 
 
-# What stands in its way.
+# Hints about ports, disks, memory and locks.
 
 _IN_USE: Final = re.compile(
     r"(?i)EADDRINUSE|address (?:is )?already in use|port \d+ is (?:already )?(?:in use|taken|used)"
@@ -168,7 +170,8 @@ def port_in_use(facts: RunFacts) -> str | None:
         return None
     near = "\n".join(lines[max(0, at[-1] - 2) : at[-1] + 6])
     used_ports = set(ports.listening_sockets().values())
-    # The words about it name the port; else the command may, if it names but one that is taken.
+    # Search for the port in the lines around the error message, then in the script. A text counts
+    # only if exactly one of its numbers is a port in use.
     for match in (near.replace(":", " "), decode(facts.script).replace(":", " ")):
         named = {port for each in _NUMBER.findall(match) if (port := int(each)) in used_ports}
         if len(named) == 1:
@@ -189,7 +192,7 @@ def _holder(port: int, facts: RunFacts) -> str:
 
 _FULL: Final = re.compile(r"(?i)no space left on device|ENOSPC|disk quota exceeded|EDQUOT")
 _PATHS: Final = re.compile(r"/[\w./@+-]+")
-_NEARLY: Final = 64 * 1024  # bytes; less than this is full
+_NEARLY: Final = 64 * 1024  # bytes; a disk with less free space counts as full
 
 
 def disk_full(facts: RunFacts) -> str | None:
@@ -212,7 +215,7 @@ def disk_full(facts: RunFacts) -> str | None:
 
 
 def _existing(path: bytes) -> bytes:
-    """It, or the nearest directory above it that there is."""
+    """Return the path, or its nearest parent directory that exists."""
     while path not in (b"/", b"") and not os.path.exists(path):
         path = os.path.dirname(path)
     return path or b"/"
@@ -244,7 +247,8 @@ def git_lock(facts: RunFacts) -> str | None:
 
 
 def _is_git(pid: int) -> bool:
-    """Any, wherever it is at work: a repository has more places than we could look into."""
+    """Return whether the process is a git command. The directory of the process is not checked,
+    because a repository can have more directories than nacre could inspect."""
     name = processes.command_line(pid).split(" ")[0]
     return os.path.basename(name) == "git" or os.path.basename(name).startswith("git-")
 
@@ -256,7 +260,7 @@ def _age(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} seconds"
 
 
-# What was meant otherwise.
+# Hints about commands that probably did not do what the model intended.
 
 
 def may_have_asked(facts: RunFacts) -> str | None:
@@ -269,7 +273,7 @@ def may_have_asked(facts: RunFacts) -> str | None:
     return "it may have asked for input and got none; interactive: true lets you answer"
 
 
-# What the usual languages say when there is nothing to read.
+# Messages that programs in common languages print when stdin has no input.
 _NO_INPUT: Final = re.compile(
     r"EOFError: EOF when reading a line|EOFError|.*\bEOF\b.*(?:stdin|input|line)|"
     r".*(?:not a (?:tty|terminal)|no input).*",
@@ -287,7 +291,7 @@ _SAME: Final = {b"pushd": b"cd", b"popd": b"cd", b".": b"source", b"chdir": b"cd
 
 
 def does_not_last(facts: RunFacts) -> str | None:
-    """The last thing that it does is something that ends with its shell."""
+    """Return a hint if the script's last command only changes the state of its own shell."""
     if facts.has_session:
         return None
     script = facts.script.rstrip(b" \t\n;")
@@ -296,12 +300,12 @@ def does_not_last(facts: RunFacts) -> str | None:
         return None
     name = last.name or b""
     if name == b"export" and not any(b"=" in known_prefix(word) for word in last.arguments):
-        return None  # it only shows them
+        return None  # `export` without `=` assigns nothing
     return _LASTS.get(_SAME.get(name, name))
 
 
 def _is_plain(command: ParsedCommand) -> bool:
-    """Whether it is done by the shell itself."""
+    """Return whether the script's shell runs the command directly: no pipe, wrapper or function."""
     inside = command.substitution or command.function or command.via or command.background
     return not (inside or command.fed or command.feeds)
 

@@ -1,7 +1,8 @@
-"""Leaving out what known programs print only to show that they are at work.
+"""Removing the progress lines of known programs from an output.
 
-A line goes when its program's pattern says that it is progress, and nothing in it sounds like
-trouble; in its place stands how many went. Everything else stays as it is, where it is.
+A line is removed if it matches a progress pattern of its program and contains no word such as
+`error`. One line with the number of removed lines takes their place. All other lines stay unchanged
+and in order.
 """
 
 import re
@@ -10,7 +11,7 @@ from typing import Final
 
 from nacre.bash.commands import Analysis, ParsedCommand
 
-# Fewer lines than this are not worth a remark.
+# Minimum number of progress lines in an output; fewer lines are not removed.
 _WORTHWHILE: Final = 5
 
 _TROUBLE: Final = re.compile(
@@ -54,7 +55,7 @@ _GIT: Final = _progress(
 )
 _CMAKE: Final = _progress(r"\[\s*\d+%\] (?:Building|Linking|Built|Generating|Scanning)")
 
-# By the first words of a command; the longest that fit count.
+# Progress patterns by the first words of a command. The longest matching key is used.
 _KNOWN: Final[dict[tuple[str, ...], re.Pattern[str]]] = {
     **{(name, "install"): _PIP for name in ("pip", "pip3")},
     **{(name, "-m", "pip"): _PIP for name in ("python", "python3")},
@@ -87,7 +88,7 @@ _DEEPEST: Final = max(map(len, _KNOWN))
 
 
 def drop_progress(reading: Analysis, text: str) -> str | None:
-    """The output without its progress; None when there is nothing to gain."""
+    """Return the output without progress lines; None if there are too few such lines."""
     patterns = {
         found for command in reading.commands if (found := _patterns_for(command)) is not None
     }

@@ -1,6 +1,6 @@
-"""A token by which any thread, task or signal handler calls a command off.
+"""Cancellation token, with which any thread, task or signal handler can cancel a command.
 
-Whoever runs something subscribes to the token it was given.
+The engine's ticket subscribes to the token that the caller passed with the command.
 """
 
 import signal as signals
@@ -13,10 +13,13 @@ Subscriber = Callable[[int], None]
 
 
 class CancelToken:
-    """Cancel once to stop gently (a signal, then the grace); cancel again to insist (KILL)."""
+    """Token that cancels a command.
+
+    The first cancel sends a signal and gives the command its grace. The second cancel sends KILL.
+    """
 
     def __init__(self) -> None:
-        # Reentrant: a signal handler may cancel while the same thread is subscribing.
+        # Reentrant lock: a signal handler may call `cancel` while its thread is in `subscribe`.
         self._lock = threading.RLock()
         self._signal: int | None = None
         self._subscribers: list[Subscriber] = []
@@ -26,7 +29,7 @@ class CancelToken:
         return self._signal is not None
 
     def cancel(self, signal: int = signals.SIGTERM) -> None:
-        """Stop what runs under this token, now or when it is about to start."""
+        """Stop every command that runs under this token or is about to start with it."""
         check_signal(signal)
         with self._lock:
             self._signal = signal
@@ -35,7 +38,7 @@ class CancelToken:
             subscriber(signal)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call `subscriber(signal)` at each cancel; returns what ends the subscription."""
+        """Call `subscriber(signal)` at each cancel. Return the function that unsubscribes."""
         with self._lock:
             self._subscribers.append(subscriber)
         return lambda: self._unsubscribe(subscriber)

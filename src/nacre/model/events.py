@@ -1,7 +1,7 @@
-"""What is happening: the events that a listener hears while a command runs.
+"""Events that a listener receives while a command runs.
 
-`Started` once, `Chunk` any number of times, `Finished` once, in this order, one at a time. A
-command that never started is only `Finished`.
+The order is `Started` once, `Chunk` any number of times, `Finished` once. A listener receives one
+event at a time. A command that never started causes only `Finished`.
 """
 
 import enum
@@ -13,8 +13,8 @@ from nacre.model.outcome import Outcome
 
 
 class Stream(enum.Enum):
-    OUTPUT = "output"  # stdout, or both when merged
-    ERRORS = "errors"  # stderr, when separate
+    OUTPUT = "output"  # stdout, or stdout and stderr when merged
+    ERRORS = "errors"  # stderr, when captured separately
 
 
 class Started(Struct, frozen=True, kw_only=True, tag="Started"):
@@ -23,7 +23,10 @@ class Started(Struct, frozen=True, kw_only=True, tag="Started"):
 
 
 class Chunk(Struct, frozen=True, kw_only=True, tag="Chunk"):
-    """Some bytes of a stream. `skipped` bytes before them were too much for this listener."""
+    """Bytes of one output stream.
+
+    `skipped` counts the bytes right before this chunk that were dropped for a slow listener.
+    """
 
     run: str
     stream: Stream
@@ -41,17 +44,17 @@ Listener = Callable[[Event], object]
 
 
 class Full(enum.Enum):
-    """What happens when a listener is slower than the command."""
+    """Policy for a listener that is slower than the command."""
 
-    SKIP = "skip"  # the command goes on; the oldest unheard bytes are dropped and counted
-    WAIT = "wait"  # nothing is dropped; the command waits, as it would for a slow pipe
+    SKIP = "skip"  # the oldest undelivered bytes are dropped and counted; the command does not wait
+    WAIT = "wait"  # nothing is dropped; the command blocks, as it would on a full pipe
 
 
 class Listening(Struct, frozen=True, kw_only=True):
-    """A listener with its wishes. A plain function given as a listener has the defaults."""
+    """Listener with its delivery options. A plain function as listener gets the defaults."""
 
     listener: Listener
-    every: float = 0.0  # seconds at least between two chunks; what comes meanwhile is joined
-    buffer: int = 1024 * 1024  # unheard bytes held at most
+    every: float = 0.0  # minimum seconds between two chunks; output in between is joined
+    buffer: int = 1024 * 1024  # maximum number of undelivered bytes
     full: Full = Full.SKIP
-    linger: float | None = 5.0  # how long a finished command waits for its listener; None: for ever
+    linger: float | None = 5.0  # seconds a finished run waits for its listener; None: no limit

@@ -1,33 +1,36 @@
-"""What deciding notes about a command: facts for the reply and for the run's record."""
+"""Findings: facts that the steps note about a command before it runs.
+
+Findings are used in the reply and in the audit log.
+"""
 
 from msgspec import Struct
 
 
 class Finding(Struct, frozen=True, kw_only=True, tag="Finding"):
-    """Something that was seen or done before the run."""
+    """Fact that a step noticed, or change that a step made, before the run."""
 
 
 class CdLifted(Finding, frozen=True, kw_only=True, tag="Lifted"):
-    """A leading `cd` became the directory to run in."""
+    """A leading `cd` was removed; its target became the working directory of the run."""
 
-    path: bytes  # as written, quotes resolved
+    path: bytes  # argument of `cd` as written, with quotes removed
 
 
 class LinesLimited(Finding, frozen=True, kw_only=True, tag="Limited"):
-    """A trailing `| head` or `| tail` became a limit on the lines that are shown."""
+    """A trailing `| head` or `| tail` was replaced by a limit on the lines shown in the reply."""
 
     head: int | None
     tail: int | None
 
 
 class VariablesDropped(Finding, frozen=True, kw_only=True, tag="Dropped"):
-    """Variables that the command does not get. Names only, never values."""
+    """Environment variables that the command does not get: only names, never values."""
 
     names: tuple[str, ...]
 
 
 class ToolSuggested(Finding, frozen=True, kw_only=True, tag="Suggested"):
-    """Another tool of the caller's does this better."""
+    """Another tool of the agent fits this command better."""
 
     tool: str
     message: str
@@ -35,22 +38,22 @@ class ToolSuggested(Finding, frozen=True, kw_only=True, tag="Suggested"):
 
 
 class TrailerAdded(Finding, frozen=True, kw_only=True, tag="Signed"):
-    """A trailer was added to this many commits."""
+    """A trailer line is added to the messages of this many git commits."""
 
     trailer: str
     commits: int
 
 
 class TrailerSkipped(Finding, frozen=True, kw_only=True, tag="Unsigned"):
-    """A commit that gets no trailer, and why."""
+    """A git commit gets no trailer line; `why` is the reason."""
 
     why: str
 
 
 class NeedsTerminal(Finding, frozen=True, kw_only=True, tag="NeedsTerminal"):
-    """A command that cannot do its work here."""
+    """A command cannot work in a run, because it needs a terminal or an editor."""
 
-    words: str  # of the command
+    words: str  # text of the command
     why: str
     instead: str
 

@@ -1,12 +1,15 @@
-"""Short names for long things: the same for the same bytes, in every process."""
+"""Digests, session keys and the check of session names.
+
+The same bytes give the same digest in every process.
+"""
 
 from typing import Final
 
-_MAX_NAME: Final = 100  # characters of a session's name
+_MAX_NAME: Final = 100  # maximum length of a session name, in characters
 
 
 def digest(data: bytes, size: int = 8) -> str:
-    # Not through hashlib where it can be had without: that loads all of OpenSSL, three megabytes.
+    # `_blake2` is preferred to `hashlib`, because `hashlib` loads all of OpenSSL: three megabytes.
     try:
         from _blake2 import blake2b
     except ImportError:
@@ -16,17 +19,17 @@ def digest(data: bytes, size: int = 8) -> str:
 
 
 def session_key(contract: str, owner: str, kind: str) -> str:
-    """Of a session: whose it is, and what kind of shell it has."""
+    """Return the key of a session, from its contract, its owner and the kind of its shell."""
     return f"{digest(f'{contract} {owner}'.encode())}-{kind}"
 
 
 def check_session_name(name: str) -> str:
-    """Raises ValueError for what cannot be one."""
+    """Return the name unchanged. Raises ValueError for an invalid session name."""
     if not isinstance(name, str):
         raise ValueError(f"a session's name is text, not {name!r}")
     if not 0 < len(name) <= _MAX_NAME or not name.isprintable() or name != name.strip():
         raise ValueError(
-            f"a session's name has 1 to {_MAX_NAME} characters that can be printed, and no "
-            f"blanks around it; {name[:_MAX_NAME]!r} has not"
+            f"a session's name has 1 to {_MAX_NAME} printable characters, and no blanks "
+            f"around them; {name[:_MAX_NAME]!r} is not possible"
         )
     return name

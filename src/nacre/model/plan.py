@@ -1,8 +1,7 @@
-"""What shall happen: the values that describe one command before it runs.
+"""The plan: frozen values that describe one command before it runs.
 
-A contract makes a `Plan` from a model's arguments, `prepare` may change or refuse it, the
-engine carries it out. Everything here is a frozen value; script, directory and environment
-are bytes, as the kernel has them.
+A contract builds a `Plan` from a model's arguments. The steps in `prepare` may change or refuse the
+plan. The engine then runs the plan. Script, directory and environment are bytes, as in the kernel.
 """
 
 import enum
@@ -22,20 +21,20 @@ BASH: Final = b"/bin/bash"
 
 
 class Streams(enum.Enum):
-    """How the command's stdout and stderr reach us."""
+    """Whether the command's stdout and stderr share one pipe."""
 
-    MERGED = "merged"  # one pipe, so the order is the order of writing
-    SEPARATE = "separate"  # two pipes; no order between them
+    MERGED = "merged"  # one pipe: the output keeps the order of the writes
+    SEPARATE = "separate"  # two pipes: no order between stdout and stderr
 
 
-Limit = Annotated[int, Meta(ge=-1, le=2**63 - 1)]  # -1: none
+Limit = Annotated[int, Meta(ge=-1, le=2**63 - 1)]  # resource limit; -1: unlimited
 
 
 class CallerLimits(Struct, frozen=True, kw_only=True):
-    """What else a command has from its caller, where somebody else starts it."""
+    """Umask and resource limits of the caller, for a command that the warden starts."""
 
     umask: Annotated[int, Meta(ge=0, le=0o777)]
-    limits: tuple[tuple[Limit, Limit], ...]  # soft and hard, by the number of the resource
+    limits: tuple[tuple[Limit, Limit], ...]  # (soft, hard) pairs, indexed by resource number
 
 
 class Command(
@@ -49,36 +48,40 @@ class Command(
         "caller_limits": "terms",
     },
 ):
-    """A shell script, where it runs and with which variables."""
+    """Shell script with its working directory and its environment."""
 
-    original: bytes  # as the caller wrote it
-    script: bytes  # as bash gets it
+    original: bytes  # script as the caller wrote it
+    script: bytes  # script as bash gets it
     cwd: bytes
-    cwd_given: bool = False  # the call itself says where it runs
-    env: dict[bytes, bytes] | None = None  # None: exactly what this process has
-    call_env: dict[bytes, bytes] = {}  # the variables that the call itself gives; never filtered
-    caller_limits: CallerLimits | None = None  # None: those of this process
+    cwd_given: bool = False  # whether the call itself names the working directory
+    env: dict[bytes, bytes] | None = None  # environment for the command; None: that of this process
+    call_env: dict[bytes, bytes] = {}  # variables given in the call itself; never filtered
+    caller_limits: CallerLimits | None = None  # resource limits; None: the limits of this process
 
 
 class Limits(Struct, frozen=True, kw_only=True, rename={"kill_wait": "surrender"}):
-    """Seconds. The clocks start at the spawn, not in the queue."""
+    """Time limits of a run, in seconds.
+
+    The clocks start at the spawn, not when the run enters the queue.
+    """
 
     timeout: float | None = None
-    grace: float = 2.0  # between TERM and KILL, for the whole tree
-    drain: float = 0.1  # after the exit, for whoever still holds the pipe
-    kill_wait: float = 2.0  # after KILL, before what cannot be killed is reported
+    grace: float = 2.0  # seconds between TERM and KILL, for the whole process tree
+    drain: float = 0.1  # seconds to read a pipe that is still open after the shell's exit
+    kill_wait: float = 2.0  # seconds after KILL until surviving processes are reported
 
     def __post_init__(self) -> None:
         for name in ("timeout", "grace", "drain", "kill_wait"):
             value = getattr(self, name)
             if not (value is None and name == "timeout") and not value >= 0:
-                raise ValueError(f"a {name} of {value} seconds makes no sense; it is at least 0")
+                raise ValueError(f"a {name} of {value} seconds is not possible; give 0 or more")
 
 
 class Keep(Struct, frozen=True, kw_only=True):
-    """How much of a stream stays in memory, in raw bytes.
+    """Amount of a stream that is kept in memory, in raw bytes.
 
-    Everything up to `whole`; past that only the first `head` and the last `tail`.
+    A stream of at most `whole` bytes is kept completely. Of a longer stream only the first `head`
+    bytes and the last `tail` bytes are kept.
     """
 
     whole: int
@@ -87,77 +90,80 @@ class Keep(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if min(self.whole, self.head, self.tail) < 0 or self.head > self.whole:
-            raise ValueError(f"{self} makes no sense: sizes are at least 0, head at most whole")
+            raise ValueError(
+                f"{self} is not possible: sizes are 0 or more, and head is at most whole"
+            )
 
 
 class When(enum.Enum):
-    OVERFLOW = "overflow"  # when memory keeps less than everything
+    OVERFLOW = "overflow"  # the spill file is written only when memory cannot keep the whole stream
     ALWAYS = "always"
 
 
 class AtLimit(enum.Enum):
-    """What becomes of a command that has written more than may be kept on disk."""
+    """What happens to a command whose output exceeds the disk limit."""
 
-    GO_ON = "go on"  # it never notices; what follows is only counted
-    CLOSE = "close"  # its pipe is closed, as that of a reader who has seen enough
-    STOP = "stop"  # it is ended, and all it has started
+    GO_ON = "go on"  # the command continues; further output is only counted
+    CLOSE = "close"  # the output pipe is closed, as when the reader of a pipeline exits
+    STOP = "stop"  # the whole process tree is stopped
 
 
 class Spill(Struct, frozen=True, kw_only=True):
-    """A private file that holds a stream whole, up to a limit on disk.
+    """Private file that holds a complete stream, up to a limit on disk.
 
-    A file that cannot be written is reported, that is all: the command does not suffer from it.
+    A write error is reported and does not affect the command.
     """
 
-    directory: bytes | None = None  # None: the usual place for temporary files
+    directory: bytes | None = None  # None: the system's directory for temporary files
     when: When = When.OVERFLOW
     limit: int = 4 * GIB
     then: AtLimit = AtLimit.GO_ON
 
     def __post_init__(self) -> None:
         if self.limit < 0:
-            raise ValueError(
-                f"a spill limit of {self.limit} bytes makes no sense; it is at least 0"
-            )
+            raise ValueError(f"a spill limit of {self.limit} bytes is not possible; give 0 or more")
 
 
 class MakeDirectory(Struct, frozen=True, kw_only=True, tag="MakeDirectory"):
-    """A directory of ours that a command will want to write into, with its parents."""
+    """Chore: create a directory in the store, with its parents, for a command to write into."""
 
     path: bytes
 
 
 class MakeFile(Struct, frozen=True, kw_only=True, tag="MakeFile"):
-    """A private file that a command will want to read; one that is there is left as it is."""
+    """Chore: create a private file for a command to read. An existing file is left unchanged."""
 
     path: bytes
     data: bytes
 
 
 class LeftoverPolicy(enum.Enum):
-    """What becomes of the processes that a shell leaves running when it exits."""
+    """What happens to the processes that still run when their shell exits."""
 
-    KEEP = "keep"  # they live on, as in any shell, and are listed
-    END = "end"  # they are ended with it
+    KEEP = "keep"  # leftover processes keep running, as in any shell; the outcome lists them
+    END = "end"  # leftover processes are stopped when the shell exits
 
 
-Chore = MakeDirectory | MakeFile  # what the engine does before it spawns
+Chore = MakeDirectory | MakeFile  # work that the engine does before the spawn
 
 
 class OpenStdin(Struct, frozen=True, kw_only=True, tag="Held", rename={"initial": "first"}):
-    """Input that stays open: what is given first, then whatever is written to the run."""
+    """Stdin that stays open. The initial bytes come first, then all bytes written to the run."""
 
     initial: bytes = b""
 
 
 class CompletionLine(Struct, frozen=True, kw_only=True):
-    """What is put at the end of the output file when the shell has ended. It is not output: whoever
-    reads the run by its number does not see it. {} stands for what is not known before."""
+    """Text that nacre appends to the output file when the shell has ended.
+
+    The text is not output, so it is not shown when the run is read by its id. Placeholders in
+    braces are replaced by values that are known only at the end.
+    """
 
     zero: str
-    exited: str  # {code}
-    killed: str  # {number}, {name}
-    error: str  # {why}
+    exited: str  # text after a non-zero exit code; placeholder: {code}
+    killed: str  # text after death by a signal; placeholders: {number}, {name}
+    error: str  # text after any other ending; placeholder: {why}
 
     def text_of(self, ending: Ending) -> str:
         if ending == Exited(0):
@@ -171,9 +177,9 @@ class CompletionLine(Struct, frozen=True, kw_only=True):
             case NotStarted(why=refusal):
                 why = str(refusal)
             case Lost():
-                why = "nobody was there when it ended; its exit code is not known"
+                why = "the process that ran it was killed; its exit code is unknown"
             case _:
-                why = "it could not be killed"
+                why = "a process could not be killed"
         return self.error.replace("{why}", why)
 
 
@@ -188,21 +194,21 @@ class Session(
         "setup_signature": "setup",
     },
 ):
-    """A shell that remembers, of which a command is the next one."""
+    """Session in which a command runs."""
 
-    workspace_key: str = ""  # which workspace's
-    key: str  # which of those
-    name: str = ""  # as people call it; without one it belongs to one caller alone
+    workspace_key: str = ""  # key of the workspace that the session belongs to
+    key: str  # key of the session within its workspace
+    name: str = ""  # name chosen by the user; empty: private to one caller
     contract: str = ""
-    cwd_when_decided: bytes = b""  # where its shell stood when this was decided
-    detached: bool = False  # it begins where the session is now, and is no part of it
-    setup_signature: str = ""  # which snapshot of its user's own set-up it begins with; none
+    cwd_when_decided: bytes = b""  # the session's directory when the plan was made
+    detached: bool = False  # whether the command uses the session's state without changing it
+    setup_signature: str = ""  # snapshot of the user's set-up for a new session; empty: none
 
 
 class Plan(
     Struct, frozen=True, kw_only=True, rename={"completion_line": "epitaph", "leftovers": "leave"}
 ):
-    """One command with everything that was decided about it."""
+    """One command with every decision about how to run it."""
 
     command: Command
     shell: bytes = BASH
@@ -210,10 +216,10 @@ class Plan(
     limits: Limits = Limits()
     keep: Keep = Keep(whole=MIB, head=256 * KIB, tail=768 * KIB)
     spill: Spill | None = None
-    stdin: bytes | OpenStdin | None = None  # None: /dev/null
+    stdin: bytes | OpenStdin | None = None  # input of the command; None: /dev/null
     completion_line: CompletionLine | None = None
     leftovers: LeftoverPolicy = LeftoverPolicy.KEEP
     session: Session | None = None
-    lane: str | None = None  # of the runs in one lane only one runs at a time, in order
+    lane: str | None = None  # runs in the same lane execute one at a time, in order
     chores: tuple[Chore, ...] = ()
-    findings: tuple[AnyFinding, ...] = ()  # what deciding noted on the way
+    findings: tuple[AnyFinding, ...] = ()  # findings that the steps noted

@@ -1,8 +1,8 @@
-"""What can be wrong with an ask or with the machine, as facts.
+"""Refusals: reasons why nothing ran, found in the request or on the machine.
 
-A refusal means that nothing ran. Each is a frozen value that can cross a socket and knows one
-plain sentence with its remedy; a contract that has words of its own for a fact uses those.
-One exception carries them: `Refused`.
+Each refusal is a frozen value that can be sent over a socket. `str(refusal)` is one plain sentence
+with the remedy; a contract may use its own wording instead. The exception `Refused` carries a
+refusal.
 """
 
 import enum
@@ -12,10 +12,10 @@ from msgspec import Struct
 
 
 class Refusal(Struct, frozen=True, kw_only=True, tag="Refusal"):
-    """Something that kept a command from running.
+    """Reason why a command did not run.
 
-    The tag goes over the socket and into the journal, `public_id` into replies. Both are fixed,
-    whatever the class is called.
+    The msgspec tag identifies the refusal on the socket and in the journal. `public_id` identifies
+    the refusal in replies. The tag and `public_id` never change, even if the class is renamed.
     """
 
     public_id: ClassVar[str]
@@ -25,8 +25,11 @@ class Refusal(Struct, frozen=True, kw_only=True, tag="Refusal"):
 
 
 class BadArguments(Refusal, frozen=True, kw_only=True, tag="BadArguments"):
-    """The caller's arguments cannot be understood; `problem` is a sentence for the model, in which
-    {} stands for the value, so that it can be told without."""
+    """The caller's arguments are invalid.
+
+    `problem` is a sentence for the model. The placeholder {} in `problem` is replaced by `value`.
+    The audit log shows the sentence without the value.
+    """
 
     public_id: ClassVar[str] = "bad_arguments"
     problem: str
@@ -52,7 +55,7 @@ class DirectoryProblem(enum.Enum):
 
 
 class BadDirectory(Refusal, frozen=True, kw_only=True, tag="BadDirectory"):
-    """The directory to run in is not usable; `nearest` is its closest parent that is."""
+    """The working directory is not usable; `nearest` is its closest usable parent."""
 
     public_id: ClassVar[str] = "bad_directory"
     path: bytes
@@ -73,7 +76,7 @@ class BadDirectory(Refusal, frozen=True, kw_only=True, tag="BadDirectory"):
 
 
 class BadVariable(Refusal, frozen=True, kw_only=True, tag="BadVariable"):
-    """A variable that no environment can hold."""
+    """An environment variable in the call has an invalid name or value."""
 
     public_id: ClassVar[str] = "bad_variable"
     name: str
@@ -84,7 +87,7 @@ class BadVariable(Refusal, frozen=True, kw_only=True, tag="BadVariable"):
 
 
 class Dangerous(Refusal, frozen=True, kw_only=True, tag="Dangerous"):
-    """A safety rule matched. `spans` are the bytes of the script that did."""
+    """A safety rule matched the script. `spans` are the byte ranges that matched."""
 
     public_id: ClassVar[str] = "dangerous"
     rule: str
@@ -99,13 +102,13 @@ class Dangerous(Refusal, frozen=True, kw_only=True, tag="Dangerous"):
 
 
 class Intercepted(Refusal, frozen=True, kw_only=True, tag="Intercepted"):
-    """The caller has a better tool for this, and its rules say to use it."""
+    """An interception rule requires the agent to use another of its tools for this command."""
 
     public_id: ClassVar[str] = "intercepted"
     rule: str
     tool: str
     message: str
-    command: str  # as it was given
+    command: str  # command as the caller wrote it
     matched: tuple[str, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
     arguments: dict[str, str | int] = {}
@@ -115,7 +118,7 @@ class Intercepted(Refusal, frozen=True, kw_only=True, tag="Intercepted"):
 
 
 class BadLink(Refusal, frozen=True, kw_only=True, tag="BadLink"):
-    """An internal URL that stands for nothing."""
+    """An internal URL in the command cannot be resolved."""
 
     public_id: ClassVar[str] = "bad_link"
     url: str
@@ -171,7 +174,7 @@ class CannotSpawn(Refusal, frozen=True, kw_only=True, tag="CannotSpawn"):
 
 
 class CalledOff(Refusal, frozen=True, kw_only=True, tag="CalledOff"):
-    """Cancelled before it started."""
+    """The command was cancelled before it started."""
 
     public_id: ClassVar[str] = "called_off"
 
@@ -180,7 +183,7 @@ class CalledOff(Refusal, frozen=True, kw_only=True, tag="CalledOff"):
 
 
 class Unavailable(Refusal, frozen=True, kw_only=True, tag="Unavailable"):
-    """Something of the contract that cannot be had here; `problem` is a sentence."""
+    """The request cannot be served at present; `problem` is a sentence that says why."""
 
     public_id: ClassVar[str] = "unavailable"
     problem: str
@@ -190,43 +193,43 @@ class Unavailable(Refusal, frozen=True, kw_only=True, tag="Unavailable"):
 
 
 class UnknownRun(Refusal, frozen=True, kw_only=True, tag="UnknownRun"):
-    """There is no such run in this workspace, or it does not run any more."""
+    """The workspace has no run with this id, or the run has already ended."""
 
     public_id: ClassVar[str] = "unknown_run"
     run: str
 
     def __str__(self) -> str:
-        return f"there is no live run {self.run} in this workspace; nacre ps lists those there are"
+        return f"there is no live run {self.run} in this workspace; nacre ps lists the runs"
 
 
 class NotWaited(Refusal, frozen=True, kw_only=True, tag="NotWaited"):
-    """Whoever waited for a run waits no longer."""
+    """The caller stopped waiting for a run; the run itself continues."""
 
     public_id: ClassVar[str] = "not_waited"
 
     def __str__(self) -> str:
-        return "the call was cancelled; the run goes on"
+        return "the call was cancelled; the run is still running"
 
 
 class NotFound(Refusal, frozen=True, kw_only=True, tag="NotFound"):
-    """There is no such run in this workspace, nor was there."""
+    """The workspace has no run with this id, neither running nor ended."""
 
     public_id: ClassVar[str] = "not_found"
     run: str
 
     def __str__(self) -> str:
         return (
-            f"there is no run {self.run} in this workspace, or it was swept; "
-            'job {"action": "list"} shows those there are'
+            f"there is no run {self.run} in this workspace, or it was cleaned up; "
+            'job {"action": "list"} shows the runs'
         )
 
 
 class TooMany(Refusal, frozen=True, kw_only=True, tag="TooMany", rename={"limit": "most"}):
-    """As many run as may. None of them is ended for a new one."""
+    """The maximum number of runs is reached. No run is ended to make room for a new run."""
 
     public_id: ClassVar[str] = "too_many"
     limit: int
-    runs: tuple[tuple[str, str], ...]  # names and commands
+    runs: tuple[tuple[str, str], ...]  # (id, command) of each live run
     kind: str = "background jobs"
 
     def __str__(self) -> str:
@@ -238,7 +241,7 @@ class TooMany(Refusal, frozen=True, kw_only=True, tag="TooMany", rename={"limit"
 
 
 class OtherRequest(Refusal, frozen=True, kw_only=True, tag="OtherRequest"):
-    """A request id that stands for something else already."""
+    """The request id was already used for a different command."""
 
     public_id: ClassVar[str] = "other_request"
     id: str
@@ -246,28 +249,28 @@ class OtherRequest(Refusal, frozen=True, kw_only=True, tag="OtherRequest"):
 
     def __str__(self) -> str:
         return (
-            f"request_id {self.id!r} was given to another command before ({self.run}); the same id "
-            "is for the same command again, so choose a new one"
+            f"request_id {self.id!r} was used for another command before ({self.run}); a repeated "
+            "id retries the same command, so choose a new one"
         )
 
 
 class NoBackground(Refusal, frozen=True, kw_only=True, tag="NoBackground"):
-    """Nothing may run here that outlives its call."""
+    """The tool may not start a command that outlives its call."""
 
     public_id: ClassVar[str] = "no_background"
 
     def __str__(self) -> str:
-        return "nothing runs in the background here: this tool was made with place='here'"
+        return "background runs are not available: this tool was created with place='here'"
 
 
 class Closed(Refusal, frozen=True, kw_only=True, tag="Closed"):
     public_id: ClassVar[str] = "closed"
 
     def __str__(self) -> str:
-        return "this tool is closed; make a new one"
+        return "this tool is closed; create a new one"
 
 
-# Every fact that can cross a socket, for the decoder on the other side.
+# Every refusal that can be sent over a socket; the decoder needs this union.
 AnyRefusal = (
     BadArguments
     | UnknownTool
@@ -294,7 +297,7 @@ AnyRefusal = (
 
 
 class Refused(Exception):
-    """Nothing ran; `refusal` says why."""
+    """Exception that says that nothing ran; `refusal` is the reason."""
 
     def __init__(self, refusal: AnyRefusal) -> None:
         super().__init__(str(refusal))

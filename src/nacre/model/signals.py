@@ -1,13 +1,13 @@
-"""Signals by name and by number."""
+"""Conversion between signal names and signal numbers."""
 
 import signal as signals
 from signal import Signals
 
 
 def check_signal(number: int) -> None:
-    """ValueError for what is no signal, before anybody is to send it."""
+    """Check a signal number before the signal is sent. Raises ValueError for an invalid number."""
     if not 0 < number < signals.NSIG:
-        raise ValueError(f"{number} is no signal; they are 1 to {signals.NSIG - 1}")
+        raise ValueError(f"{number} is not a signal; signals are 1 to {signals.NSIG - 1}")
 
 
 def signal_name(number: int) -> str:
@@ -18,14 +18,21 @@ def signal_name(number: int) -> str:
 
 
 def signal_number(given: str | int) -> int:
-    """Of `TERM`, `SIGTERM`, `15` or 15. ValueError, with the remedy, for what is none."""
+    """Return the signal number of `TERM`, `SIGTERM`, `15` or 15.
+
+    Raises ValueError, with the remedy in its message, for an unknown signal.
+    """
     if isinstance(given, bool) or not isinstance(given, str | int):
-        raise ValueError(f"{given!r} is no signal; write TERM, INT, KILL or so, or its number")
+        raise ValueError(
+            f"{given!r} is not a signal; write a name like TERM, INT or KILL, or a number"
+        )
     if isinstance(given, str) and not given.isdigit():
         name = given.upper().removeprefix("SIG")
         try:
             return Signals[f"SIG{name}"]
         except KeyError:
-            raise ValueError(f"there is no signal {given!r}; write TERM, INT, KILL or so") from None
+            raise ValueError(
+                f"there is no signal {given!r}; write a name like TERM, INT or KILL"
+            ) from None
     check_signal(int(given))
     return int(given)

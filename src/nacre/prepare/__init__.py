@@ -1,1 +1,5 @@
-"""Deciding what shall happen to a plan before anything runs. May look, never touches."""
+"""Steps that check, change or refuse a plan before its command runs.
+
+A step may read the file system, query git and call the host's URL resolvers. A step changes nothing
+outside the plan.
+"""

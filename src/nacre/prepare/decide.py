@@ -1,7 +1,8 @@
-"""A plan goes through a contract's steps and comes out as a decision. Total: never raises.
+"""Applying a contract's steps to a plan.
 
-A step is one function from plan and caller to a plan (perhaps changed) or a refusal. The first
-refusal decides; the rest of the steps are not asked.
+A step is a function (plan, caller) -> plan or refusal. The returned plan may differ from the given
+plan. The first refusal is the decision, and the remaining steps are not called. Steps return
+refusals instead of raising exceptions, so `decide` never raises.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ Step = Callable[[Plan, Caller], Plan | AnyRefusal]
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """The plan as it shall run, or as far as it came, and why it shall not."""
+    """Result of `decide`: the plan after the last successful step, and the refusal, if any."""
 
     plan: Plan
     refusal: AnyRefusal | None = None
@@ -42,7 +43,8 @@ def add_findings(plan: Plan, *findings: AnyFinding) -> Plan:
 
 
 def refuse_step(refusal: AnyRefusal) -> Step:
-    """A step for what a call asks for and cannot have, to stand where that is decided."""
+    """Return a step that always refuses. A contract uses the step for a request that it
+    cannot fulfil, at the point in the sequence where that is decided."""
 
     def step(plan: Plan, caller: Caller) -> AnyRefusal:
         del plan, caller

@@ -1,4 +1,4 @@
-"""Whether the directory that a command shall run in is there and can be entered."""
+"""The step `check_directory`: checks that a command's directory exists and can be entered."""
 
 import os
 import stat
@@ -9,10 +9,10 @@ from nacre.model.refusals import BadDirectory, DirectoryProblem
 
 
 def check_directory(plan: Plan, caller: Caller) -> Plan | BadDirectory:
-    """A step: refuse a directory that cannot be used, and name the nearest that can."""
+    """Refuse an unusable working directory. The refusal names the nearest usable parent."""
     path = plan.command.cwd
     if caller.cwd_may_change and path == caller.cwd and not plan.command.cwd_given:
-        return plan  # where that is by then is seen by who runs it
+        return plan  # the session checks its current directory when the command starts
     problem = _find_problem(path)
     if problem is None:
         return plan
@@ -26,13 +26,13 @@ def _find_problem(path: bytes) -> DirectoryProblem | None:
         mode = os.stat(path).st_mode
     except PermissionError:
         return DirectoryProblem.FORBIDDEN
-    except (OSError, ValueError):  # also where a file stands in a parent's place
+    except (OSError, ValueError):  # also NotADirectoryError: a parent in the path is a file
         return DirectoryProblem.MISSING
     return DirectoryProblem.FORBIDDEN if stat.S_ISDIR(mode) else DirectoryProblem.NOT_A_DIRECTORY
 
 
 def _nearest(path: bytes) -> bytes | None:
-    """The closest parent that a command could run in."""
+    """Return the closest parent directory that a command can run in."""
     while path not in (b"", b"/"):
         path = os.path.dirname(path.rstrip(b"/"))
         if path and _find_problem(path) is None:

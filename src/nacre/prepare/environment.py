@@ -1,8 +1,9 @@
-"""The step `environment_step`: which variables a command gets.
+"""The step `environment_step`: selects the environment variables of a command.
 
-`inherit` hands on what there is; `filtered` drops what holds a secret, by name or by value, and
-what lets others run code in every shell; `minimal` keeps a handful. A contract's own defaults come
-next, and over everything the variables that the call itself gives, which are never filtered.
+The policy `inherit` passes all of the caller's variables. The policy `filtered` drops variables
+whose name or value looks secret. `filtered` also drops variables that inject code into every shell,
+such as BASH_ENV. The policy `minimal` keeps about a dozen variables. A contract's defaults override
+the passed variables. The call's own variables override all others and are never filtered.
 """
 
 import os
@@ -32,11 +33,11 @@ _MINIMAL: Final = re.compile(
     rb"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TERM|TZ|TMPDIR|PWD"
 )
 
-# A program that fails, for whoever is asked for a password or a text.
+# Program that always fails; replaces editors and password prompts, which need a user.
 FAIL_EDITOR: Final = b"/bin/false"
 
 NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
-    # pagers
+    # Variables that disable pagers.
     **dict.fromkeys(
         (b"PAGER", b"GIT_PAGER", b"MANPAGER", b"SYSTEMD_PAGER", b"GH_PAGER", b"BAT_PAGER"), b"cat"
     ),
@@ -44,11 +45,11 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"DELTA_PAGER": b"cat",
     b"PSQL_PAGER": b"cat",
     b"LESS": b"-FRX",
-    # editors
+    # Variables that disable editors: `true` exits at once and leaves the file unchanged.
     **dict.fromkeys(
         (b"EDITOR", b"VISUAL", b"GIT_EDITOR", b"GIT_SEQUENCE_EDITOR", b"KUBE_EDITOR"), b"true"
     ),
-    # questions
+    # Variables that disable prompts.
     b"GIT_TERMINAL_PROMPT": b"0",
     b"GIT_ASKPASS": FAIL_EDITOR,
     b"SSH_ASKPASS": FAIL_EDITOR,
@@ -64,7 +65,7 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"CONDA_ALWAYS_YES": b"true",
     b"POETRY_NO_INTERACTION": b"1",
     b"HOMEBREW_NO_AUTO_UPDATE": b"1",
-    # progress bars
+    # Variables that disable progress bars and notices.
     b"PIP_PROGRESS_BAR": b"off",
     b"PIP_DISABLE_PIP_VERSION_CHECK": b"1",
     b"npm_config_progress": b"false",
@@ -78,9 +79,9 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"BUILDKIT_PROGRESS": b"plain",
 }
 
-# git runs it with sh and appends the file's name, which the comment takes.
+# git runs this text with sh and appends the file's name. The final `#` makes the name a comment.
 _NO_SEQUENCE_EDITOR: Final = (
-    b"echo 'No editor opens here. Say what the rebase shall do in the command itself, for example:"
+    b"echo 'No editor opens here. Give the edit of the rebase in the command itself, for example:"
     b' GIT_SEQUENCE_EDITOR="sed -i 1!s/^pick/squash/" GIT_EDITOR=true git rebase -i HEAD~3\''
     b" >&2; exit 1 #"
 )
@@ -93,7 +94,7 @@ EDITORS: Final[Mapping[bytes, bytes]] = {
 
 
 def check_variable_names(plan: Plan, caller: Caller) -> Plan | BadVariable:
-    """A step: refuse variables of the call that bash could not have."""
+    """Refuse a call that sets a variable with an invalid name or a NUL byte in its value."""
     del caller
     for name, value in plan.command.call_env.items():
         if not _NAME.fullmatch(name):
@@ -111,12 +112,12 @@ def environment_step(
     allowed = frozenset(name.encode() for name in allow)
 
     def step(plan: Plan, caller: Caller) -> Plan:
-        """Give the command the variables that it shall have."""
+        """Set the command's environment according to the policy."""
         command = plan.command
         if policy == "inherit" and not defaults and not command.call_env:
             return plan
         passed, dropped = _filter_variables(policy, allowed, caller.variables)
-        # In a session they are the call's alone, and it sees to them.
+        # In a session, the session code sets the call's variables, for this call only.
         extra = command.call_env if plan.session is None else {}
         env = {**passed, **defaults, **extra}
         plan = msgspec.structs.replace(plan, command=msgspec.structs.replace(command, env=env))
@@ -128,7 +129,7 @@ def environment_step(
 def dropped_names(
     policy: Policy, allow: Sequence[str], env: Mapping[bytes, bytes] | None
 ) -> tuple[bytes, ...]:
-    """The names of the variables that a policy does not let through."""
+    """Return the names of the variables that a policy drops."""
     allowed = frozenset(name.encode() for name in allow)
     before = os.environb if env is None else env
     passed, _ = _filter_variables(policy, allowed, tuple(before.items()))
@@ -139,7 +140,8 @@ def dropped_names(
 def _filter_variables(
     policy: Policy, allowed: frozenset[bytes], pairs: tuple[tuple[bytes, bytes], ...]
 ) -> tuple[dict[bytes, bytes], tuple[str, ...]]:
-    """What a policy lets through. Remembered: an environment hardly ever changes."""
+    """Return the variables that a policy passes, and the names of the dropped variables. The result
+    is cached because an environment rarely changes."""
     if policy == "inherit":
         return dict(pairs), ()
     keeps = _is_harmless if policy == "filtered" else _is_minimal

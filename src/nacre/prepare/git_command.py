@@ -1,4 +1,4 @@
-"""What a git command line says, as git itself would take it apart."""
+"""Parsing a git command line into global options, subcommand and arguments, as git does."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _VALUED: Final = {
 }
 
 
-# Options of git commit that take the next word.
+# Options of `git commit` that take the next word as their value.
 COMMIT_VALUED: Final = frozenset(
     {b"-m", b"-F", b"-C", b"-c", b"-t", b"--message", b"--file", b"--author", b"--date"}
     | {b"--template", b"--cleanup", b"--reuse-message", b"--reedit-message", b"--trailer"}
@@ -21,15 +21,16 @@ COMMIT_VALUED: Final = frozenset(
 
 
 class GitCommand(Struct, frozen=True, kw_only=True):
-    directories: tuple[bytes | None, ...]  # of each -C, in order
-    settings: tuple[Word, ...]  # of each -c
-    place: int  # of the subcommand, among the words
+    directories: tuple[bytes | None, ...]  # value of each -C option; None: not known before the run
+    settings: tuple[Word, ...]  # value of each -c option
+    place: int  # index of the subcommand in the command's words
     subcommand: bytes
     arguments: tuple[Word, ...]
 
 
 def parse_git(command: ParsedCommand) -> GitCommand | None:
-    """The parts of a git command, if it is one and its subcommand is known."""
+    """Return the parts of a git command. None means that the command is not git, asks only for help
+    or the version, or has a subcommand that is not known before the run."""
     if command.name != b"git":
         return None
     directories: list[bytes | None] = []

@@ -1,7 +1,8 @@
-"""The step `trailer_step`: a real `git commit` gets a trailer, exactly once.
+"""The step `trailer_step`: adds a trailer to every real `git commit`, exactly once.
 
-Two insertions, everything else stays as it is: the trailer behind the word `commit`, and before it
-a setting that keeps git from adding what is there already, wherever it stands.
+The step inserts two texts into the script and changes nothing else. The option `--trailer` is
+inserted after the word `commit`. A `-c` setting is inserted before `commit`. The setting keeps git
+from adding a trailer that the commit message already contains, in any position.
 """
 
 import os
@@ -26,11 +27,12 @@ from nacre.prepare.git_command import COMMIT_VALUED, GitCommand, parse_git
 from nacre.prepare.option_parsing import find_flags
 from nacre.prepare.plan_analysis import analyze_plan
 
-# With these no commit is made, or one that will be melted into another.
+# Options with which git makes no commit, or a commit that a rebase will merge into another commit.
 _NO_COMMIT: Final = frozenset(
     {b"--dry-run", b"--fixup", b"--squash", b"--short", b"--porcelain", b"--long", b"--help"}
 )
-_MESSAGE: Final = re.compile(rb"-[^-mFCctSu]*m(.*)", re.DOTALL)  # -m x, -mx, -am x
+# Forms of the message option: `-m x`, `-mx`, `-am x`.
+_MESSAGE: Final = re.compile(rb"-[^-mFCctSu]*m(.*)", re.DOTALL)
 _GLUED: Final = frozenset({b"-S", b"-u"})
 _LONG: Final = _NO_COMMIT | {
     *(
@@ -61,24 +63,24 @@ _LONG: Final = _NO_COMMIT | {
         b"--verbose",
     ),
 }
-# What git needs to find its settings, and nothing that is secret.
+# Variables that git needs to find its settings. None of these variables holds a secret.
 _FOR_GIT: Final = (
     *(b"PATH", b"HOME", b"XDG_CONFIG_HOME", b"GIT_CONFIG_GLOBAL", b"GIT_CONFIG_SYSTEM"),
     *(b"GIT_CONFIG_NOSYSTEM", b"GIT_CEILING_DIRECTORIES"),
 )
-_ASKS_WITHIN: Final = 2.0  # seconds, for a question to git
+_ASKS_WITHIN: Final = 2.0  # timeout of a git query in seconds
 FIRST_WITH_TRAILERS: Final = (2, 32)
 
 
 class Commit(Struct, frozen=True, kw_only=True):
-    """A command that makes a commit."""
+    """A `git commit` command that makes a commit."""
 
     command: ParsedCommand
     git: GitCommand
 
 
 def find_commits(reading: Analysis) -> Iterator[Commit]:
-    """Every commit that a script would make."""
+    """Yield every `git commit` command of a script that would make a commit."""
     for command in reading.commands:
         found = parse_git(command)
         if found is None or found.subcommand != b"commit":
@@ -93,7 +95,7 @@ def trailer_step(trailer: str) -> Callable[[Plan, Caller], Plan]:
     line = trailer.encode()
 
     def step(plan: Plan, caller: Caller) -> Plan:
-        """Add the trailer to each commit, unless the repository does not want it."""
+        """Add the trailer to each commit unless the command or repository rules the trailer out."""
         found = [*find_commits(analyze_plan(plan, caller))]
         if not found:
             return plan
@@ -128,20 +130,20 @@ def _insertions(commit: Commit, key: bytes, line: bytes) -> dict[int, bytes]:
 
 
 def _reason_against(commit: Commit, line: bytes, script: bytes) -> str | None:
-    """What speaks against it in the command itself."""
+    """Return why the command itself rules out the trailer; None if it does not."""
     command = commit.command
     if not command.exact or not _stands_there(commit, script):
-        return "the commit stands in a text that cannot be changed in place"
+        return "the commit is inside a text that cannot be changed in place"
     if any(line in text for text in (*_texts(commit), command.stdin or b"")):
         return "the command gives the trailer itself"
     messages = [*_messages(commit)]
     if messages and all(text is not None and not text.strip() for text in messages):
-        return "the message is empty, and git shall say so"
+        return "the message is empty, and git itself refuses that"
     return None
 
 
 def _stands_there(commit: Commit, script: bytes) -> bool:
-    """Whether `git` and `commit` are words of the script's own, and not what one expands to."""
+    """Return whether `git` and `commit` are written literally in the script, without expansions."""
     words = commit.command.words
     spans = [(word.start, word.end) for word in words]
     for word in (words[0], words[commit.git.place]):
@@ -156,7 +158,7 @@ def _texts(commit: Commit) -> Iterator[bytes]:
 
 
 def _messages(commit: Commit) -> Iterator[bytes | None]:
-    """What is given with -m and -F; None for what is not known."""
+    """Yield the commit messages given with -m and -F; None for a text not known before the run."""
     arguments = commit.git.arguments
     for word, following in zip_longest(arguments, arguments[1:]):
         text = known_prefix(word)
@@ -173,7 +175,7 @@ def _messages(commit: Commit) -> Iterator[bytes | None]:
 
 
 class _GitQueries:
-    """What git says about itself and its repositories; each question is asked once."""
+    """Queries for the git version and for repository settings. Each query runs only once."""
 
     def __init__(self, caller: Caller) -> None:
         env = os.environb if caller.env is None else caller.env
@@ -184,7 +186,7 @@ class _GitQueries:
 
     def reason_against(self, commit: Commit) -> str | None:
         if self._program is None:
-            return "there is no git here"
+            return "git is not installed"
         version = _version(self._program, os.stat(self._program).st_mtime)
         if version is not None and version < FIRST_WITH_TRAILERS:
             return f"git {version[0]}.{version[1]} cannot add trailers; 2.32 can"
@@ -209,7 +211,7 @@ class _GitQueries:
 
 
 def _directory(commit: Commit) -> bytes | None:
-    """Where git would look for the repository."""
+    """Return the directory in which git would look for the repository; None if unknown."""
     path = commit.command.cwd
     for step in commit.git.directories:
         path = None if path is None or step is None else resolve_path(path, step)
@@ -218,14 +220,14 @@ def _directory(commit: Commit) -> bytes | None:
 
 @lru_cache(maxsize=4)
 def _version(program: str, changed: float) -> tuple[int, int] | None:
-    del changed  # another program then
+    del changed  # cache key only: a changed file is another git program
     output = _query_git([program, "version"], None)
     found = re.search(rb"(\d+)\.(\d+)", output or b"")
     return (int(found[1]), int(found[2])) if found else None
 
 
 def _query_git(words: list[str | bytes], env: dict[bytes, bytes] | None) -> bytes | None:
-    """A question to git that changes nothing."""
+    """Run a read-only git command and return its output; None if git cannot be run."""
     try:
         return subprocess.run(
             words,

@@ -1,4 +1,4 @@
-"""The step `limit_lines`: a trailing `| head` or `| tail` becomes a limit on the lines shown."""
+"""The step `limit_lines`: turns a trailing `| head` or `| tail` into a limit on the shown lines."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from nacre.prepare.decide import add_findings
 
 
 def limit_lines(plan: Plan, caller: Caller) -> Plan:
-    """A step: `rest | tail -n 5` becomes rest, of which the last 5 lines are shown."""
+    """Remove a trailing `| tail -n 5` from the script, and limit the reply to the last 5 lines."""
     del caller
     trail = find_trailing_limit(plan.command.script)
     if trail is None:

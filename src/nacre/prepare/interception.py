@@ -1,9 +1,9 @@
-"""The step `interception_step`: commands that the caller has a better tool for.
+"""The step `interception_step`: finds commands for which the caller has a better tool.
 
-A rule counts only when its tool is among the caller's. It looks at commands, not at text: at those
-that stand for themselves. What is fed by a pipe or feeds one, what sits in a substitution, a
-function or a loop, and what reads devices or `/proc`, is left alone: the other tool could not stand
-there.
+A rule applies only if the caller has the rule's tool. A rule checks parsed commands, not text. Only
+commands that run on their own are checked. Commands in a pipe, a substitution, a function or a loop
+are skipped, because the other tool could not replace them. Commands that read devices or
+`/proc` are skipped for the same reason.
 """
 
 import re
@@ -26,10 +26,10 @@ Mode = Literal["off", "warn", "block"]
 Arguments = dict[str, str | int]
 FindArguments = Callable[
     [ParsedCommand, bytes], Arguments | None
-]  # the other tool's arguments, on a match
+]  # returns the other tool's arguments on a match, else None
 
 _TOOL: Final = re.compile(r"[A-Za-z_][\w.:/-]*")
-# Whose work is the same with or without them.
+# Wrapper programs that do not change the effect of the wrapped command.
 _TRANSPARENT: Final = {
     *(b"command", b"env", b"builtin", b"exec", b"nohup", b"nice", b"ionice", b"time", b"timeout"),
     *(b"stdbuf", b"setsid", b"eval", b"bash", b"sh", b"dash"),
@@ -37,7 +37,7 @@ _TRANSPARENT: Final = {
 
 
 class UserRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule as a person writes it: a regular expression over a command's text, or first words."""
+    """Rule from the user's settings: a regular expression for a command's text, or first words."""
 
     tool: str
     message: str
@@ -59,14 +59,14 @@ class Match(Struct, frozen=True, kw_only=True):
 
 
 def load_rules(given: Sequence[UserRule]) -> tuple[InterceptionRule, ...]:
-    """Rules of the user's own. Raises ValueError, naming the rule, for one that makes no sense."""
+    """Convert the user's rules. Raises ValueError, with the rule's number, for an invalid rule."""
     return tuple(_load_rule(number, each) for number, each in enumerate(given, 1))
 
 
 def _load_rule(number: int, given: UserRule) -> InterceptionRule:
     name = f"rule {number} (for the tool {given.tool!r})"
     if not _TOOL.fullmatch(given.tool):
-        raise ValueError(f"rule {number} names {given.tool!r}, which cannot be a tool; name one")
+        raise ValueError(f"rule {number} names {given.tool!r}, which is not a tool name; give one")
     if (given.pattern is None) == (given.words is None):
         raise ValueError(f"{name} needs either a pattern or words")
     look = (
@@ -106,7 +106,7 @@ def interception_step(
     rules: Sequence[InterceptionRule], mode: Mode
 ) -> Callable[[Plan, Caller], Plan | Intercepted]:
     def step(plan: Plan, caller: Caller) -> Plan | Intercepted:
-        """Refuse a command that the caller has a better tool for, or note it."""
+        """Refuse a command for which the caller has a better tool, or add a finding."""
         if mode == "off" or not caller.tools:
             return plan
         found = find_match(analyze_plan(plan, caller), rules, caller.tools)
@@ -131,7 +131,8 @@ def interception_step(
 
 
 def _resolve_paths(arguments: Arguments, plan: Plan, caller: Caller) -> Arguments:
-    """The other tool stands where the caller stands, and knows nothing of a `cd` or of `cwd`."""
+    """Make the path argument absolute if the command runs outside the caller's directory. The other
+    tool runs in the caller's directory and does not see the command's `cd` or `cwd`."""
     path, cwd = arguments.get("path"), plan.command.cwd
     if cwd == caller.cwd or not isinstance(path, str):
         return arguments
@@ -141,7 +142,7 @@ def _resolve_paths(arguments: Arguments, plan: Plan, caller: Caller) -> Argument
 def find_match(
     reading: Analysis, rules: Sequence[InterceptionRule], tools: Sequence[str]
 ) -> Match | None:
-    """The first command that a tool of the caller's would do better."""
+    """Return the first command that one of the caller's tools does better; None if none does."""
     counted = [rule for rule in rules if rule.tool in tools]
     for command in reading.commands:
         if not _is_plain_command(command):

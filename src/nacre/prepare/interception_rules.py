@@ -1,6 +1,6 @@
-"""The rules of interception that pi has: what another tool does better than a command.
+"""Interception rules of the contract pi: commands that another tool of the caller does better.
 
-Each looks at one command and says, on a match, what to ask the other tool for.
+Each rule checks one command. On a match, the rule returns the arguments for the other tool.
 """
 
 import re
@@ -16,7 +16,7 @@ from nacre.prepare.interception import Arguments, FindArguments, InterceptionRul
 from nacre.prepare.option_parsing import NONE, find_flags, find_operands, has_flag
 from nacre.text.clean import decode
 
-# Options that take the next word.
+# Options that take the next word as their value.
 _COUNTS: Final = frozenset({b"-n", b"-c", b"--lines", b"--bytes"})
 _SEARCH_VALUED: Final = frozenset(
     {b"-A", b"-B", b"-C", b"-e", b"-f", b"-g", b"-m", b"-t", b"-T", b"--regexp", b"--file"}
@@ -105,7 +105,8 @@ def _locate(command: ParsedCommand) -> Arguments | None:
 def _search_arguments(
     command: ParsedCommand, pattern: Word | None, start: Word | None
 ) -> Arguments | None:
-    """What to ask the other tool for: files of that name, from there on."""
+    """Return the arguments for the find tool: file name pattern and start directory. None means
+    that the find tool cannot replace the command."""
     if _keeps_its_output(command) or (start is not None and _is_device(start)):
         return None
     arguments = {} if pattern is None else _text("pattern", pattern)
@@ -124,7 +125,7 @@ def _edit(command: ParsedCommand) -> Arguments | None:
         )
     elif name == b"perl":
         hit = _perl_edits(texts)
-    else:  # awk and kin
+    else:  # awk, gawk or mawk
         hit = (
             any(
                 text == b"-iinplace"
@@ -140,7 +141,7 @@ def _edit(command: ParsedCommand) -> Arguments | None:
 
 
 def _letters(text: bytes, allowed: bytes) -> bool:
-    """A bundle of short options, `i` perhaps with a suffix behind it."""
+    """Return whether the text is a bundle of short options with only allowed letters before `i`."""
     if not text.startswith(b"-") or text.startswith(b"--") or len(text) < 2:
         return False
     before = text[1:].split(b"i")[0]
@@ -148,7 +149,7 @@ def _letters(text: bytes, allowed: bytes) -> bool:
 
 
 def _perl_edits(texts: list[bytes]) -> bool:
-    """perl's switches end at the first word that is none: the script."""
+    """Return whether perl edits in place (`-i`). perl's switches end at the script's name."""
     skip = False
     for text in texts:
         if skip:
@@ -179,7 +180,8 @@ def _write(command: ParsedCommand) -> Arguments | None:
 
 
 def _tee(command: ParsedCommand) -> Arguments | None:
-    """`echo x | tee f` writes a file as well; `make | tee log` keeps what somebody else said."""
+    """Match `echo x | tee f`, which writes a file. `make | tee log` does not match because it saves
+    another program's output."""
     feeder = command.feeder
     if feeder is None or feeder.name not in (b"echo", b"printf", b"cat"):
         return None
@@ -199,7 +201,7 @@ def _is_file(redirect: Redirect) -> bool:
 
 
 def _keeps_its_output(command: ParsedCommand) -> bool:
-    """What goes into a file is not for reading."""
+    """Return whether stdout goes to a file, so that the model does not read the output."""
     return any(each.is_stdout for each in command.redirects)
 
 
@@ -236,7 +238,7 @@ def _count(command: ParsedCommand) -> int | None:
 
 
 def _after(command: ParsedCommand, *options: bytes) -> Word | None:
-    """The value of an option that stands in a word of its own."""
+    """Return the word after one of these options, which is the option's value."""
     for word, following in zip(command.arguments, command.arguments[1:], strict=False):
         if word.text in options:
             return following
@@ -252,7 +254,7 @@ def _text(key: str, word: Word) -> Arguments:
 
 
 def _about(looks: dict[bytes, Callable[[ParsedCommand], Arguments | None]]) -> FindArguments:
-    """Whose look it is depends on the program."""
+    """Return a function that selects the check by the command's program name."""
 
     def look(command: ParsedCommand, script: bytes) -> Arguments | None:
         del script

@@ -1,8 +1,9 @@
-"""The step for internal URLs: each becomes what it stands for.
+"""The step for internal URLs: replaces each internal URL by a path.
 
-In a command, a URL is a word, or a whole quoted string, or the end of a word (`--file=local://x`);
-inside a larger quoted string it is prose and stays. It is replaced by a path, quoted for the shell.
-In variables and in the directory the path stands as it is.
+In a script, an internal URL is a word, a whole quoted string, or the end of a word
+(`--file=local://x`). A URL inside a larger quoted string counts as prose and stays
+unchanged. In a script, the path is quoted for the shell. In variables and in the working directory,
+the path is inserted without quotes. The caller's resolvers map URLs to paths.
 """
 
 import os
@@ -31,13 +32,13 @@ class _BadUrl(Exception):
 def internal_urls_step(
     schemes: Sequence[str] = SCHEMES,
 ) -> Callable[[Plan, Caller], Plan | BadLink]:
-    """A step for these schemes; everything else that looks like a URL is left alone."""
+    """Return a step for these URL schemes. URLs of other schemes stay unchanged."""
     known = b"(" + "|".join(schemes).encode() + b")://"
     whole = re.compile(known + rb"(.*)", re.DOTALL)
     inside = re.compile(rb"(?:^|(?<=[=@,]))" + known + rb"([^,]*)", re.DOTALL)
 
     def step(plan: Plan, caller: Caller) -> Plan | BadLink:
-        """Put paths in the place of internal URLs."""
+        """Replace internal URLs by paths."""
         command = plan.command
         given = (command.script, command.cwd, *command.call_env.values())
         if not any(b"://" in each for each in given):
@@ -63,7 +64,7 @@ def internal_urls_step(
 def _replace_whole(
     text: bytes, url: re.Pattern[bytes], caller: Caller, chores: list[Chore]
 ) -> bytes:
-    """A value that is a URL from its first byte to its last."""
+    """Return the path for a value that is one internal URL; return other values unchanged."""
     found = url.fullmatch(text)
     return _resolve(found[1], found[2], caller, chores) if found else text
 
@@ -90,7 +91,7 @@ def _find_edits(
     caller: Caller,
     chores: list[Chore],
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Where to put what, for the URLs in this piece, from the last to the first."""
+    """Yield start, end and path for each URL in a piece of the script, from last to first."""
     text = piece.text
     if text is None:
         return
@@ -103,7 +104,7 @@ def _find_edits(
         found = [*inside.finditer(text)] if found else []
     for each in reversed(found):
         if piece.goes_on and each.end() == len(text):
-            problem = "goes on with something else; write the URL out, or put all of it in quotes"
+            problem = "is followed by more text; write the whole URL, or quote it completely"
             raise _BadUrl(BadLink(url=decode(each[0]), problem=problem))
         path = _resolve(each[1], each[2], caller, chores)
         if piece.quoted:
@@ -118,36 +119,37 @@ def _resolve(scheme: bytes, rest: bytes, caller: Caller, chores: list[Chore]) ->
     resolver = caller.resolvers.get(name)
     if resolver is None:
         known = ", ".join(sorted(caller.resolvers)) or "none"
-        problem = f"nothing here resolves {name}:// URLs; schemes with a resolver: {known}"
+        problem = f"{name}:// URLs cannot be resolved here; schemes with a resolver: {known}"
         raise _BadUrl(BadLink(url=shown, problem=problem))
     try:
         found: Resolved = resolver(decode_path(rest))
     except LookupError as error:
         problem = str(error.args[0] if error.args else error)
         raise _BadUrl(BadLink(url=shown, problem=problem)) from None
-    except Exception as error:  # noqa: BLE001 (the host's own code)
+    except Exception as error:  # noqa: BLE001 (a resolver is code of the host)
         raise _BadUrl(BadLink(url=shown, problem=f"its resolver failed: {error}")) from None
     chores.extend(found.chores)
     return found.path
 
 
 def decode_path(rest: bytes) -> str:
-    """What stands behind the scheme, decoded; LookupError when it leads out of its place."""
+    """Percent-decode the part of a URL after `://`. Raises LookupError if that part is empty, is an
+    absolute path, or contains `..`, a NUL byte or a newline."""
     text = rest
-    for _ in range(4):  # encoded twice is still encoded
+    for _ in range(4):  # a URL may be percent-encoded more than once
         decoded = unquote_to_bytes(text)
         if decoded == text:
             break
         text = decoded
     if b"\0" in text or b"\n" in text:
-        raise LookupError("holds a character that no name can; remove it")
+        raise LookupError("contains a character that is not allowed in a name; remove it")
     parts = text.replace(b"\\", b"/").split(b"/")
     if b".." in parts:
-        raise LookupError("leads out of its place with ..; name what is inside")
+        raise LookupError("leads out of its directory with ..; give a path inside of it")
     if text.startswith((b"/", b"\\")) or re.match(rb"[A-Za-z]:[\\/]", text):
-        raise LookupError("is an absolute path; name what is inside, without the slash")
+        raise LookupError("is an absolute path; leave out the leading slash")
     if not text.strip(b"/"):
-        raise LookupError("names nothing; write what you want behind the ://")
+        raise LookupError("has no name; write one after ://")
     try:
         return text.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The step `lift_leading_cd`: a leading `cd` becomes the directory to run in."""
+"""The step `lift_leading_cd`: turns a leading `cd` into the plan's working directory."""
 
 import os
 import pwd
@@ -19,7 +19,7 @@ _URL: Final = re.compile(rb"[a-z]+://")
 
 
 def lift_leading_cd(plan: Plan, caller: Caller) -> Plan:
-    """A step: `cd PATH && rest` becomes rest, to be run in PATH."""
+    """Replace the script `cd PATH && rest` by `rest` and set the working directory to PATH."""
     command = plan.command
     if command.cwd_given:
         return plan
@@ -28,23 +28,23 @@ def lift_leading_cd(plan: Plan, caller: Caller) -> Plan:
         return plan
     relative = not lead.path.startswith((b"/", b"./", b"../")) and lead.path not in (b".", b"..")
     if relative and not lead.tilde and caller.variable(b"CDPATH"):
-        return plan  # bash would look elsewhere first
+        return plan  # bash would search the directories in CDPATH first
     if caller.cwd_may_change and not (lead.tilde or lead.path.startswith(b"/")):
-        return plan  # only bash will know from where it goes
+        return plan  # where a relative `cd` starts is not known before the run
     if _URL.match(lead.path):
-        path: bytes | None = lead.path  # for the next step
+        path: bytes | None = lead.path  # a later step resolves the URL
     else:
         path = resolve_from_caller(lead.path, caller, tilde=lead.tilde)
     if path is None or not _can_pass(lead.path, caller):
         return plan
     if _GOES_BACK.search(command.script, lead.rest):
-        return plan  # the rest knows that there was a cd
+        return plan  # the rest of the script uses the previous directory, so the `cd` stays
     moved = msgspec.structs.replace(command, script=command.script[lead.rest :], cwd=path)
     return add_findings(msgspec.structs.replace(plan, command=moved), CdLifted(path=lead.path))
 
 
 def _can_pass(path: bytes, caller: Caller) -> bool:
-    """bash goes back (`a/..`) only from where it could have gone."""
+    """Return whether bash could enter the path: bash accepts `a/..` only if `a` is a directory."""
     before, dots, _ = path.partition(b"/..")
     if not dots or before.strip(b"./") == b"" or before.startswith(b"~"):
         return True
@@ -52,8 +52,8 @@ def _can_pass(path: bytes, caller: Caller) -> bool:
 
 
 def resolve_from_caller(path: bytes, caller: Caller, *, tilde: bool) -> bytes | None:
-    """The path from where the caller stands; symbolic links stay what they are. None for a tilde
-    that leads nowhere."""
+    """Return the absolute path, resolved from the caller's directory without following symbolic
+    links. None means that the path starts with a tilde whose home directory is unknown."""
     if tilde:
         user, slash, rest = path[1:].partition(b"/")
         home = caller.home if not user else _home_of(user)

@@ -1,4 +1,4 @@
-"""Options and operands among the words of a command, as most programs take them apart."""
+"""Splitting a command's words into options and operands, by the rules of most programs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ NONE: Final[frozenset[bytes]] = frozenset()
 
 
 class Flag(Struct, frozen=True, kw_only=True):
-    """One option: a letter with a dash, or a long name in full."""
+    """One option: a dash with a letter, or a long name with abbreviations expanded."""
 
     name: bytes
     word: Word
@@ -23,9 +23,12 @@ def find_flags(
     known: frozenset[bytes] = NONE,
     glued: frozenset[bytes] = NONE,
 ) -> Iterator[Flag]:
-    """The options among these words. `valued` are those that take the next word, or what is glued
-    to them; `glued` take only that. `known` are long names, which may be shortened as long as it
-    is clear which is meant."""
+    """Yield the options among these words.
+
+    An option in `valued` takes a value: the attached text, or else the next word. An option in
+    `glued` takes only attached text as its value. `known` lists long option names. An unambiguous
+    abbreviation of a long name counts as that name.
+    """
     at = 0
     while at < len(words):
         word = words[at]
@@ -49,7 +52,8 @@ def find_flags(
 
 
 def find_operands(words: Sequence[Word], valued: frozenset[bytes] = NONE) -> Iterator[Word]:
-    """The words that are neither options nor their values. Options may stand anywhere before --."""
+    """Yield the words that are neither options nor values. Options may occur anywhere before `--`.
+    All words after `--` are operands."""
     at = 0
     while at < len(words):
         text = known_prefix(words[at])
@@ -65,7 +69,8 @@ def find_operands(words: Sequence[Word], valued: frozenset[bytes] = NONE) -> Ite
 
 
 def has_flag(words: Sequence[Word], letters: bytes, *names: bytes) -> bool:
-    """Whether one of these options is given: alone, among other letters, or shortened."""
+    """Return whether one of these options is given. A letter may be bundled with other letters. A
+    long name may be abbreviated."""
     for word in words:
         text = known_prefix(word).partition(b"=")[0]
         if text == b"--":

@@ -1,4 +1,4 @@
-"""The script of a plan, read. Steps share one reading: it is remembered."""
+"""Analysis of a plan's script. `analyze` caches its results, so steps share one parse."""
 
 from nacre.bash.analyze import analyze
 from nacre.bash.commands import Analysis
@@ -11,5 +11,5 @@ def analyze_plan(plan: Plan, caller: Caller) -> Analysis:
 
 
 def command_home(plan: Plan, caller: Caller) -> bytes | None:
-    """The home that the command will have."""
+    """Return the command's home directory: the call's HOME variable, else the caller's home."""
     return plan.command.call_env.get(b"HOME") or caller.home

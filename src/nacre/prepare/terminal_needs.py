@@ -1,4 +1,4 @@
-"""The step `note_terminal_needs`: what cannot work without a terminal, or wants an editor."""
+"""The step `note_terminal_needs`: reports commands that need a terminal or open an editor."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -102,7 +102,7 @@ _LONG: Final = frozenset(
     {each for each in _HAS_MESSAGE if each.startswith(b"--")}
     | {b"--interactive", b"--patch", b"--edit-todo", b"--edit"}
 )
-# Options of docker run and exec that take the next word.
+# Options of `docker run` and `docker exec` that take the next word as their value.
 _DOCKER_VALUED: Final = frozenset(
     {b"-v", b"-e", b"-p", b"-w", b"-u", b"-h", b"-m", b"-l", b"-c", b"-n", b"--name", b"--network"}
     | {b"--volume", b"--env", b"--publish", b"--workdir", b"--user", b"--entrypoint", b"--mount"}
@@ -114,14 +114,15 @@ _PATCHES: Final = {b"add", b"stage", b"checkout", b"restore", b"reset", b"stash"
 
 
 def note_terminal_needs(plan: Plan, caller: Caller) -> Plan:
-    """A step: note what will not work here, so that a contract can say what does."""
+    """Add a finding for each command that cannot work without a terminal. The contract can then
+    suggest a command that works."""
     found = [*find_terminal_needs(analyze_plan(plan, caller))]
     return add_findings(plan, *found) if found else plan
 
 
 def find_terminal_needs(reading: Analysis) -> Iterator[NeedsTerminal]:
-    """Everything in a script that wants a terminal or an editor."""
-    exported: set[bytes] = set()  # editors that the script has chosen itself
+    """Yield a finding for each command in a script that needs a terminal or an editor."""
+    exported: set[bytes] = set()  # names of the variables that the script exports
     for command in reading.commands:
         if command.name in (b"export", b"declare"):
             exported |= {known_prefix(word).partition(b"=")[0] for word in command.arguments}
@@ -182,7 +183,7 @@ def _screen_remedy(name: bytes) -> str:
 def _editor(command: ParsedCommand, texts: set[bytes | None]) -> tuple[str, str] | None:
     if _is_batch(command.name or b"", command):
         return None
-    # vim's silent mode runs a script and shows nothing
+    # In silent mode (`-es`), vim runs a script and draws nothing.
     if any(
         text and text.startswith(b"-") and b"s" in text and b"e" in text.lower() for text in texts
     ):
@@ -220,7 +221,7 @@ def _git(command: ParsedCommand) -> tuple[str, str] | None:
 
 def _asks_for_patches(found: GitCommand, names: set[bytes]) -> bool:
     if found.arguments[:1] and found.arguments[0].text in (b"show", b"list"):
-        return False  # git stash show -p
+        return False  # `git stash show -p` only prints a patch
     interactive = b"-i" in names and found.subcommand in (b"add", b"stage")
     return interactive or bool(names & {b"-p", b"--patch", b"--interactive"})
 
@@ -260,7 +261,8 @@ def _other(command: ParsedCommand, texts: set[bytes | None]) -> tuple[str, str] 
 
 
 def _own_flags(words: Sequence[Word], valued: frozenset[bytes]) -> set[bytes]:
-    """The options before the first word that is none: what follows is another command's."""
+    """Return the names of the options before the first operand. Later words belong to
+    another command, as in `docker run IMAGE COMMAND`."""
     own: list[Word] = []
     at = 0
     while at < len(words) and known_prefix(words[at]).startswith(b"-"):

@@ -1,4 +1,5 @@
-"""Touching the operating system: starting a command, reading it, signalling all of it.
+"""Operating system access: starting a command, reading its output, signalling its process tree.
 
-Knows nothing of contracts, clocks or states; `engine` decides when, this room does.
+This package knows nothing of contracts, timers or run states. The `engine` package decides when
+to act.
 """

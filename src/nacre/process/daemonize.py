@@ -1,7 +1,8 @@
-"""Starting a process that is nobody's child: it goes on when we are gone, and is never our zombie.
+"""Start of a daemon: a process that outlives this process and never becomes its zombie.
 
-A shell starts it in the background and ends at once, so that it comes to init, or to whoever is the
-subreaper above us. It is born with the warden's tag: no run may take it for a part of itself.
+A shell starts the daemon in the background and exits at once. The kernel then reparents the daemon
+to init or to the nearest subreaper. The daemon starts with the warden's tag, so that no run takes
+the daemon for one of its own processes.
 """
 
 import os
@@ -19,12 +20,16 @@ from nacre.procfs import processes
 def start_daemon(
     words: list[bytes], env: dict[bytes, bytes], *, errors: int, passed: tuple[int, ...]
 ) -> None:
-    """`errors` is where its stderr goes; it has no other output. Raises OSError."""
+    """Start a daemon with the command line `words`. Raises OSError.
+
+    The descriptor `errors` becomes the daemon's stderr. The daemon's stdout is `/dev/null`.
+    """
     command = [BASH, b"-c", b'"$0" "$@" &', *words]
     hard = resource.getrlimit(processes.RLIMIT_LOCKS)[1]
     if rlimits.has_prlimit() and (hard == resource.RLIM_INFINITY or WARDEN_TAG.value <= hard):
-        # And with all that it may have: whoever starts it may be short of something, and where
-        # files may not grow, Python would even leave broken bytecode behind.
+        # prlimit(1) also raises the daemon's soft limits to the hard limits, because the starting
+        # process may have low limits. With a low file size limit, Python would even leave broken
+        # bytecode files behind.
         command = [
             rlimits.PRLIMIT,
             b"--locks=%d:" % WARDEN_TAG.value,
@@ -35,7 +40,7 @@ def start_daemon(
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         spawn(SpawnRequest(command, b"/", env, nothing, nothing, errors, passed, 0o077), attempt)
-        with suppress(ChildProcessError):  # our host collects every child
+        with suppress(ChildProcessError):  # the host has already reaped the child
             os.waitid(os.P_PIDFD, attempt.pidfd, os.WEXITED | os.WNOWAIT)
         spawner.collect(attempt.pidfd)
         os.close(attempt.pidfd)

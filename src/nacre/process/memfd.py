@@ -1,19 +1,19 @@
-"""What a command reads: its stdin, and a script that is too long for an argument.
+"""Sealed memory files: a command's stdin, and a script that is too long for an argument.
 
-Both are sealed memory files: no writer to feed, nothing on disk, an end of file by nature.
+A memory file needs no process that writes to it, leaves nothing on disk, and ends with EOF.
 """
 
 import fcntl
 import os
 from typing import Final
 
-# One argument may have 128 KiB on Linux, its final NUL included.
+# bytes; Linux allows 128 KiB for one argument, including its final NUL
 LONGEST_ARGUMENT: Final = 128 * 1024 - 1
 _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 def create_memfd(name: str, content: bytes) -> int:
-    """A sealed file in memory, read from its start."""
+    """Return the descriptor of a sealed memory file with this content, positioned at its start."""
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         rest = memoryview(content)
@@ -28,8 +28,9 @@ def create_memfd(name: str, content: bytes) -> int:
 
 
 def build_script_loader(fd: int) -> bytes:
-    """A short script that runs the one in `fd`, and does not leave `fd` to its children.
+    """Return a short script that closes `fd` and runs the script that it has read from `fd`.
 
-    `eval` reads a script as `bash -c` does; only a syntax error says `eval:` in its message.
+    So the child processes of the script do not inherit `fd`. `eval` parses a script as `bash -c`
+    does. The only difference is that the message of a syntax error contains `eval:`.
     """
     return b'eval "exec %d<&-; $(</dev/fd/%d)"' % (fd, fd)

@@ -1,5 +1,7 @@
-"""What only a process that is nacre's own may do to itself, and what takes a system call that
-Python has no name for."""
+"""Process-wide changes that only nacre's own processes may make to themselves.
+
+The module also makes system calls for which Python has no function.
+"""
 
 import ctypes
 import os
@@ -14,68 +16,81 @@ from nacre.eventloop import EventLoop
 
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_MAX_SIGNALS: Final = 4096  # bytes to read at once from the pipe of signals
+_MAX_SIGNALS: Final = 4096  # maximum number of bytes in one read from the signal pipe
 
 
 def become_subreaper() -> bool:
-    """Have orphans of our commands come to us instead of to init. False where that is refused."""
+    """Make this process a subreaper, so that the kernel reparents orphans of its commands to it.
+
+    Without a subreaper, orphans become children of init. Return False when the kernel refuses.
+    """
     refused: int = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return not refused
 
 
 def wake_on_signals(loop: EventLoop) -> None:
-    """Have every signal end the wait of this event loop, if the calling thread is the main thread.
+    """Make every signal end the wait of this event loop, if the calling thread is the main thread.
 
     Python runs signal handlers in the main thread, between two bytecodes. A signal that arrives
-    right before epoll_wait(2), or in another thread, does not interrupt that wait: its handler
-    would run at the next event, which may never come. So Python writes a byte into a pipe for each
-    signal, and the loop watches the pipe.
+    right before epoll_wait(2), or in another thread, does not interrupt that wait. The signal's
+    handler would run at the next event, which may never come. So Python writes a byte into a pipe
+    for each signal, and the event loop watches the pipe.
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    with suppress(OSError):  # no descriptor is left: a signal may be handled late
+    with suppress(OSError):  # no free descriptor: a signal may be handled late
         pipe = _open_signal_pipe()
         loop.watch(pipe, partial(_drain, pipe))
 
 
 @cache
 def _open_signal_pipe() -> int:
-    """The read end. The pipe stays open until the process ends, because the C handler may write to
-    the number of its descriptor at any moment."""
+    """Return the read end of the signal pipe.
+
+    The pipe stays open until the process ends, because Python's signal handler in C may write to
+    the pipe's descriptor at any moment.
+    """
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     return reading
 
 
-os.register_at_fork(after_in_child=_open_signal_pipe.cache_clear)  # the pipe is the parent's
+# After fork(2), the signal pipe still belongs to the parent process.
+os.register_at_fork(after_in_child=_open_signal_pipe.cache_clear)
 
 
 def _drain(pipe: int) -> None:
-    with suppress(BlockingIOError):  # another loop of the main thread has read it
+    with suppress(BlockingIOError):  # another event loop of the main thread has read the bytes
         os.read(pipe, _MAX_SIGNALS)
 
 
 def make_undumpable() -> bool:
-    """Have `/proc/PID/fd`, `mem` and `environ` of this process be nobody's business but root's.
-    What we start is seen as ever. False where that is refused."""
+    """Restrict access to `/proc/PID/fd`, `mem` and `environ` of this process to root.
+
+    The processes that this process starts stay as visible as before. Return False when the kernel
+    refuses.
+    """
     refused: int = ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     return not refused
 
 
 def trim_memory() -> None:
-    """What was freed and is kept for later, where the C library knows how to."""
+    """Return freed heap memory to the kernel, if the C library has `malloc_trim`."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def scrub_environ(names: Collection[bytes]) -> bool:
-    """Have `/proc/PID/environ` of this process no longer show these: our commands can read it.
-    What the process itself knows of them stays. False where the system does not allow it."""
+    """Erase these variables from `/proc/PID/environ` of this process, which its commands can read.
+
+    `os.environ` of this process keeps the variables. Return False when the kernel does not allow
+    the change.
+    """
     try:
         with open("/proc/self/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-        start, end = int(fields[47]), int(fields[48])  # env_start, env_end
+        start, end = int(fields[47]), int(fields[48])  # env_start and env_end in proc(5)
         memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
     except (OSError, IndexError, ValueError):
         return False
@@ -96,6 +111,6 @@ _LANDLOCK_CREATE_RULESET: Final = 444
 
 
 def landlock_version() -> int:
-    """Which Landlock the kernel offers; 0 or less: none."""
+    """Return the Landlock version of the kernel; 0 or less means that there is no Landlock."""
     asked: int = ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
     return asked

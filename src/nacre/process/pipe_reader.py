@@ -1,7 +1,8 @@
-"""Reading a pipe that may be silent for an hour and then write a gigabyte.
+"""Reader of an output pipe that may be silent for an hour and then deliver a gigabyte.
 
-A pipe holds 64 KiB; while it floods it is grown to 1 MiB, which saves most of the wake-ups.
-Only a few at a time: Linux gives a user 64 MiB of pipes, and then 8 KiB for each further one.
+A pipe holds 64 KiB. During a flood of output the reader enlarges the pipe to 1 MiB, which saves
+most of the wake-ups. Only a few pipes are enlarged at a time. Linux allows each user 64 MiB of pipe
+buffers, and beyond that limit gives each further pipe only 8 KiB.
 """
 
 import fcntl
@@ -13,13 +14,12 @@ from typing import Final
 DEFAULT_SIZE: Final = 64 * 1024
 GROWN_SIZE: Final = 1024 * 1024
 BIG_READ: Final = 256 * 1024
-# So many full reads in a row are a flood; so many small ones are the end of it.
-_FLOOD: Final = 4
-_CALM: Final = 64
+_FLOOD: Final = 4  # consecutive full reads that make a flood of output
+_CALM: Final = 64  # consecutive small reads that end a flood of output
 
 
 def count_unread(fd: int) -> int:
-    """How many bytes are in a pipe; either end will do."""
+    """Return the number of unread bytes in a pipe; `fd` is either end of the pipe."""
     count = bytearray(4)
     try:
         fcntl.ioctl(fd, termios.FIONREAD, count)
@@ -29,19 +29,19 @@ def count_unread(fd: int) -> int:
 
 
 class PipeGrowth:
-    """How many pipes may be large at the same time, over all that share this."""
+    """Shared limit on the number of pipes that are enlarged at the same time."""
 
     def __init__(self, limit: int = 8) -> None:
         self.left = limit
 
 
 class PipeReader:
-    """The reading end of one pipe."""
+    """Reader of one output pipe; enlarges the pipe during a flood of output."""
 
-    # Class-level defaults: see `engine.run.Run`.
-    _buffer: bytearray | None = None  # while it floods: the same memory again and again
+    # Why these attributes have class-level defaults: see the docstring of `engine.run.Run`.
+    _buffer: bytearray | None = None  # read buffer, reused during a flood of output
     _grown = False
-    _streak = 0  # of full reads, or, below zero, of small ones after a flood
+    _streak = 0  # full reads in a row if positive; small reads in a row if negative
 
     def __init__(self, fd: int, growth: PipeGrowth) -> None:
         self.fd = fd
@@ -52,7 +52,10 @@ class PipeReader:
         return os.fstat(self.fd).st_ino
 
     def read(self) -> bytes | bytearray | None:
-        """What is there, until the next read: None for nothing now, b"" for never again."""
+        """Return the available bytes, None when the pipe is empty for now, or b"" at EOF.
+
+        The returned buffer is valid only until the next read.
+        """
         try:
             data = (
                 os.read(self.fd, DEFAULT_SIZE)
@@ -105,6 +108,6 @@ class PipeReader:
     def _resize(self, size: int) -> bool:
         try:
             fcntl.fcntl(self.fd, fcntl.F_SETPIPE_SZ, size)
-        except OSError:  # not allowed, or more is waiting than would fit: as it is, then
+        except OSError:  # no permission, or the unread data would not fit: keep the old size
             return False
         return True

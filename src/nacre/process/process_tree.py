@@ -1,14 +1,14 @@
-"""Everything a command has started, wherever it went, and signals to exactly that.
+"""Process tree of a run: finds every process that the run started, and signals exactly these.
 
-A process belongs to the command when it carries the run's tag, is in its shell's session, has
-a parent that belongs, or was seen to belong before. In a process of ours, which is the
-subreaper, orphans come to us, so nothing is out of sight. When all that finds nobody any
-more and yet somebody can still write to our pipe, it is whoever holds it, if it is younger
-than the command and does not descend from our own host.
+A process belongs to the run if it has the run tag, is in the shell's session, descends from a
+member, or was a member in an earlier scan. nacre's own processes are subreapers: the kernel
+reparents orphans to them, so no orphan gets lost. If no member is found, the processes that hold
+the write end of the run's output pipe count as members. A pipe holder that is older than the run's
+shell or descends from this process does not count.
 
-Signals go by identity: a pidfd is opened, the start time compared, then the signal sent. The
-shell's own group is signalled as a group, because that also reaches children just being
-forked; its number is safe as long as the shell has not been collected.
+A signal is sent by identity: open a pidfd, compare the start time, then send the signal. The
+shell's process group is signalled as a group, because this also reaches children that are just
+being forked. The kernel cannot reuse the group's number before the shell is reaped.
 """
 
 import os
@@ -23,12 +23,12 @@ from nacre.procfs.processes import Process
 
 Table = dict[int, Process]
 
-# A tree that forks while we look is looked at again, so many times at once.
+# Maximum number of scans in one call of `kill`. A tree that forks during a scan is scanned again.
 _MAX_KILL_ROUNDS: Final = 16
 
 
 class ProcessTree:
-    """The processes of one command. Made while its shell is not yet collected."""
+    """Process tree of one run. The caller creates this object before the shell is reaped."""
 
     def __init__(
         self,
@@ -42,8 +42,9 @@ class ProcessTree:
         self._shell = shell
         self._tag = tag
         self._pipes = pipes
-        self._owns_orphans = owns_orphans  # we are the subreaper, and this is the only command
-        self._free_descriptors = free_descriptors  # makes room for a descriptor
+        # callback that returns whether this process is the subreaper and has no other run
+        self._owns_orphans = owns_orphans
+        self._free_descriptors = free_descriptors  # callback that closes cached descriptors
         self._own_session = os.getsid(0)
         self._free_descriptors()
         root = processes.read_process(shell)
@@ -52,9 +53,9 @@ class ProcessTree:
         self._seen: set[tuple[int, int]] = set()
 
     def members(self) -> list[Process]:
-        """Who of the tree is alive now; the shell counts while it runs.
+        """Return the living processes of the tree, including the shell while it runs.
 
-        Without a descriptor to look with, everybody is still there whom we saw last.
+        When no descriptor is free for reading /proc, return the result of the previous scan.
         """
         try:
             self._last_members = self._scan()
@@ -71,20 +72,20 @@ class ProcessTree:
         return alive
 
     def signal(self, number: int) -> None:
-        """Signal every member once, as far as we are allowed to."""
+        """Signal every member once, as far as this process has the permission."""
         members = self.members()
         self._signal_group(number)
         for each in members:
             if each.group != self._shell:
                 send_signal(each, number)
         if number not in (signal.SIGKILL, signal.SIGSTOP):
-            # A stopped process acts on a signal only once it goes on.
+            # A stopped process handles a signal only after SIGCONT.
             for each in members:
                 if each.state in "Tt":
                     send_signal(each, signal.SIGCONT)
 
     def kill(self) -> list[Process]:
-        """Kill every member, and those that they fork meanwhile; returns who is left."""
+        """Kill every member and every process that members fork meanwhile; return the survivors."""
         members = self.members()
         for _ in range(_MAX_KILL_ROUNDS):
             if not members:
@@ -95,13 +96,13 @@ class ProcessTree:
             before = {(each.pid, each.started) for each in members}
             members = self.members()
             if {(each.pid, each.started) for each in members} <= before:
-                break  # nobody new: the rest is dying
+                break  # no new members; the remaining members are dying
         return members
 
     def _signal_group(self, number: int) -> None:
         try:
             os.killpg(self._shell, number)
-        except OSError:  # nobody is there, or nobody whom we may signal
+        except OSError:  # the group is empty, or this process may not signal it
             return
 
     def _find_tagged(self, table: Table) -> list[Process]:
@@ -115,12 +116,13 @@ class ProcessTree:
         locks = processes.soft_locks(process.pid)
         if self._tag is not None and self._tag.includes(locks):
             return True
-        # An orphan of ours that shed its tag. Commands never share our session; helpers do.
+        # An orphan that this process adopted and that has lost its tag. A command is never in the
+        # session of this process, but helper processes are.
         adopted = process.parent == os.getpid() and process.session != self._own_session
         return adopted and read_tag(locks) is None and self._owns_orphans()
 
     def _with_descendants(self, table: Table, members: list[Process]) -> list[Process]:
-        """The members, with all that descend from them."""
+        """Return the members and all their descendants."""
         children: dict[int, list[Process]] = {}
         for each in table.values():
             children.setdefault(each.parent, []).append(each)
@@ -133,7 +135,10 @@ class ProcessTree:
         return list(found.values())
 
     def _writers(self, table: Table) -> list[Process]:
-        """Strangers who hold our pipe: the last way to find a process that shed every mark."""
+        """Return the processes outside the tree that hold the write end of the run's pipe.
+
+        This search is the last way to find a process that has lost its tag, session and parent.
+        """
         own = {each.pid for each in self._with_descendants(table, _children_of(os.getpid(), table))}
         young = (
             each
@@ -148,21 +153,25 @@ def _children_of(parent: int, table: Table) -> list[Process]:
 
 
 def send_signal(process: Process, number: int) -> bool:
-    """Signal this very process, or nobody. False when it is there but not ours to signal."""
+    """Signal exactly this process, identified by its pid and start time.
+
+    Return False when the process may still exist but could not be signalled.
+    """
     try:
         pidfd = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return True
-    except OSError:  # no descriptor: somebody will come back to it
+    except OSError:  # no free descriptor: a later scan retries
         return False
     try:
-        # The pidfd pins whoever has the number now; only then is a comparison worth something.
+        # The pidfd pins the process that has the pid now. Start times can be compared reliably
+        # only after the pidfd is open.
         now = processes.read_process(process.pid)
         if now is not None and now.started == process.started:
             signal.pidfd_send_signal(pidfd, number)
     except ProcessLookupError:
         return True
-    except OSError:  # not ours to signal, or no signal at all
+    except OSError:  # no permission, or an invalid signal number
         return False
     finally:
         os.close(pidfd)
@@ -170,14 +179,14 @@ def send_signal(process: Process, number: int) -> bool:
 
 
 def reap_orphans(known: Collection[int]) -> list[int]:
-    """Let go of the orphans that came to us as the subreaper and have died; returns who lives.
+    """Reap the dead orphans that this subreaper has adopted; return the pids of the living ones.
 
-    Only for processes of our own: it waits for any child that is not in `known`.
+    Only nacre's own processes may call this function: it reaps any child that is not in `known`.
     """
     alive = []
     try:
         children = processes.list_own_children()
-    except OSError:  # no descriptor to look with; somebody will come back to it
+    except OSError:  # no free descriptor for reading /proc: a later call retries
         return []
     for pid in children:
         if pid in known:
@@ -191,13 +200,13 @@ def reap_orphans(known: Collection[int]) -> list[int]:
 
 
 class TaggedProcesses:
-    """What is left of a run whose shell is gone, or whose owner is: known by its tag alone."""
+    """Remaining processes of a run whose shell or owner has exited, found by the run tag alone."""
 
     def __init__(self, tag: Tag) -> None:
         self._tag = tag
 
     def members(self) -> list[Process]:
-        """Raises OSError when we cannot look."""
+        """Return the living processes with the run tag. Raises OSError if /proc is unreadable."""
         return [
             each
             for each in processes.read_all_processes().values()
@@ -207,7 +216,7 @@ class TaggedProcesses:
         ]
 
     def signal(self, number: int) -> int:
-        """Signal each of them, by identity; returns how many there were."""
+        """Signal every process with the run tag, by identity; return the number of processes."""
         members = self.members()
         for each in members:
             send_signal(each, number)

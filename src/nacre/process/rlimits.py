@@ -1,9 +1,11 @@
-"""Resource limits and the umask of a child: read from the caller, set for the moment of a spawn.
+"""Resource limits and umask of a child: read from the caller, applied at the spawn.
 
-A command that the warden starts has the limits of its caller. The spawning process sets soft limits
-on itself during the spawn, so that the child inherits them (`temporary_rlimits`; only in processes
-of nacre's own). It cannot do so with a lower hard limit, which could not be raised again, nor with
-one that would hit the spawning process: prlimit(1) sets those and then becomes the shell.
+A command that the warden starts gets the limits of its caller. The spawning process sets soft
+limits on itself during the spawn, so that the child inherits the limits (`temporary_rlimits`). Only
+nacre's own processes set limits on themselves. A lower hard limit cannot be temporary, because the
+spawning process could not raise its hard limit again. A limit that would hit the spawning process
+itself cannot be temporary either. prlimit(1) sets the limits that cannot be temporary, and then
+execs the shell.
 """
 
 import os
@@ -17,14 +19,17 @@ from typing import Final
 from nacre.model.plan import CallerLimits
 from nacre.procfs.processes import RLIMIT_LOCKS
 
-Rlimit = tuple[int, int, int]  # which resource, soft, hard
+Rlimit = tuple[int, int, int]  # resource number, soft limit, hard limit
 
 _rlimit_lock = threading.Lock()
 
 
 @contextmanager
 def temporary_rlimits(limits: tuple[Rlimit, ...]) -> Iterator[None]:
-    """Raises ValueError or OSError for a limit that is not ours to have."""
+    """Set these limits on this process for the duration of a `with` block.
+
+    Raises ValueError or OSError for a limit that this process may not set.
+    """
     with _rlimit_lock:
         before = [(what, *resource.getrlimit(what)) for what, _, _ in limits]
         try:
@@ -37,7 +42,7 @@ def temporary_rlimits(limits: tuple[Rlimit, ...]) -> Iterator[None]:
 
 
 PRLIMIT: Final = b"/usr/bin/prlimit"
-# By number; the names are prlimit's.
+# resource number of each limit, and the limit's option name in prlimit(1)
 _LIMIT_NAMES: Final = {
     0: b"cpu",
     1: b"fsize",
@@ -56,13 +61,14 @@ _LIMIT_NAMES: Final = {
     15: b"rttime",
 }
 LIMIT_NUMBERS: Final = range(max(_LIMIT_NAMES) + 1)
-# Worn only for a moment, these could still end us: time that is over, memory that is there.
+# Limits of CPU time and memory. Even a short-lived limit could kill the spawning process if that
+# process has already used more time or memory than the limit allows.
 _NOT_TEMPORARY: Final = frozenset((0, 2, 9, 15))
-assert RLIMIT_LOCKS not in _LIMIT_NAMES  # that one is for the tag
+assert RLIMIT_LOCKS not in _LIMIT_NAMES  # RLIMIT_LOCKS is reserved for the run tag
 
 
 def read_caller_limits() -> CallerLimits:
-    """Those of this process, for somebody else who starts its commands."""
+    """Return the umask and limits of this process, for a warden that starts its commands."""
     return CallerLimits(umask=read_umask(), limits=read_rlimits())
 
 
@@ -71,8 +77,11 @@ def read_rlimits() -> tuple[tuple[int, int], ...]:
 
 
 def read_umask() -> int:
-    """Asking the system means to change it for a moment; where other threads could see that, it is
-    read from where it stands, which takes ten times as long."""
+    """Return the umask of this process.
+
+    umask(2) returns the umask only by changing it for a moment. If other threads could see that
+    change, the umask is read from `/proc/self/status`, which takes ten times as long.
+    """
     if threading.active_count() == 1:
         mask = os.umask(0o077)
         os.umask(mask)
@@ -91,8 +100,12 @@ def read_umask() -> int:
 def plan_rlimits(
     theirs: tuple[tuple[int, int], ...], ours: tuple[tuple[int, int], ...]
 ) -> tuple[tuple[Rlimit, ...], tuple[bytes, ...]]:
-    """What we must wear for a child to have the caller's limits, and what prlimit must set. What
-    is more than we may have ourselves cannot be had."""
+    """Return how to start a child with the caller's limits (`theirs`).
+
+    The first part of the result holds the limits that this process sets on itself during the spawn.
+    The second part of the result holds options for prlimit(1). `ours` holds the limits of this
+    process. A caller's limit above the hard limit of this process is reduced to that hard limit.
+    """
     wear: list[Rlimit] = []
     words: list[bytes] = []
     for number, name in _LIMIT_NAMES.items():
@@ -110,7 +123,7 @@ def plan_rlimits(
 
 
 def prlimit_raise_options() -> list[bytes]:
-    """What has prlimit(1) start a process with all that we may have ourselves."""
+    """Return prlimit(1) options that raise every soft limit to the hard limit of this process."""
     return [
         b"--%s=%s:%s" % (_LIMIT_NAMES[number], _format_limit(hard), _format_limit(hard))
         for number, (soft, hard) in enumerate(read_rlimits())

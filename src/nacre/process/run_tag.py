@@ -1,9 +1,9 @@
-"""The run tag: a number that everything a command starts inherits.
+"""Run tags: numbers that mark every process of a run.
 
-It is written into the soft RLIMIT_LOCKS, which Linux has not used for twenty years: it survives
-fork, exec, `setsid`, double forks and `env -i`, costs nothing and injects no variable. A tag
-also remembers the run that our own process belongs to, so that nacre inside nacre stays
-part of the outer run.
+A run tag is the soft RLIMIT_LOCKS value of a process. Linux has not used this limit for twenty
+years. Every process inherits the tag through fork, exec, `setsid`, double forks and `env -i`. The
+tag costs nothing and adds no environment variable. A tag also contains the number of the outer run
+if this process itself belongs to a run. So a nacre started inside a run stays part of that run.
 """
 
 import itertools
@@ -18,9 +18,8 @@ from nacre.procfs import processes
 
 _OWN_BITS: Final = 32
 _OUTER_BITS: Final = 24
-_MAGIC: Final = (
-    0x4E  # says "this is one of ours"; the largest tag still fits a signed 64-bit number
-)
+# Top byte of every run tag. With this byte the largest tag still fits a signed 64-bit number.
+_MAGIC: Final = 0x4E
 
 
 class Tag(Struct, frozen=True):
@@ -33,11 +32,14 @@ class Tag(Struct, frozen=True):
 
     @property
     def as_outer(self) -> int:
-        """How a run inside this one remembers it."""
+        """Number of this run in the tags of the runs that are nested in it."""
         return self.own % (1 << _OUTER_BITS)
 
     def includes(self, soft_locks: int | None) -> bool:
-        """Whether a process with this soft limit was started by our run, or by a run inside it."""
+        """Return whether a process with this soft RLIMIT_LOCKS belongs to this run.
+
+        A process of a run that is nested in this run belongs to this run, too.
+        """
         other = parse_tag(soft_locks)
         if other is None:
             return False
@@ -54,13 +56,15 @@ def parse_tag(soft_locks: int | None) -> Tag | None:
 
 
 def new_tag() -> Tag | None:
-    """A tag for a new run; None where the hard limit leaves no room for one."""
+    """Return a tag for a new run; None when the hard RLIMIT_LOCKS is too low for a tag."""
     return TagFactory().new()
 
 
 class TagFactory:
-    """Makes tags: numbers in a row, from a random one on. The limits of our process, and the run
-    that it belongs to, are looked at once."""
+    """Generator of run tags: consecutive numbers that start at a random number.
+
+    The factory reads this process's RLIMIT_LOCKS, which contains the outer run, only once.
+    """
 
     def __init__(self) -> None:
         soft, self.hard = resource.getrlimit(processes.RLIMIT_LOCKS)
@@ -71,18 +75,20 @@ class TagFactory:
         self._possible = self.hard == resource.RLIM_INFINITY or largest.value <= self.hard
 
     def new(self) -> Tag | None:
-        """A tag for a new run; None where the hard limit leaves no room for one."""
+        """Return a tag for a new run; None when the hard RLIMIT_LOCKS is too low for a tag."""
         if not self._possible:
             return None
         number = next(self._numbers) % (1 << _OWN_BITS)
-        while not number % (1 << _OUTER_BITS):  # that would be the outer number of nobody
+        while not number % (1 << _OUTER_BITS):  # outer number 0 means that there is no outer run
             number = next(self._numbers) % (1 << _OWN_BITS)
         return Tag(number, self._outer)
 
 
 def apply_tag(pid: int, tag: Tag, hard: int | None = None) -> bool:
-    """Tag a process that runs already; `hard` is its hard limit, if that is known. False when it
-    is gone or not ours to change."""
+    """Set the run tag of a running process. `hard` is the process's hard RLIMIT_LOCKS, if known.
+
+    Return False when the process has exited or this process may not change its limits.
+    """
     try:
         if hard is None:
             hard = resource.prlimit(pid, processes.RLIMIT_LOCKS)[1]
@@ -92,12 +98,15 @@ def apply_tag(pid: int, tag: Tag, hard: int | None = None) -> bool:
     return True
 
 
-# What the warden itself wears, so that nobody takes it for a part of the run that started it.
+# Tag of the warden process. With this tag the warden is not part of the run that started it.
 WARDEN_TAG: Final = Tag(own=0, outer=0)
 
 
 def drop_tag() -> None:
-    """Be no part of any run. Only for the warden."""
+    """Replace this process's run tag by the warden's tag, so that this process belongs to no run.
+
+    Only the warden calls this function.
+    """
     with suppress(OSError, ValueError):
         hard = resource.getrlimit(processes.RLIMIT_LOCKS)[1]
         resource.setrlimit(processes.RLIMIT_LOCKS, (WARDEN_TAG.value, hard))

@@ -1,9 +1,10 @@
-"""From words to a running process, by vfork: a host of 2 GB pays nothing for its size.
+"""Process start by vfork, whose cost does not grow with the host's memory, even at 2 GB.
 
-`subprocess.Popen` (without `preexec_fn`) ends in one C function that vforks and execs. Everything
-before that is for cases that are not ours, and takes up to a twelfth of an `echo`. So we
-call that function ourselves on the versions of Python where we know its parameters; on any other,
-and whenever it reports trouble, it is Popen that starts the process, or says why it cannot.
+`subprocess.Popen` (without `preexec_fn`) ends in one C function that vforks and execs. The Python
+code before that function handles cases that nacre does not have, and takes up to a twelfth of the
+time of an `echo`. So nacre calls the C function directly on Python versions where the function's
+parameters are known. On other Python versions, and after a failure of the C function, nacre uses
+Popen. Popen then starts the process or raises an error with the reason.
 """
 
 import fcntl
@@ -18,7 +19,7 @@ from nacre.process.rlimits import temporary_rlimits
 from nacre.process.spawn_request import SpawnAttempt, SpawnRequest
 
 _KNOWN_VERSIONS: Final = ((3, 11), (3, 12), (3, 13))
-# Milliseconds for a child to exec where vfork is only a fork, as in some emulators.
+# milliseconds that a child may take to exec where vfork acts as fork, as in some emulators
 _EXEC_WAIT: Final = 50
 _fork_exec: Callable[..., int] | None = None
 if sys.implementation.name == "cpython" and sys.version_info[:2] in _KNOWN_VERSIONS:
@@ -26,17 +27,20 @@ if sys.implementation.name == "cpython" and sys.version_info[:2] in _KNOWN_VERSI
 
 
 def spawn(request: SpawnRequest, attempt: SpawnAttempt) -> None:
-    """Start it, and see to it the moment that it is born. Raises OSError as Popen does; whoever
-    gets that, or is interrupted, undoes the birth."""
+    """Start the process, and call `attempt.on_started` right after the fork.
+
+    Raises OSError as Popen does. After an exception or an interrupt, the caller must call
+    `attempt.rollback`.
+    """
     if not _spawn_fork_exec(request, attempt):
         attempt.discard_child()
-        from nacre.process.spawn_popen import spawn_popen  # seldom: not worth its import
+        from nacre.process.spawn_popen import spawn_popen  # lazy import: rarely needed
 
         spawn_popen(request, attempt)
 
 
 def _spawn_fork_exec(request: SpawnRequest, attempt: SpawnAttempt) -> bool:
-    """False when nothing has come of it, for whatever reason."""
+    """Return whether the process was started; after any failure return False."""
     words, passed, variables = request.argv, request.pass_fds, None
     if _fork_exec is None or b"/" not in words[0]:
         return False
@@ -44,12 +48,12 @@ def _spawn_fork_exec(request: SpawnRequest, attempt: SpawnAttempt) -> bool:
         if any(b"=" in name for name in env):
             return False
         variables = [b"%b=%b" % each for each in env.items()]
-    # By this name it is known to whoever watches what a program does.
+    # Audit hooks recognize a process start by the event name `subprocess.Popen`.
     sys.audit("subprocess.Popen", words[0], words, request.cwd, env)
-    # Ends when the child execs, or says why it cannot.
+    # This pipe reaches EOF when the child execs. A child whose exec fails writes the error to it.
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        if writing < 3:  # where the child's own three will lie
+        if writing < 3:  # numbers 0 to 2 are for the child's standard streams
             low, writing = writing, fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, 3)
             os.close(low)
         inherited = tuple(sorted((*passed, writing))) if passed else (writing,)
@@ -64,7 +68,7 @@ def _spawn_fork_exec(request: SpawnRequest, attempt: SpawnAttempt) -> bool:
             with temporary_rlimits(request.limits):
                 attempt.pids.extend(starmap(_fork_exec, (arguments,)))
         else:
-            # All of it in C, from the birth to the list: no interrupt can lose a pid.
+            # All steps from the fork to the append run in C, so that no interrupt can lose a pid.
             attempt.pids.extend(starmap(_fork_exec, (arguments,)))
         attempt.on_started()
     finally:
@@ -75,11 +79,11 @@ def _spawn_fork_exec(request: SpawnRequest, attempt: SpawnAttempt) -> bool:
 
 
 def _read_trouble(reading: int) -> bytes:
-    """Read what the child wrote because its exec failed; nothing if the exec succeeded. When vfork
-    returns, the exec has failed or succeeded.
+    """Return what the child wrote because its exec failed; nothing if the exec succeeded.
 
-    Another thread of the host may fork during the spawn. The forked process inherits the write end
-    of the pipe, and the pipe stays open until that process exits. So this read must not block.
+    When vfork returns, the child's exec has already failed or succeeded. Another thread of the host
+    may fork during the spawn. The forked process inherits the write end of the pipe, so the pipe
+    stays open until that process exits. So the read from this pipe must not block.
     """
     try:
         return os.read(reading, 1)

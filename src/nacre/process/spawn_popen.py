@@ -1,4 +1,7 @@
-"""The other way to start a process: `subprocess.Popen`, which knows every Python and says why."""
+"""Process start by `subprocess.Popen`, the fallback of `spawn_fork_exec`.
+
+Popen works with every Python version and raises an error with the reason of a failure.
+"""
 
 import subprocess
 from contextlib import nullcontext
@@ -13,7 +16,7 @@ def spawn_popen(request: SpawnRequest, attempt: SpawnAttempt) -> None:
 
 
 class _Popen(subprocess.Popen[bytes]):
-    """Popen that tells of its child the moment it is born, and never waits for it."""
+    """Popen that calls `on_started` right after the fork and never waits for its child."""
 
     def __init__(self, request: SpawnRequest, attempt: SpawnAttempt) -> None:
         self._attempt = attempt
@@ -35,7 +38,7 @@ class _Popen(subprocess.Popen[bytes]):
 
     @pid.setter
     def pid(self, number: int | None) -> None:
-        if number is not None:  # as Popen has it at first
-            self.returncode = 0  # keeps Popen from ever collecting this pid
+        if number is not None:  # Popen first sets its pid to None
+            self.returncode = 0  # keeps Popen from ever reaping this pid
             self._attempt.pids.append(number)
             self._attempt.on_started()

@@ -1,8 +1,8 @@
-"""Starting a process without being in anybody's way: the interpreter goes on meanwhile.
+"""Process start by the C library's `posix_spawn`, which does not block other Python threads.
 
-`spawn_fork_exec` holds the interpreter's lock from the fork to the exec, a millisecond on a busy
-machine. For a command that a caller waits for this is best; for a prewarmed shell it is not. The C
-library's own spawn, called from a background thread, lets the other threads run.
+`spawn_fork_exec` holds the GIL from the fork to the exec, for a millisecond on a busy machine. For
+a command that a caller waits for, `spawn_fork_exec` is best. For a prewarmed shell, `posix_spawn`
+is better: called from a background thread, it lets the other threads run.
 """
 
 import ctypes
@@ -18,8 +18,8 @@ from nacre.procfs import processes
 
 _SETSIGDEF: Final = 0x04
 _SETSID: Final = 0x80
-_STRUCT_SIZE: Final = 1024  # bytes, more than any of the library's structs has
-_FIRST: Final = 3  # the descriptor that the first one passed becomes
+_STRUCT_SIZE: Final = 1024  # bytes; larger than any struct of the C library's spawn functions
+_FIRST: Final = 3  # number of the first passed descriptor in the child
 _LIBC_SIGNALS: Final = (32, 33)
 _FUNCTIONS: Final = (
     "posix_spawn",
@@ -35,19 +35,23 @@ def _load_libc() -> Any:
 
 @lru_cache(maxsize=1)
 def is_available() -> bool:
-    """Whether the C library can do all of it."""
+    """Return whether the C library has every function that `spawn_posix` needs."""
     return all(hasattr(_load_libc(), name) for name in _FUNCTIONS)
 
 
 def spawn_posix(request: SpawnRequest, attempt: SpawnAttempt) -> None:
-    """As `spawn_fork_exec` does, but that what is passed becomes 3, 4, ... Raises OSError."""
+    """Start a process as `spawn_fork_exec` does. Raises OSError.
+
+    In the child, the passed descriptors get the numbers 3, 4, ... The child keeps the umask of this
+    process.
+    """
     library, pid = _load_libc(), ctypes.c_int()
     actions, attributes = (
         ctypes.create_string_buffer(_STRUCT_SIZE),
         ctypes.create_string_buffer(_STRUCT_SIZE),
     )
     given = (request.stdin, request.output, request.errors, *request.pass_fds)
-    # Out of the way of the numbers that they become.
+    # Duplicate each descriptor to a number that no descriptor will get in the child.
     lent = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 2 * len(given)) for fd in given]
     library.posix_spawn_file_actions_init(actions)
     library.posix_spawnattr_init(attributes)
@@ -60,8 +64,9 @@ def spawn_posix(request: SpawnRequest, attempt: SpawnAttempt) -> None:
         library.posix_spawnattr_setsigdefault(attributes, _build_signal_set(library))
         env = os.environb if request.env is None else request.env
         variables = [b"%b=%b" % each for each in env.items()]
-        # Where callers have limits of their own, it must not have somebody else's by chance. A tag
-        # that our process wears at this moment is soon replaced.
+        # Where each caller has its own limits, the child must not inherit the limits of another
+        # caller by chance. If the child inherits a run tag that this process has set on itself at
+        # this moment, that tag is soon replaced.
         with temporary_rlimits(request.limits) if request.umask >= 0 else nullcontext():
             problem = library.posix_spawn(
                 ctypes.byref(pid),
@@ -83,8 +88,12 @@ def spawn_posix(request: SpawnRequest, attempt: SpawnAttempt) -> None:
 
 
 def _build_signal_set(library: Any) -> Any:
-    """A set of them. The two that the library keeps for itself it would have ignored in a child,
-    and by all that this starts; the way to have them as they were is to know how a set is made."""
+    """Return the set of signals that get their default action in the child.
+
+    The C library reserves two signals (32 and 33) for itself. `posix_spawn` would make the child
+    ignore both signals, and every descendant of the child would inherit this. To leave the two
+    signals as they are in this process, this function sets bits in the memory of the signal set.
+    """
     found = ctypes.create_string_buffer(_STRUCT_SIZE)
     library.sigemptyset(found)
     words = ctypes.cast(found, ctypes.POINTER(ctypes.c_ulong))

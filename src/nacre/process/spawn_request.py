@@ -1,4 +1,4 @@
-"""A process that shall be started, and its first microseconds."""
+"""Request to start a process, and the state of the attempt to start it."""
 
 import os
 import signal
@@ -13,66 +13,68 @@ from nacre.process import run_tag
 from nacre.process.process_tree import TaggedProcesses
 from nacre.process.rlimits import Rlimit
 
+# signals that Python ignores and that get their default action in a child
 RESTORED_SIGNALS: Final = (
     signal.SIGPIPE,
     signal.SIGXFSZ,
-)  # which Python ignores, and a child does not
+)
 
 
-_KILL_WAIT: Final = 1.0  # seconds that what is killed may take to be gone
+_KILL_WAIT: Final = 1.0  # seconds to wait until killed processes have disappeared
 
 
 class SpawnRequest(Struct, frozen=True):
-    """What shall be started, in a session of its own."""
+    """Description of a process to start in a new session."""
 
-    argv: list[bytes]  # the first is the program
+    argv: list[bytes]  # the first argument is the path of the program
     cwd: bytes
-    env: dict[bytes, bytes] | None  # None: what this process has
+    env: dict[bytes, bytes] | None  # variables of the child; None: those of this process
     stdin: int
     output: int
     errors: int
-    pass_fds: tuple[int, ...]  # what else the child keeps open
-    umask: int = -1  # -1: ours
-    limits: tuple[Rlimit, ...] = ()  # that it is born with: worn by us for a moment
+    pass_fds: tuple[int, ...]  # further descriptors that the child inherits
+    umask: int = -1  # umask of the child; -1: the umask of this process
+    # limits that the child inherits; this process sets them on itself during the spawn
+    limits: tuple[Rlimit, ...] = ()
 
 
 class SpawnAttempt:
-    """A child on its way into the world, and all that must not be lost or left if it fails.
+    """State of one attempt to start a child: the pids and descriptors to clean up after a failure.
 
-    Whoever is interrupted undoes it: a pid or a descriptor is written down here by the very call
-    that makes it, or before anything can come between.
+    A caller that is interrupted calls `rollback`. Each pid and descriptor is recorded in this
+    object by the same call that creates it, or immediately after that call.
     """
 
-    # Class-level defaults: see `engine.run.Run`.
-    tag: run_tag.Tag | None = None  # of all that the child starts
-    late_tag: run_tag.Tag | None = None  # a tag that the child is not born with
-    hard_limit = 0  # the hard limit that it is born with
+    # Why these attributes have class-level defaults: see the docstring of `engine.run.Run`.
+    tag: run_tag.Tag | None = None  # run tag of the child and of all its descendants
+    late_tag: run_tag.Tag | None = None  # run tag to set after the spawn
+    hard_limit = 0  # hard RLIMIT_LOCKS of the child at its start
     pidfd = -1
 
     def __init__(self) -> None:
-        self.pids: list[int] = []  # one, when all goes well
-        self.parent_fds: list[int] = []  # descriptors that stay with us
-        self.child_fds: list[int] = []  # and those that only the child keeps
+        self.pids: list[int] = []  # exactly one pid after a successful start
+        self.parent_fds: list[int] = []  # descriptors that this process keeps
+        self.child_fds: list[int] = []  # descriptors that only the child keeps
 
     def on_started(self) -> None:
-        """See to the child in its first microseconds, before bash can fork."""
+        """Tag the child and open its pidfd in its first microseconds, before bash can fork."""
         pid = self.pids[0]
         if self.late_tag is not None:
             run_tag.apply_tag(pid, self.late_tag, self.hard_limit)
         try:
             self.pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
-            # A host that collects every child was faster. Something that is readable at once, and
-            # tells as little about the end, stands in for the pidfd.
+            # A host that reaps every child has already reaped this one. An eventfd replaces the
+            # pidfd: the eventfd is readable at once and has no exit status either.
             self.pidfd = os.eventfd(1, os.EFD_CLOEXEC)
 
     def close_child_fds(self) -> None:
-        """The child has its descriptors."""
+        """Close the descriptors that the child has inherited."""
         while self.child_fds:
             os.close(self.child_fds.pop())
 
     def discard_child(self) -> None:
-        """No child has come of it; another one may."""
+        """Kill and forget the child of a failed start, so that the start can be retried."""
         while self.pids:
             _kill_child(self.pids[-1], self.tag)
             self.pids.pop()
@@ -81,7 +83,7 @@ class SpawnAttempt:
             os.close(fd)
 
     def rollback(self) -> None:
-        """No child of ours may live on unknown, and nothing stay open for it."""
+        """Kill the child and close all descriptors after a failed start."""
         self.discard_child()
         self.close_child_fds()
         while self.parent_fds:
@@ -89,12 +91,12 @@ class SpawnAttempt:
 
 
 def _kill_child(pid: int, tag: run_tag.Tag | None) -> None:
-    """Kill a child and what it has started, and collect it, unless Popen has done so."""
+    """Kill and reap a child and kill its descendants, unless Popen has already reaped the child."""
     try:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        return  # the number may be somebody else's by now
-    for kill in (os.killpg, os.kill):  # it may have a group already
+        return  # the pid may belong to another process by now
+    for kill in (os.killpg, os.kill):  # the child may already lead a process group
         with suppress(OSError):
             kill(pid, signal.SIGKILL)
     if tag is not None:
@@ -104,9 +106,12 @@ def _kill_child(pid: int, tag: run_tag.Tag | None) -> None:
 
 
 def _kill_tagged(tag: run_tag.Tag) -> None:
-    """On a busy machine a shell has started something, which may have left its group, before the
-    call returns that started the shell."""
+    """Kill the processes with this run tag.
+
+    On a busy machine, a shell may start a process before the spawn of the shell returns. That
+    process may already have left the shell's process group.
+    """
     tagged, give_up = TaggedProcesses(tag), now() + _KILL_WAIT
-    with suppress(OSError):  # no descriptor to look with
+    with suppress(OSError):  # no free descriptor for reading /proc
         while tagged.signal(signal.SIGKILL) and now() < give_up:
             time.sleep(0.001)

@@ -1,8 +1,9 @@
-"""Starting a command, and learning how its shell ended.
+"""Start of a command's shell, and the exit status of that shell.
 
-The shell leads a new session, so it has no terminal and no signal of ours is ever sent to our
-own group. Its end is a readable pidfd; the zombie is left until its tree is gone: as long as it
-is there, its pid, group and session cannot become somebody else's.
+The shell is the leader of a new session. So the shell has no controlling terminal, and nacre never
+signals nacre's own process group. The shell's pidfd becomes readable when the shell exits.
+The shell stays a zombie until its process tree is gone. As long as the zombie exists, the kernel
+cannot reuse its pid, process group and session for other processes.
 """
 
 import errno
@@ -42,40 +43,42 @@ _BACKGROUNDS: Final = re.compile(rb"(?<![&<>|])&(?![&>])|setsid")
 
 
 SpawnFunction = Callable[[SpawnRequest, SpawnAttempt], None]
-idle_threads: Final[set[threading.Thread]] = set()  # threads of ours that keep nobody from running
+# nacre's background threads, which do not keep other threads from running
+idle_threads: Final[set[threading.Thread]] = set()
 
 
 class Child(Struct, frozen=True):
-    """A shell under way: who it is and where it can be read."""
+    """Shell of a run: its pid and pidfd, its run tag, and this process's ends of its pipes."""
 
     pid: int
     pidfd: int
-    output: int  # reading end
-    errors: int | None  # reading end, when stderr has its own
+    output: int  # read end of the output pipe
+    errors: int | None  # read end of the stderr pipe; None: stderr shares the output pipe
     tag: run_tag.Tag | None
-    stdin: int | None = None  # writing end, when it stays open
+    stdin: int | None = None  # write end of the stdin pipe; None: stdin is not a pipe
 
 
 class Spawner:
-    """Starts shells; what all of them need is made once.
+    """Factory of shells; opens /dev/null and reads the resource limits once for all spawns.
 
-    `own_process`: this process belongs to nacre, so the tag can be worn during the spawn.
+    `own_process` means that this process belongs to nacre. With `own_process`, the spawner sets the
+    run tag on this process during the spawn, so that the shell inherits the tag.
     """
 
     def __init__(self, *, own_process: bool) -> None:
-        self._devnull = -1  # nothing to read: /dev/null
+        self._devnull = -1  # descriptor of /dev/null, the stdin of commands without input
         self._own_process = own_process
         self._tags = run_tag.TagFactory()
         self._limits = rlimits.read_rlimits()
         self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def new_tag(self) -> run_tag.Tag | None:
-        """For the next one."""
+        """Return a tag for the next run; None when the hard limit is too low for a tag."""
         return self._tags.new()
 
     @property
     def hard_limit(self) -> int:
-        """The hard limit beside a tag."""
+        """Hard RLIMIT_LOCKS that is set together with a run tag."""
         return self._tags.hard
 
     def spawn(
@@ -86,27 +89,33 @@ class Spawner:
         pass_fds: tuple[int, ...] = (),
         start: SpawnFunction = spawn,
     ) -> Child:
-        """Start the plan's shell; it inherits `pass_fds`, too. Raises Refused, leaving nothing
-        behind; a caller that is interrupted before it has the child rolls back the attempt."""
+        """Start the plan's shell, which also inherits the descriptors `pass_fds`.
+
+        Raises Refused; in that case no process and no descriptor remains. A caller that is
+        interrupted before it gets the child calls `attempt.rollback`.
+        """
         try:
             return self._spawn(plan, attempt, tag, pass_fds, start)
         except BaseException as error:
             attempt.rollback()
             if isinstance(error, OSError):
                 raise Refused(_build_refusal(plan, error)) from error
-            if isinstance(error, ValueError):  # a NUL byte, an impossible variable name
+            if isinstance(error, ValueError):  # for example a NUL byte or an invalid variable name
                 raise Refused(CannotSpawn(reason=str(error))) from error
             raise
 
     def intact(self) -> bool:
-        """Whether the descriptor that we opened is still there, and still ours."""
+        """Return whether the descriptor of /dev/null still refers to /dev/null."""
         try:
             return os.fstat(self._devnull).st_rdev == _DEVNULL_DEVICE
         except OSError:
             return False
 
     def disown(self) -> None:
-        """The number is somebody else's by now: never close it."""
+        """Forget the descriptor of /dev/null without closing it.
+
+        The number of the descriptor may refer to a file of the host by now.
+        """
         self._devnull = -1
 
     def close(self) -> None:
@@ -153,7 +162,9 @@ class Spawner:
             wear += more
             if set_by_prlimit and not _can_start_tagged(plan.shell):
                 what = b", ".join(set_by_prlimit).decode()
-                raise ValueError(f"its caller's limits ({what}) take /usr/bin/prlimit; install it")
+                raise ValueError(
+                    f"the caller's resource limits ({what}) need /usr/bin/prlimit; install it"
+                )
             if set_by_prlimit:
                 words = [rlimits.PRLIMIT, *set_by_prlimit, *words]
         request = SpawnRequest(
@@ -165,21 +176,22 @@ class Spawner:
 
 
 def _build_child(plan: Plan, attempt: SpawnAttempt, tag: run_tag.Tag | None) -> Child:
-    """What we keep is in the order in which it was made."""
+    """Build the child from the attempt, whose `parent_fds` are in the order of their creation."""
     output, *more = attempt.parent_fds
     errors = more.pop(0) if plan.streams is Streams.SEPARATE else None
     return Child(attempt.pids[0], attempt.pidfd, output, errors, tag, more[0] if more else None)
 
 
 def _needs_tag_at_start(plan: Plan) -> bool:
-    """Whether something could escape before we have tagged the shell.
+    """Return whether a process could escape from the run before nacre tags the shell.
 
-    In a host we do so right after the spawn, some 20 µs, while bash takes a millisecond to start.
-    But a spawn lets go of the GIL, which another thread may keep from us for 5 ms; and now and then
-    the kernel lets the child run for its whole slice first. So where there are other threads, or
-    the script puts something into the background, prlimit(1) sets the tag and becomes the shell;
-    it costs half a millisecond. A script that is misread only takes the other way, unless all that
-    it starts is to be ended: then files that it reads, such as the user's set-up, count as well.
+    In a host, nacre tags the shell some 20 µs after the spawn, while bash takes a millisecond to
+    start. But another thread may get the GIL at the spawn and hold the GIL for 5 ms. Now and then
+    the kernel also lets the child run for its whole time slice before the host runs again. So
+    prlimit(1) sets the tag and execs the shell if the host has other threads or the script starts a
+    background process. prlimit(1) costs half a millisecond. A wrong guess about the script only
+    selects the other method. A plan that ends all leftover processes needs prlimit(1) for every
+    script: files that the script reads, such as the user's set-up, can start processes as well.
     """
     script = plan.command.script
     if plan.leftovers is LeftoverPolicy.END or threading.active_count() - len(idle_threads) > 1:
@@ -188,7 +200,10 @@ def _needs_tag_at_start(plan: Plan) -> bool:
 
 
 def _can_start_tagged(shell: bytes) -> bool:
-    """Whether prlimit(1) is there, and sure to become the shell: it could not tell us why not."""
+    """Return whether prlimit(1) is installed and certain to succeed in its exec of the shell.
+
+    If prlimit(1) could not exec the shell, nacre would not learn the reason.
+    """
     if not (rlimits.has_prlimit() and os.access(shell, os.X_OK)):
         return False
     try:
@@ -197,14 +212,14 @@ def _can_start_tagged(shell: bytes) -> bool:
         return False
     try:
         return shell.startswith(b"/") and os.read(fd, 4) == b"\x7fELF"
-    except OSError:  # a directory
+    except OSError:  # the path of the shell is a directory
         return False
     finally:
         os.close(fd)
 
 
 def _open_output_pipe(attempt: SpawnAttempt) -> int:
-    """The writing end of a pipe, for the child; the reading end we keep."""
+    """Open a pipe for output; return its write end for the child, and keep its read end."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     attempt.parent_fds.append(reading)
     attempt.child_fds.append(writing)
@@ -213,7 +228,7 @@ def _open_output_pipe(attempt: SpawnAttempt) -> int:
 
 
 def _open_input_pipe(attempt: SpawnAttempt) -> int:
-    """The reading end of a pipe, for the child; the writing end we keep."""
+    """Open a pipe for input; return its read end for the child, and keep its write end."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     attempt.child_fds.append(reading)
     attempt.parent_fds.append(writing)
@@ -256,13 +271,16 @@ def _directory_problem(error: OSError) -> DirectoryProblem:
 
 
 def collect(pidfd: int, *, leave: bool = False) -> Exited | Killed | None:
-    """How the shell ended; lets the zombie go, or leaves it. None when it has not ended, or nobody
-    can tell."""
+    """Return how the shell ended, and reap its zombie unless `leave` is set.
+
+    Return None when the shell still runs or its exit status cannot be determined.
+    """
     options = os.WNOWAIT if leave else 0
     try:
         status = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | options)
     except OSError:
-        # The host collects every child, or ignores SIGCHLD; the kernel may still remember.
+        # The host reaps every child, or ignores SIGCHLD. The kernel may still know the exit status
+        # of the shell.
         return _read_pidfd_status(pidfd)
     if status is None:
         return None
@@ -271,7 +289,8 @@ def collect(pidfd: int, *, leave: bool = False) -> Exited | Killed | None:
     return Killed(status.si_status)
 
 
-# PIDFD_GET_INFO of struct pidfd_info, 64 bytes; answers for collected processes since Linux 6.15.
+# ioctl number of PIDFD_GET_INFO for a struct pidfd_info of 64 bytes. Since Linux 6.15 this ioctl
+# also returns the exit status of processes that have been reaped.
 _GET_INFO: Final = 3 << 30 | 64 << 16 | 0xFF << 8 | 11
 _INFO_EXIT: Final = 1 << 3
 
@@ -291,7 +310,10 @@ def _decode_status(code: int) -> Exited | Killed:
 
 
 def foreign_exit_status(pidfd: int, pid: int, started: int) -> Exited | Killed | None:
-    """How somebody else's child ended, which has: from its zombie, if nobody has collected that,
-    or from what the kernel remembers once somebody has. None: neither, or not at this moment."""
+    """Return the ending of an exited process that is not a child of this process.
+
+    The exit status comes from the zombie, or from the kernel's pidfd information after the zombie
+    has been reaped. Return None when neither source has the exit status at this moment.
+    """
     code = processes.exit_code(pid, started)
     return _read_pidfd_status(pidfd) if code is None else _decode_status(code)

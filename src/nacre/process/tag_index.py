@@ -1,9 +1,9 @@
-"""Who carries which tag, looking at each process once.
+"""Index of the pids of each run tag and session; reads each process only once.
 
-Pids are issued in order, so whoever appeared since the last look has one of the numbers issued
-since: for `echo` that is one number to ask about, not a walk over all of /proc. Two system
-calls tell what we need, the soft RLIMIT_LOCKS and the session. When the numbers start again
-from the bottom, or may have, everything is looked at anew.
+The kernel issues pids in ascending order, so a new process has a pid above the last one that was
+scanned. For an `echo` the index checks one pid instead of scanning all of /proc. Two system calls
+return what the index needs of a process: its soft RLIMIT_LOCKS and its session. When pids have
+wrapped around, or may have done so, the index is rebuilt from a full scan.
 """
 
 import os
@@ -14,43 +14,45 @@ from nacre.eventloop import now
 from nacre.process.run_tag import Tag, apply_tag, parse_tag
 from nacre.procfs import processes
 
-# Past so many new numbers, listing /proc is cheaper than asking for each.
+# number of new pids above which listing /proc is cheaper than checking each pid
 _LIST_ABOVE: Final = 2048
-# In so many seconds the numbers may have gone all the way around.
+# seconds without a scan after which the pids may have wrapped around completely
 _WRAP_SECONDS: Final = 1.0
 
 
 class TagIndex:
     def __init__(self) -> None:
         self._last_pid = processes.LastPid()
-        self._scanned_to: int | None = None  # the newest number we have asked about
+        self._scanned_to: int | None = None  # newest pid that has been scanned
         self._scanned_at = 0.0
-        self._untagged = processes.soft_locks(
-            os.getpid()
-        )  # what a child of ours has before its tag
-        self._tagged: dict[int, list[int]] = {}  # a tag's own number → pids
-        self._nested: dict[int, list[int]] = {}  # the outer number of a run inside ours → pids
-        self._sessions: dict[int, list[int]] = {}  # session → pids that are not its leader
+        # soft RLIMIT_LOCKS of a child of this process before the child is tagged
+        self._untagged = processes.soft_locks(os.getpid())
+        self._tagged: dict[int, list[int]] = {}  # maps the own number of a run tag to pids
+        self._nested: dict[int, list[int]] = {}  # maps the outer number of a run tag to pids
+        self._sessions: dict[int, list[int]] = {}  # maps a session to its pids except the leader
 
     def start(self, shell: int | None, *, alone: bool) -> None:
-        """A shell has started: whatever it starts has a later number. `alone`: no other runs, so
-        what we know of before is of no use. None: one is about to, which has a number already."""
+        """Prepare the index for a shell that has just started; its children will have later pids.
+
+        `alone` means that no other run is running, so the older entries are dropped. `shell` is
+        None when a prewarmed shell, which already has a pid, is about to run the command.
+        """
         if alone or self._scanned_to is None:
             self._scanned_to, self._scanned_at = shell or self._last_pid.read(), now()
             self._clear()
 
     def spare_descriptors(self) -> None:
-        """Make room for somebody who must look and has no descriptor left for it."""
+        """Close cached descriptors, so that a scan of /proc finds free ones."""
         self._last_pid.close()
 
     def find_leftovers(self, shell: int, tag: Tag | None) -> list[processes.Process]:
-        """Living processes that a command started, the shell itself not counted.
+        """Return the living processes that a run started, without the shell itself.
 
-        Call it while the shell is not yet collected: its number still means its session.
+        Call this method before the shell is reaped: until then, its pid identifies its session.
         """
         self._scan_new()
         if not self._sessions and not self._tagged:
-            return []  # nobody has started anything since
+            return []  # no new process has a run tag or belongs to the session of a shell
         pids = set(self._sessions.pop(shell, ()))
         if tag is not None:
             pids.update(self._tagged.pop(tag.own, ()))
@@ -60,10 +62,11 @@ class TagIndex:
         return [each for each in found if each.alive and not processes.is_thread(each.pid)]
 
     def tag_early_children(self, shell: int, tag: Tag, pipes: Callable[[], frozenset[int]]) -> None:
-        """Tag what a shell has started before the shell itself could be tagged.
+        """Tag the processes that a shell started before the shell itself was tagged.
 
-        Seldom anybody, but a busy machine can keep us from running for longer than bash takes to
-        fork. They are in the shell's session, or have left it and still hold our pipe.
+        Such early children are rare. But on a busy machine, bash may fork before this process gets
+        to run again. An early child is in the shell's session, or has left that session and still
+        holds the run's output pipe.
         """
         while fresh := self._scan_new():
             early = [pid for pid in fresh if self._is_early(pid, shell, pipes)]
@@ -85,7 +88,7 @@ class TagIndex:
         self._last_pid.close()
 
     def _scan_new(self) -> list[int] | range:
-        """Note whoever has appeared since the last time."""
+        """Add the processes that have appeared since the last scan, and return their pids."""
         last, moment = self._last_pid.read(), now()
         late = moment - self._scanned_at > _WRAP_SECONDS
         self._scanned_at = moment
@@ -127,5 +130,5 @@ class TagIndex:
 def _pids() -> list[int]:
     try:
         return processes.list_pids()
-    except OSError:  # nothing can be seen: then nothing is said
+    except OSError:  # /proc cannot be listed: report no process
         return []

@@ -1,1 +1,1 @@
-"""Reading /proc: processes, ports, blocked readers."""
+"""Read-only access to /proc: processes, listening ports, and threads that block in a read."""

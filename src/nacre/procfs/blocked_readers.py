@@ -1,9 +1,11 @@
-"""Who waits to read a certain pipe: known from the kernel, which says in which call a thread is.
+"""Detection of processes that block in a read from a certain pipe.
 
-`/proc/PID/task/TID/syscall` has the number of the call and its arguments: a descriptor to read, or
-where the descriptors to poll stand in the memory of the process; those of an epoll are in its
-`fdinfo`. What the kernel does not show (another user's process, io_uring, a call that we do not
-know) is not waiting. A thread that also waits for connections is a server, not a question.
+`/proc/PID/task/TID/syscall` contains the number and the arguments of a thread's current system
+call. For read(2), an argument is the descriptor. For poll(2) and select(2), an argument is the
+address of the descriptors in the memory of the process. The descriptors of an epoll are in its
+`fdinfo`. A wait that the kernel does not show (another user's process, io_uring, a system call
+unknown to nacre) does not count. A thread that also waits for connections counts as a server, not
+as a program that asks for input.
 """
 
 import os
@@ -14,23 +16,23 @@ from nacre.procfs import ports, processes
 
 _READABLE: Final = 0x1  # POLLIN and EPOLLIN
 _POLLFD: Final = struct.Struct("ihh")
-_MAX_FDS: Final = 1024  # descriptors of one call that we look at
-_MAX_DEPTH: Final = 4  # of an epoll in an epoll
+_MAX_FDS: Final = 1024  # maximum number of descriptors that are checked for one system call
+_MAX_DEPTH: Final = 4  # maximum nesting depth of epoll descriptors in an epoll
 _EPOLL: Final = "anon_inode:[eventpoll]"
 
 
 class _Calls(NamedTuple):
-    """Numbers of system calls."""
+    """System call numbers of one processor architecture."""
 
-    first: frozenset[int]  # those that read the descriptor in their first argument
-    second: frozenset[int]  # and in their second
+    first: frozenset[int]  # calls that read from the descriptor in their first argument
+    second: frozenset[int]  # calls that read from the descriptor in their second argument
     poll: frozenset[int]
     select: frozenset[int]
     epoll: frozenset[int]
 
 
 _CALLS: Final = {
-    # read, readv, preadv2, splice, tee, accept, accept4 · sendfile
+    # `first` has read, readv, preadv2, splice, tee, accept and accept4; `second` has sendfile.
     "x86_64": _Calls(
         frozenset({0, 19, 327, 275, 276, 43, 288}),
         frozenset({40}),
@@ -49,20 +51,20 @@ _CALLS: Final = {
 
 
 class Pipe(NamedTuple):
-    """A pipe, by what both of its ends have in common."""
+    """Identity of a pipe: the device and inode numbers, which are the same for both ends."""
 
     device: int
     inode: int
 
 
 def identify_pipe(fd: int) -> Pipe:
-    """The one that a descriptor of ours belongs to. Raises OSError."""
+    """Return the identity of the pipe behind a descriptor of this process. Raises OSError."""
     status = os.fstat(fd)
     return Pipe(status.st_dev, status.st_ino)
 
 
 def waits_to_read(pid: int, pipe: Pipe) -> bool:
-    """Whether a thread of this process waits to read from this pipe, and for no connection."""
+    """Return whether a thread of `pid` waits to read from the pipe, but not for connections."""
     calls = _CALLS.get(os.uname().machine)
     if calls is None:
         return False
@@ -82,9 +84,9 @@ def _thread_waits_to_read(pid: int, thread: str, pipe: Pipe, calls: _Calls) -> b
 
 
 def _awaited_fds(pid: int, thread: str, calls: _Calls) -> list[int]:
-    """The descriptors of which this thread waits to read one."""
+    """Return the descriptors from which this thread waits to read."""
     words = processes.read_file(f"/proc/{pid}/task/{thread}/syscall").split()
-    if len(words) < 7:  # `running`, or in no call at all
+    if len(words) < 7:  # the thread is running, or sleeps outside any system call
         return []
     number, *given = int(words[0]), *(int(word, 16) for word in words[1:7])
     if number in calls.first:
@@ -101,7 +103,7 @@ def _awaited_fds(pid: int, thread: str, calls: _Calls) -> list[int]:
 
 
 def _signed(word: int) -> int:
-    """A descriptor is an int, whatever stands in the rest of the register."""
+    """Return the descriptor in a register: the low 32 bits as a signed integer."""
     word &= 0xFFFFFFFF
     return word - (1 << 32) if word >> 31 else word
 
@@ -153,7 +155,7 @@ def _read_memory(pid: int, address: int, count: int) -> bytes:
         return b""
     try:
         return os.pread(fd, count, address)
-    except (OSError, OverflowError):  # nothing is there, or it is no address
+    except (OSError, OverflowError):  # unmapped memory, or not a valid address
         return b""
     finally:
         os.close(fd)

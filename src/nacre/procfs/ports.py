@@ -1,4 +1,4 @@
-"""Who listens where: sockets of this machine, and the processes that hold them."""
+"""Listening sockets of this machine, and the processes that hold them, as read from /proc."""
 
 import os
 import re
@@ -8,12 +8,15 @@ from typing import Final
 from nacre.procfs import processes
 
 _LISTEN: Final = b"0A"
-_ACCEPTS: Final = 0x10000  # of a unix socket: somebody may connect to it
+_ACCEPTS: Final = 0x10000  # flag of a unix socket that accepts connections
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 
 
 def listening_sockets(pid: int | None = None) -> dict[int, int]:
-    """TCP sockets that accept connections, as this process sees the network: inode → port."""
+    """Return the inode and port of each TCP socket that accepts connections.
+
+    The sockets are those of the network namespace of process `pid`; None means this process.
+    """
     found: dict[int, int] = {}
     for name in ("tcp", "tcp6"):
         for line in processes.read_file(f"/proc/{pid or 'self'}/net/{name}").splitlines()[1:]:
@@ -24,7 +27,7 @@ def listening_sockets(pid: int | None = None) -> dict[int, int]:
 
 
 def accepting_sockets(pid: int) -> set[int]:
-    """All sockets that accept connections, unix ones too, by inode."""
+    """Return the inodes of all sockets that accept connections, including unix sockets."""
     found = set(listening_sockets(pid))
     for line in processes.read_file(f"/proc/{pid}/net/unix").splitlines()[1:]:
         fields = line.split()
@@ -34,7 +37,7 @@ def accepting_sockets(pid: int) -> set[int]:
 
 
 def socket_inode(pid: int, fd: int | str) -> int | None:
-    """The inode of the socket that this descriptor is, if it is one."""
+    """Return the inode of the socket behind a descriptor; None if the descriptor is no socket."""
     try:
         named = _SOCKET.fullmatch(os.readlink(f"/proc/{pid}/fd/{fd}"))
     except OSError:
@@ -43,7 +46,10 @@ def socket_inode(pid: int, fd: int | str) -> int | None:
 
 
 def find_ports(pids: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    """The TCP ports on which each of these processes listens, as far as we may look."""
+    """Return the TCP ports on which each process listens.
+
+    A process whose descriptors this process may not read has no ports in the result.
+    """
     return {pid: _ports_of_process(pid) for pid in pids}
 
 
@@ -56,7 +62,10 @@ def _ports_of_process(pid: int) -> tuple[int, ...]:
 
 
 def find_listeners(port: int) -> list[int]:
-    """The processes that listen on this port, as far as we may look at them."""
+    """Return the pids of the processes that listen on this TCP port.
+
+    The result lacks processes whose descriptors this process may not read.
+    """
     inodes = {inode for inode, at in listening_sockets().items() if at == port}
     if not inodes:
         return []
@@ -64,13 +73,13 @@ def find_listeners(port: int) -> list[int]:
 
 
 def is_port_taken(port: int) -> bool:
-    """Whether anybody listens there."""
+    """Return whether any process listens on this TCP port."""
     return port in listening_sockets().values()
 
 
 def _socket_inodes(pid: int) -> set[int]:
     try:
         fds = os.listdir(f"/proc/{pid}/fd")
-    except OSError:  # gone, or not ours to look at
+    except OSError:  # the process has exited, or its descriptors are not readable
         return set()
     return {inode for fd in fds if (inode := socket_inode(pid, fd)) is not None}

@@ -1,7 +1,8 @@
-"""Looking at processes: who lives, who is whose, who carries which tag. Touches nothing.
+"""Facts about processes, read from /proc: state, parent, session, run tag, open files.
 
-A process is known by its pid *and* its start time: pids are used again (here after 32,768),
-start times of one pid are not. Everything that disappears while we look is simply not there.
+This module changes nothing. A process is identified by its pid *and* its start time. The kernel
+reuses pids (by default after 32,768), but each process with the same pid has another start time. A
+process that disappears during a read is treated as absent.
 """
 
 import os
@@ -10,8 +11,9 @@ import threading
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-# Soft RLIMIT_LOCKS has had no effect since Linux 2.4.25, and is inherited by everything a process
-# starts, whatever session, parent or environment that has: a place to write a tag.
+# Number of the resource limit that holds the run tag. The soft RLIMIT_LOCKS has had no effect since
+# Linux 2.4.25. Every descendant of a process inherits this limit, in any session, with any parent
+# and any environment.
 RLIMIT_LOCKS: Final = 10
 
 
@@ -19,35 +21,35 @@ _PF_EXITING: Final = 0x4
 
 
 class Process(NamedTuple):
-    """One line of the process table."""
+    """One entry of the process table."""
 
     pid: int
     state: str
     parent: int
     group: int
     session: int
-    started: int  # clock ticks after boot
-    alive: bool  # not a zombie, nor on its way to become one
+    started: int  # start time in clock ticks after boot
+    alive: bool  # whether the process is neither a zombie nor exiting
 
 
 def read_process(pid: int) -> Process | None:
-    """The process with this pid as it is now; a zombie is still there, and says so."""
+    """Return the current state of the process with this pid, even of a zombie; None if absent."""
     return _parse_stat(pid, _read_start(f"/proc/{pid}/stat", 1024))
 
 
 def is_same_process(pid: int, started: int) -> bool:
-    """Whether the process that had this pid and start time is still alive."""
+    """Return whether the process with this pid and start time is still alive."""
     process = read_process(pid)
     return process is not None and process.alive and process.started == started
 
 
 def _parse_stat(pid: int, line: bytes) -> Process | None:
-    # The name comes second, in parentheses, and may itself hold parentheses and blanks.
+    # The second field is the process name in parentheses, which may contain parentheses and blanks.
     fields = line.rpartition(b")")[2].split()
     if len(fields) < 20:
         return None
     state, parent, group, session = fields[:4]
-    # A first thread that has ended is a zombie for as long as the others live.
+    # A main thread that has ended stays a zombie while other threads of the process live.
     ending = state in (b"Z", b"X", b"x") or int(fields[6]) & _PF_EXITING
     return Process(
         pid,
@@ -61,7 +63,7 @@ def _parse_stat(pid: int, line: bytes) -> Process | None:
 
 
 def exit_code(pid: int, started: int) -> int | None:
-    """What this very process has ended with, as wait(2) has it, while its zombie is there."""
+    """Return the wait(2) status of a zombie with this pid and start time; None without a zombie."""
     line = _read_start(f"/proc/{pid}/stat", 1024)
     fields = line.rpartition(b")")[2].split()
     if len(fields) < 50 or fields[0] not in (b"Z", b"X") or int(fields[19]) != started:
@@ -70,20 +72,22 @@ def exit_code(pid: int, started: int) -> int | None:
 
 
 def list_pids() -> list[int]:
-    """Every process there is, threads not counted. Raises OSError when we cannot look."""
+    """Return the pids of all processes, without threads. Raises OSError if /proc is unreadable."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def list_own_children() -> list[int]:
-    """Our own children, zombies and adopted orphans included. Raises OSError without a way to
-    look."""
+    """Return the pids of this process's children, including zombies and adopted orphans.
+
+    Raises OSError when /proc cannot be read.
+    """
     alone = threading.active_count() == 1
     threads = [str(os.getpid())] if alone else os.listdir("/proc/self/task")
     found: list[int] = []
     for thread in threads:
         try:
             fd = os.open(f"/proc/self/task/{thread}/children", os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:  # a kernel without that file, or a thread that has ended
+        except FileNotFoundError:  # the kernel lacks this file, or the thread has ended
             return [
                 each.pid for each in read_all_processes().values() if each.parent == os.getpid()
             ]
@@ -96,8 +100,11 @@ def list_own_children() -> list[int]:
 
 
 def read_all_processes() -> dict[int, Process]:
-    """All of them as they are now. Raises OSError when we cannot look: without a descriptor to see
-    with, nobody seems to be there."""
+    """Return all current processes by pid.
+
+    Raises OSError when /proc cannot be read. If no descriptor is free, an empty result would
+    wrongly say that no process exists.
+    """
     found = {}
     for pid in list_pids():
         try:
@@ -116,7 +123,10 @@ def read_all_processes() -> dict[int, Process]:
 
 
 class LastPid:
-    """The pid that was issued last, to anybody. Kept open, since it is asked on every exit."""
+    """Reader of the pid that the kernel issued last, to any process.
+
+    `/proc/loadavg` stays open, because nacre reads the last pid whenever a command exits.
+    """
 
     def __init__(self) -> None:
         self._fds: list[int] = []
@@ -137,15 +147,18 @@ class LastPid:
         self.close()
 
     def _open(self) -> None:
-        """Hold one descriptor more than it takes: closing makes room for two, which is what looking
-        around takes, whatever our host has opened meanwhile."""
+        """Open `/proc/loadavg`, and hold a second descriptor as a reserve.
+
+        `close` then frees two descriptors. A scan of /proc needs two, and the host may have used up
+        all other descriptors meanwhile.
+        """
         self._fds.append(os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC))
         with suppress(OSError):
             self._fds.append(os.dup(self._fds[0]))
 
 
 def soft_locks(pid: int) -> int | None:
-    """The soft RLIMIT_LOCKS of a process; -1 is unlimited."""
+    """Return the soft RLIMIT_LOCKS of a process: -1 means unlimited, None means unknown."""
     try:
         return resource.prlimit(pid, RLIMIT_LOCKS)[0]
     except PermissionError:
@@ -155,7 +168,10 @@ def soft_locks(pid: int) -> int | None:
 
 
 def _soft_locks_from_proc(pid: int) -> int | None:
-    """The same for a process of another user, whose limits can be read but not asked for."""
+    """Return the soft RLIMIT_LOCKS of a process of another user.
+
+    prlimit(2) is not permitted for such a process, but its `/proc/PID/limits` is readable.
+    """
     value = _word_after(b"Max file locks", _read_start(f"/proc/{pid}/limits", 4096))
     if not value:
         return None
@@ -163,25 +179,25 @@ def _soft_locks_from_proc(pid: int) -> int | None:
 
 
 def count_oom_kills() -> int:
-    """How often the kernel has killed a process, since the boot and anywhere, to have memory."""
+    """Return how many processes the kernel has killed for lack of memory since the system boot."""
     count = _word_after(b"\noom_kill ", read_file("/proc/vmstat"))
     return int(count) if count.isdigit() else 0
 
 
 def ignored_signals() -> set[int]:
-    """By this process, also those that Python has no word for."""
+    """Return the signals that this process ignores, including signals that Python does not name."""
     mask = int(_word_after(b"\nSigIgn:", read_file("/proc/self/status")) or b"0", 16)
     return {number for number in range(1, 65) if mask >> number - 1 & 1}
 
 
 def is_thread(pid: int) -> bool:
-    """Whether this number is a thread of a process that has another number."""
+    """Return whether this number is the id of a thread other than the main thread of a process."""
     tgid = _word_after(b"\nTgid:", _read_start(f"/proc/{pid}/status", 512))
     return tgid not in (b"", str(pid).encode())
 
 
 def is_descendant(pid: int, ancestor: int) -> bool:
-    """Whether the parent chain of a process leads to this ancestor."""
+    """Return whether the parent chain of a process leads to this ancestor."""
     seen = set()
     while pid > 1 and pid not in seen:
         if pid == ancestor:
@@ -195,7 +211,7 @@ def is_descendant(pid: int, ancestor: int) -> bool:
 
 
 def command_line(pid: int) -> str:
-    """What a person would call this process: its arguments, or its name in brackets."""
+    """Return a readable label of a process: its arguments, or its name in brackets."""
     for name, shown in (("cmdline", "{}"), ("comm", "[{}]")):
         text = _read_start(f"/proc/{pid}/{name}", 4096).rstrip(b"\0\n").replace(b"\0", b" ")
         if text:
@@ -204,19 +220,21 @@ def command_line(pid: int) -> str:
 
 
 def is_busy(pid: int) -> bool:
-    """Whether a process runs, is ready to run, or waits for a disk."""
+    """Return whether a process runs, is ready to run, or waits for a disk."""
     process = read_process(pid)
     return process is not None and process.state in ("R", "D")
 
 
 def is_starting(pid: int) -> bool:
-    """Whether a process is inside execve(2), and has no arguments to show yet. A process that has
-    none and sleeps will not have any."""
+    """Return whether a process is inside execve(2) and has no arguments to show yet.
+
+    A process that sleeps and has no arguments will never have any.
+    """
     return not _read_start(f"/proc/{pid}/cmdline", 1) and is_busy(pid)
 
 
 def writes_to_pipe(pid: int, pipes: frozenset[int]) -> bool:
-    """Whether a process holds the writing end of one of these pipes, given by inode."""
+    """Return whether a process holds the write end of one of these pipes, given by inode."""
     names = {f"pipe:[{inode}]" for inode in pipes}
     try:
         fds = os.listdir(f"/proc/{pid}/fd")
@@ -226,7 +244,7 @@ def writes_to_pipe(pid: int, pipes: frozenset[int]) -> bool:
 
 
 def writes_file(pid: int, path: str) -> bool:
-    """Whether a process has this file open for writing."""
+    """Return whether a process has this file open for writing."""
     try:
         fds = os.listdir(f"/proc/{pid}/fd")
     except OSError:
@@ -235,7 +253,10 @@ def writes_file(pid: int, path: str) -> bool:
 
 
 def find_file_writers(path: str) -> list[int]:
-    """Who has this file open for writing, as far as we can see."""
+    """Return the pids of the processes that have this file open for writing.
+
+    The result lacks processes whose descriptors this process may not read.
+    """
     real = os.path.realpath(path)
     try:
         return [pid for pid in list_pids() if writes_file(pid, real)]
@@ -256,7 +277,10 @@ def _is_writable(pid: int, fd: str) -> bool:
 
 
 def _read_start(path: str, limit: int) -> bytes:
-    """The beginning of a file in /proc; nothing when it is gone. Half the time of `open`."""
+    """Return the first bytes of a file in /proc, empty when the process is gone.
+
+    `os.open` takes half the time of `open`.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -270,7 +294,7 @@ def _read_start(path: str, limit: int) -> bytes:
 
 
 def read_file(path: str) -> bytes:
-    """A whole file in /proc; nothing when it is gone, or not ours to read."""
+    """Return the content of a file in /proc, empty when the file is gone or not readable."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()

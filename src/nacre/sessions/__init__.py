@@ -1,1 +1,1 @@
-"""Persistent shells: manager, lease, pool of prewarmed shells, user set-up."""
+"""Persistent shell sessions: manager, lease, pool of prewarmed shells, user set-up."""

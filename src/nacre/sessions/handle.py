@@ -1,4 +1,8 @@
-"""Sessions, for people and programs: what there is, and how to go back."""
+"""Session handles: the public API to list, inspect, fork, reset and remove sessions.
+
+The data on disk belongs to `store.session_files`. Running commands in a session belongs to
+`sessions.manager`.
+"""
 
 from datetime import UTC, datetime
 
@@ -11,8 +15,10 @@ __all__ = ["SessionHandle", "SessionProblem"]
 
 
 class SessionHandle:
-    """A shell that remembers. `fork` it, try something in the copy, and go back by using the first
-    again; `reset` it to begin anew; `remove` it when nobody wants it any more."""
+    """Handle for one session, a persistent shell's saved state.
+
+    `fork` copies the session: commands tried in the copy leave the original session unchanged.
+    `reset` discards the saved state and keeps the session's name. `remove` deletes the session."""
 
     def __init__(self, known: SessionInfo) -> None:
         self._info = known
@@ -27,7 +33,7 @@ class SessionHandle:
 
     @property
     def cwd(self) -> str:
-        """Where it stands; empty before its first command."""
+        """Working directory of the session's shell; empty before the session's first command."""
         return decode(self._info.directory)
 
     @property
@@ -36,12 +42,12 @@ class SessionHandle:
 
     @property
     def used(self) -> datetime:
-        """When, the last time."""
+        """Time when the session was last used."""
         return datetime.fromtimestamp(self._info.used, UTC)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Their names, never their values."""
+        """Names of the session's shell variables, never their values."""
         state = self._info.state
         return () if state is None else tuple(sorted(map(decode, state.variables)))
 
@@ -51,15 +57,16 @@ class SessionHandle:
         return () if state is None else tuple(sorted(map(decode, state.names)))
 
     def reset(self) -> None:
-        """Raises SessionProblem when a command of it runs."""
+        """Discard the session's state. Raises SessionProblem while the session runs a command."""
         session_files.reset_session(self._info)
 
     def fork(self, name: str) -> "SessionHandle":
-        """Another one, which begins where this one is now. Raises SessionProblem, ValueError."""
+        """Create a session with a copy of this session's state. Raises SessionProblem while the
+        session runs a command or when the name is taken. Raises ValueError for an invalid name."""
         return SessionHandle(session_files.fork_session(self._info, check_session_name(name)))
 
     def remove(self) -> None:
-        """Raises SessionProblem when a command of it runs."""
+        """Delete the session. Raises SessionProblem while the session runs a command."""
         session_files.remove_session(self._info)
 
     def __repr__(self) -> str:
@@ -71,15 +78,15 @@ def list_sessions(place: str) -> list[SessionHandle]:
 
 
 def find_session(place: str, name: str, contract: str | None = None) -> SessionHandle:
-    """Raises LookupError, with the names that there are."""
+    """Find a session by name. Raises LookupError with the names of the existing sessions."""
     there = [each for each in list_sessions(place) if contract in (None, each.contract)]
     found = [each for each in there if each.name == name]
     if not found:
         names = ", ".join(sorted({each.name for each in there})) or "none yet"
-        raise LookupError(f"there is no session {name} in this workspace; there is {names}")
+        raise LookupError(f"there is no session {name} in this workspace; sessions: {names}")
     contracts = sorted({each.contract for each in found})
     if len(contracts) > 1:
         raise LookupError(
-            f"{' and '.join(contracts)} have a session {name} each; say which, by --contract"
+            f"{' and '.join(contracts)} each have a session {name}; choose one with --contract"
         )
     return found[0]

@@ -1,4 +1,9 @@
-"""A command in a session: what becomes of the session when its shell has ended."""
+"""Lease: one command's hold on a session.
+
+When the command's shell exits, the lease finds the savers among the processes that the shell left.
+The lease then records the pending draft in the session's ledger and releases the session. Parsing
+the draft belongs to `store.session_files`.
+"""
 
 import os
 from collections.abc import Callable
@@ -19,9 +24,9 @@ from nacre.text.clean import decode
 if TYPE_CHECKING:
     from nacre.sessions.manager import SessionManager
 
-_SAVE_START: Final = 0.05  # seconds in which a copy of a shell has begun to write
-_SAVE_START_BUSY: Final = 1.0  # on a machine that is too busy for that
-_LOADER_MARK: Final = "_nacre_in="  # by which a shell is known that has waited
+_SAVE_START: Final = 0.05  # seconds within which a saver usually starts to write
+_SAVE_START_BUSY: Final = 1.0  # seconds to wait for a saver's start on a busy machine
+_LOADER_MARK: Final = "_nacre_in="  # text in the command line of every prewarmed shell
 
 
 class SessionLease:
@@ -36,8 +41,9 @@ class SessionLease:
         unchanging: bool,
         lost: bool,
     ) -> None:
-        """`unchanging`: the command cannot change its shell; `lost`: the state that the command
-        before it left could not be read."""
+        """Create the lease for a command that has just started. `unchanging` means that the command
+        cannot change the shell's state. `lost` means that the state that the previous command
+        saved could not be read."""
         self._unchanging = unchanging
         self._released = plan.session is not None and plan.session.detached
         self.lost = lost
@@ -47,19 +53,20 @@ class SessionLease:
         self._draft_id = draft_id
         self._draft = file.draft_path(draft_id)
         self._plan = plan
-        self.saved: bool | None = None  # whether the session will know of it; None: not known yet
+        self.saved: bool | None = None  # whether the session keeps the new state; None: unknown
         self._savers: list[Process] = []
 
     def is_saver(self, pid: int) -> bool:
-        """Whether this one is not of the command, but writes down what it did to its shell."""
+        """Return whether a process is a saver, which writes the shell's state to the draft. A saver
+        is not part of the command."""
         return not self._unchanging and processes.writes_file(pid, self._draft)
 
     def may_be_saving(self, find_left: Callable[[], list[Process]], seconds: float) -> bool:
-        """Whether a copy of the shell saves the session state, or may be about to, so long after
-        the shell has ended. `find_left` lists the processes that it left."""
+        """Return whether a saver writes the session state or may be about to start. `seconds` is
+        the time since the shell exited. `find_left` lists the processes that the shell left."""
         if not self._is_unsaved():
             return False
-        # Writers are looked for last: the copy may begin while the others are looked at.
+        # The search for writers comes last, because a saver may start during the other two checks.
         return (
             seconds < _SAVE_START
             or self.may_save_soon(find_left(), seconds)
@@ -70,32 +77,34 @@ class SessionLease:
         return not (self._unchanging or self._released or _is_complete(self._draft, self._draft_id))
 
     def release(self) -> None:
-        """The command goes on, but the session does not wait for it: what it does to its shell is
-        its own from now on."""
+        """Release the session while its command keeps running. Later changes that the command makes
+        to its shell are not saved in the session."""
         if not self._released:
             self._released = True
             self._sessions.release(self._file)
 
     def may_save_soon(self, left: list[Process], seconds: float) -> bool:
-        """Whether a copy of the shell among `left` may be about to save the session state, so long
-        after the look that found them. If the shell had closed its pipe, the end of the pipe says
-        nothing about that; and a busy machine may not have let the copy begin."""
+        """Return whether a copy of the shell among `left` may be about to save the session state.
+        `seconds` is the time since the processes in `left` were listed.
+
+        EOF on the output pipe does not rule out a saver that has not started to write yet, because
+        the shell may have closed the pipe itself. A busy machine may delay the saver's start."""
         if any(self.is_saver(each.pid) for each in left):
-            return False  # it has begun
+            return False  # the saver has already started
         copies = [each for each in left if _LOADER_MARK in processes.command_line(each.pid)]
         if not copies or not self._is_unsaved() or seconds > _SAVE_START_BUSY:
             return False
-        # A copy that sleeps is a background job of the command.
+        # A sleeping copy of the shell is a background job of the command, not a saver.
         return seconds <= _SAVE_START or any(processes.is_busy(each.pid) for each in copies)
 
     def end(self, left: list[Process], status: int | None) -> None:
-        """The shell has ended with this status and left these processes: keep the state that a
-        copy of it saves."""
+        """End the lease after the shell has exited with `status`. The session keeps the state that
+        a saver among the processes in `left` writes."""
         self._savers = [each for each in left if self.is_saver(each.pid)]
         self.saved = self._settle(self._savers, status)
 
     def without_savers(self, left: list[Process]) -> list[Process]:
-        """The processes that the command left: neither a saver nor one that has ended since."""
+        """Return the processes that the command left, without savers and ended processes."""
         return [
             each
             for each in left
@@ -103,7 +112,8 @@ class SessionLease:
         ]
 
     def rename_prewarmed(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
-        """A copy of a shell that has waited is called by what it runs, not by how it waited."""
+        """Show the user's command as the command line of a prewarmed shell's copy. The real command
+        line is nacre's loader script."""
         command_line = f"{decode(self._plan.shell)} -c {decode(self._plan.command.original)}"
         return tuple(
             msgspec.structs.replace(each, command=command_line)
@@ -113,7 +123,7 @@ class SessionLease:
         )
 
     def _settle(self, savers: list[Process], status: int | None) -> bool:
-        """Whether the session will know of it."""
+        """End the lease and return whether the session keeps the state after the command."""
         if self._released:
             self._sessions.discard(self._file, self._draft_id, [each.pid for each in savers])
             return False

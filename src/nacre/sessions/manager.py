@@ -1,11 +1,12 @@
-"""Shells that remember, and shells that are already there.
+"""Session manager of one engine: runs commands in persistent shells.
 
-A session is a directory (`store.session_files`). When a command of it has ended, a copy of its
-shell saves its state; a worker thread reads that state and starts shells that restore it and wait
-for their script. A command that comes in time takes such a shell; for one that comes earlier a
-shell is started.
+A session is a directory (`store.session_files`). When a command of a session ends, a saver writes
+the shell's state to a draft. A worker thread reads that state and starts prewarmed shells, which
+restore the state and wait for a script. The session's next command takes a prewarmed shell. If
+none is ready yet, the command starts a new shell.
 
-Of one engine, for all of its threads. Who must wait for a session does so by way of his loop.
+All threads of the engine share one manager. A run that must wait for a session retries with a
+timer of its event loop.
 """
 
 import atexit
@@ -45,12 +46,12 @@ from nacre.shell_state.state import ShellState
 from nacre.shell_state.stateless_commands import is_unchanging
 from nacre.store.session_files import Ledger, SessionFile
 
-_FIRST_RETRY: Final = 0.001  # seconds until we look again, and how many that becomes
-_SLOWEST_RETRY: Final = 0.02
+_FIRST_RETRY: Final = 0.001  # seconds before the first retry on a busy session; doubles each time
+_SLOWEST_RETRY: Final = 0.02  # maximum seconds between two retries on a busy session
 _MAX_OPEN_FILES: Final = 16  # sessions whose files are kept open
-_SAVE_TIMEOUT: Final = 5.0  # seconds that a shell may take to be written down
-_POLL_INTERVAL: Final = 0.0003
-# What may set a trap without saying so.
+_SAVE_TIMEOUT: Final = 5.0  # seconds to wait for a saver to exit
+_POLL_INTERVAL: Final = 0.0003  # seconds between two reads of a ledger
+# Commands that may set a trap, also in code that is not visible in the script.
 _MAY_TRAP: Final = re.compile(rb"trap|source|eval|(?:^|[\s;&|({])\.\s")
 
 
@@ -59,39 +60,42 @@ _all: "WeakSet[SessionManager]" = WeakSet()
 
 @atexit.register
 def close_all() -> None:
-    """While threads of ours still run: later they would not let go of what they hold."""
+    """Close every session manager at interpreter exit, while nacre's threads still run. Later in
+    the shutdown, the threads would no longer release the resources that they hold."""
     for each in [*_all]:
         each.close()
 
 
 class SessionUnavailable(Exception):
-    """Nothing can be remembered; why."""
+    """Failure to use a session's files, so no state can be kept; the message says why."""
 
 
 class SessionManager:
     def __init__(
         self, run: Callable[[Plan, CancelToken], None], spawn_lock: threading.Lock, *, prewarm: bool
     ) -> None:
-        """`run` runs something of our own to its end; `prewarm`: shells are started before somebody
-        wants them, each while nobody else has `spawn_lock`."""
+        """Create the manager. `run` runs one of nacre's own plans and returns when that plan ends.
+        `prewarm` means that shells are started before a command needs them. The worker thread
+        holds `spawn_lock` while it starts a prewarmed shell."""
         self._closed = False
         self._spawner: Spawner | None = None
         self._prewarm = prewarm
         self._spawn_lock = spawn_lock
         self._lock = threading.RLock()
         self._files: dict[tuple[str, str], SessionFile] = {}
-        self._lease_counts: dict[SessionFile, int] = {}  # commands that run
+        self._lease_counts: dict[SessionFile, int] = {}  # commands running in each session
         self._retry_intervals: dict[SessionFile, float] = {}
         self._pool = ShellPool()
-        self._discarded: set[tuple[SessionFile, str]] = set()  # drafts of nothing
+        self._discarded: set[tuple[SessionFile, str]] = set()  # drafts to delete without use
         self._cancel_setup = CancelToken()
         self._worker = Worker()
         self._setup_cache = SetupCache(lambda plan: run(plan, self._cancel_setup), self._worker)
         _all.add(self)
 
     def read_cwd(self, place: str, key: str, seconds: float = 0.1) -> tuple[bytes | None, bool]:
-        """Where the shell of a session stands, for who must know before he can ask for anything,
-        and whether that is sure. None: there is no such session yet."""
+        """Return the working directory of a session's shell, and whether the directory is certain.
+        The directory is None while the session does not exist. Callers need the directory before
+        they can build a request. Wait at most `seconds` for a saver to finish."""
         try:
             end = time.monotonic() + seconds
             while True:
@@ -102,15 +106,15 @@ class SessionManager:
                     return ledger.directory or None, not busy
                 if time.monotonic() > end:
                     return file.read_ledger().directory or None, False
-                time.sleep(
-                    _POLL_INTERVAL
-                )  # the shell that has just ended is still being written down
+                # A saver is still writing the state of the shell that has just exited.
+                time.sleep(_POLL_INTERVAL)
         except OSError:
             return None, True
 
     def _read_ledger(self, file: SessionFile) -> tuple[Ledger | None, bool]:
-        """What is known of it now (None: that is just being written), and whether a command runs in
-        it, here or elsewhere, and may change that. Raises OSError."""
+        """Return the session's ledger, and whether a running command may still change the ledger.
+        The ledger is None while a saver is writing the draft. Commands that run in the session from
+        other processes count, too. Raises OSError."""
         if self._lease_counts.get(file) or not file.lock():
             return file.read_ledger(), True
         try:
@@ -121,8 +125,9 @@ class SessionManager:
     def acquire(
         self, plan: Plan, spawner: Spawner, mark: Tag | None, loop: EventLoop, again: Callback
     ) -> tuple[Child, SessionLease] | None:
-        """The shell of the session that runs this, from this moment on; None: not yet, `again` is
-        called when it is worth another try. Raises Refused, SessionUnavailable."""
+        """Start the plan's command in a shell of its session, and return the shell and the lease.
+        Return None when the session is not ready. After a result of None, the event loop calls
+        `again` when the caller should retry. Raises Refused, SessionUnavailable."""
         session = plan.session
         assert session is not None
         try:
@@ -134,7 +139,8 @@ class SessionManager:
                 if locked or not alone:
                     ledger = file.apply_pending_draft(file.read_ledger())
                 elif session.detached:
-                    ledger = file.read_ledger()  # whoever has it is not waited for
+                    # A detached command only copies the state, so it does not wait for the lock.
+                    ledger = file.read_ledger()
                 state = None if ledger is None else self._initial_state(plan, session, file, ledger)
                 begins = ledger is not None and state is not BEING_READ
                 if locked and not (begins and not session.detached):
@@ -153,21 +159,24 @@ class SessionManager:
                     raise
         except OSError as error:
             raise SessionUnavailable(
-                f"the session cannot be kept ({error.strerror or error})"
+                f"the session cannot be saved ({error.strerror or error})"
             ) from error
 
     def _initial_state(
         self, plan: Plan, session: Session, file: SessionFile, ledger: Ledger
     ) -> ShellState | None:
-        """The state that its next shell restores; BEING_READ: ask again. Raises OSError."""
+        """Return the state that the session's next shell restores: the saved state, or the user's
+        set-up in a new session. BEING_READ means that the set-up is still being read and the caller
+        must retry. Raises OSError."""
         return file.read_state(ledger) if ledger.state else self._setup_cache.state(plan, session)
 
     def is_reading_setup(self, plan: Plan) -> bool:
-        """Whether what its session begins with is just being read."""
+        """Return whether the user set-up for the plan's session is still being read."""
         return plan.session is not None and self._setup_cache.is_reading(plan.session)
 
     def release(self, file: SessionFile) -> None:
-        """A command of it has ended, or does not count any more."""
+        """Release one command's hold on a session, after the command has ended or was detached. The
+        last release unlocks the session."""
         with self._lock:
             users = self._lease_counts.pop(file, 0) - 1
             if users > 0:
@@ -175,7 +184,7 @@ class SessionManager:
                 return
             file.unlock()
             for key, other in [*self._files.items()][:-_MAX_OPEN_FILES]:
-                if other not in self._lease_counts:  # it is opened again when it is wanted
+                if other not in self._lease_counts:  # closed files are reopened on demand
                     del self._files[key]
                     self._retry_intervals.pop(other, None)
                     other.close()
@@ -186,7 +195,7 @@ class SessionManager:
         loop.call_later(pause, again)
 
     def _open_file(self, place: str, key: str) -> SessionFile:
-        """Raises OSError."""
+        """Return the open file of a session, from the cache if possible. Raises OSError."""
         file = self._files.get((place, key))
         if file is not None and file.is_removed and not self._lease_counts.get(file):
             file.close()
@@ -210,10 +219,11 @@ class SessionManager:
                 ledger, name=session.name, contract=session.contract, created=time.time()
             )
             if session.name and not session.detached:
-                file.write_ledger(ledger)  # it can be found from now on
+                file.write_ledger(ledger)  # from now on, a lookup by name finds the session
         spec = _shell_spec(_in_session_cwd(plan, session, ledger), session, ledger, state)
         stands = ledger.directory or session.cwd_when_decided
-        # A session has the environment and the directory of its first command.
+        # The state after a session's first command is always saved, because the session keeps the
+        # environment and the directory of its first command.
         plain = session.detached or (bool(ledger.state) and _keeps_state(plan, session, state))
         begins = _start_directory(plan, session, stands)
         while True:
@@ -232,7 +242,7 @@ class SessionManager:
             )
             try:
                 child = shell.run(call, plan.command.script, mark)
-            except OSError:  # it has gone, and run nothing
+            except OSError:  # the shell has exited without running the script
                 end_prewarmed(shell)
                 if not ready:
                     raise
@@ -243,19 +253,21 @@ class SessionManager:
                     self, file, ledger, shell.draft_id, plan, unchanging=plain, lost=lost
                 )
 
-    # In a thread of its own.
+    # Background work in the worker thread.
 
     def prepare(
         self, plan: Plan, file: SessionFile, savers: list[int], unwanted: str | None
     ) -> None:
-        """A command has ended, and another one may come. `unwanted`: a draft of nothing."""
+        """Start prewarmed shells in the background, after a command of the session has ended. The
+        worker thread first waits until the processes in `savers` exit. `unwanted` is the id of a
+        draft to delete, or None."""
         if unwanted is not None:
             self._discarded.add((file, unwanted))
         if self._prewarm and not self._closed:
             self._worker.submit(lambda: self._prepare(plan, file, savers))
 
     def discard(self, file: SessionFile, mark: str, savers: list[int]) -> None:
-        """A draft that nobody wants, when it has been written."""
+        """Delete an unneeded draft after the processes in `savers` have exited."""
         self._discarded.add((file, mark))
         if self._prewarm and not self._closed:
             self._worker.submit(lambda: self._wait_and_remove(savers))
@@ -292,7 +304,7 @@ class SessionManager:
                         start_prewarmed(spec, spawner, file, quietly=spawn_posix.is_available())
                     )
             except (Refused, OSError):
-                return  # there is no room for it; it will be made when it is wanted
+                return  # no resources for a prewarmed shell; the next command starts its own shell
 
     def _add_to_pool(self, shell: PrewarmedShell) -> None:
         with self._lock:
@@ -301,13 +313,13 @@ class SessionManager:
                 self._pool.close()
 
     def count_prewarmed(self, key: str) -> int:
-        """How many shells wait for this session."""
+        """Return the number of prewarmed shells for a session."""
         with self._lock:
             return self._pool.count(key)
 
     @property
     def pids(self) -> set[int]:
-        """Of shells that wait."""
+        """Process ids of all prewarmed shells."""
         with self._lock:
             return self._pool.pids
 
@@ -326,7 +338,7 @@ class SessionManager:
                 self._spawner.close()
 
     def after_fork(self) -> None:
-        """We are a fork of our host: all of it is the parent's."""
+        """Drop all shells, files and leases after fork(2): they belong to the parent process."""
         self._lock = threading.RLock()
         self._worker.after_fork()
         self._pool.after_fork()
@@ -338,7 +350,7 @@ class SessionManager:
 def _shell_spec(
     plan: Plan, session: Session, ledger: Ledger, state: ShellState | None
 ) -> ShellSpec:
-    # What one begins with also says where it stands.
+    # In a new session, the name of the initial state includes the session's directory.
     name = (
         ""
         if state is None
@@ -353,7 +365,8 @@ def _keeps_state(plan: Plan, session: Session, state: ShellState | None) -> bool
 
 
 def _may_trap(script: bytes, state: ShellState | None) -> bool:
-    """Whether it could change what is done at INT or QUIT; taking the long way is never wrong."""
+    """Return whether a script may change the traps for INT or QUIT. A false positive is harmless
+    and only makes saving the state slower."""
     if _MAY_TRAP.search(script):
         return True
     if state is None:
@@ -364,8 +377,10 @@ def _may_trap(script: bytes, state: ShellState | None) -> bool:
 
 
 def _start_directory(plan: Plan, session: Session, stands: bytes) -> bytes | None:
-    """Where the command begins, if that is not where its shell stands anyway. Raises Refused where
-    that cannot be, which its caller could not know: in another directory it might do harm."""
+    """Return the directory where the command starts, or None for the shell's current directory.
+    Raises Refused when the shell's current directory cannot be entered. The command is refused
+    because it might do harm in another directory, and the caller could not know about the problem.
+    """
     command = plan.command
     if command.cwd_given or command.cwd != session.cwd_when_decided:
         return command.cwd
@@ -381,7 +396,8 @@ def _is_enterable(path: bytes) -> bool:
 
 
 def _in_session_cwd(plan: Plan, session: Session, ledger: Ledger) -> Plan:
-    """What a session is begun with: where it is, not where one of its commands shall be."""
+    """Return the plan with the session's directory in place of the command's own directory. A
+    session's shell starts in the session's directory and enters the command's directory later."""
     for place in (session.cwd_when_decided, ledger.directory):
         if place and _is_enterable(place):
             if place == plan.command.cwd:
@@ -392,17 +408,18 @@ def _in_session_cwd(plan: Plan, session: Session, ledger: Ledger) -> Plan:
 
 
 def without_session(plan: Plan) -> Plan:
-    """The same command in a shell that remembers nothing."""
+    """Return a plan that runs the same command in a new shell without a session."""
     env = {**plan_environment(plan), **plan.command.call_env}
     command = msgspec.structs.replace(plan.command, env=env)
     return msgspec.structs.replace(plan, session=None, command=command)
 
 
 def _wait_for_exit(pid: int) -> None:
-    """Until it has ended; then, if it has come to us as an orphan, let it go."""
+    """Wait until a saver exits, at most `_SAVE_TIMEOUT` seconds. Reap the saver if this process has
+    adopted it as an orphan."""
     try:
         pidfd = os.pidfd_open(pid)
-    except OSError:  # it has
+    except OSError:  # the process has already exited
         return
     try:
         poll = select.poll()

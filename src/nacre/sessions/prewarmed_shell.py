@@ -1,8 +1,10 @@
-"""A shell that waits for its script: it has its pipes, and is told the rest when that is known.
+"""Prewarmed shell: a bash that waits for its script.
 
-Lines in a pipe say that it is told something; the texts stand in files in memory, so that they can
-be of any size: one for what it shall be, one for what it shall run. When whoever holds the
-other end of the pipe goes, however that comes, the shell goes, too.
+The shell starts with its output pipes and a control pipe. A line on the control pipe tells the
+shell that a text is ready. The texts are in memory files, so that a text can have any size. One
+memory file holds the script that restores a session's state, the other one the command to run.
+When the process at the other end of the control pipe exits for any reason, the shell reads EOF and
+exits, too.
 """
 
 import os
@@ -21,15 +23,16 @@ from nacre.process.spawn_request import SpawnAttempt
 from nacre.process.spawner import Child, Spawner
 from nacre.shell_state.bash_code import build_loader
 
-IDLE_SECONDS: Final = 300  # seconds, after which it goes by itself
-_USABLE_SECONDS: Final = IDLE_SECONDS - 30  # and for which we may still count on it
+IDLE_SECONDS: Final = 300  # seconds after which an unused prewarmed shell exits
+_USABLE_SECONDS: Final = IDLE_SECONDS - 30  # maximum age in seconds for receiving a script
 
 
 _all: "WeakSet[PrewarmedShell]" = WeakSet()
 
 
 def _after_fork() -> None:
-    """We are a fork of our host: those that wait, or are just being made, are the parent's."""
+    """Drop all prewarmed shells after fork(2), also shells that are still being started. The shells
+    belong to the parent process."""
     for each in [*_all]:
         each.after_fork()
 
@@ -49,10 +52,11 @@ class PrewarmedShell:
         draft: str,
         background: bool = False,
     ) -> None:
-        """Started as the plan says, but for its script. `base`, `session` and `draft_id` say which
-        command may use it, `draft` is the file for its state at the end; `background`: no caller
-        waits for it, and its start must not hold up other threads. Raises Refused."""
-        self.state = ""  # what it was told to be
+        """Start the plan's shell without the plan's script. `base`, `session` and `draft_id` define
+        which commands may use the shell. `draft` is the file for the shell's state at its exit.
+        `background` means that no caller waits for the shell. A background start must not block
+        other threads. Raises Refused."""
+        self.state = ""  # name of the state that the shell restores
         self._control = self._script = self._state = -1
         self.base = base
         self.session = session
@@ -68,7 +72,7 @@ class PrewarmedShell:
             self._script = os.memfd_create("nacre-script", os.MFD_CLOEXEC)
             self._state = os.memfd_create("nacre-state", os.MFD_CLOEXEC)
             passed = (reading, self._script, self._state)
-            numbers = (3, 4, 5) if background else passed  # as the shell has them
+            numbers = (3, 4, 5) if background else passed  # descriptor numbers in the shell
             umask = (
                 plan.command.caller_limits.umask
                 if background and plan.command.caller_limits
@@ -93,7 +97,7 @@ class PrewarmedShell:
 
     @property
     def usable(self) -> bool:
-        """Whether it still waits, and will for as long as it takes to tell it something."""
+        """Return whether the shell still waits, with enough time left to send it a script."""
         if self.child is None or now() - self._started_at >= _USABLE_SECONDS:
             return False
         poll = select.poll()
@@ -101,14 +105,17 @@ class PrewarmedShell:
         return not poll.poll(0)
 
     def restore(self, state: str, text: bytes) -> None:
-        """Have it become, once, what this script makes of it. Raises OSError when it is gone."""
+        """Tell the shell to restore a session's state; possible only once. `state` is the state's
+        name, `text` the script that restores the state. Raises OSError when the shell has exited.
+        """
         self.state = state
         _write_memfd(self._state, text)
         os.write(self._control, b"+\n")
 
     def run(self, call: bytes, script: bytes, mark: run_tag.Tag | None) -> Child:
-        """Have it run; from here on it is a command as any other. Raises OSError when it is gone,
-        and has run nothing."""
+        """Tell the shell to run a script. `call` is bash code that belongs to this call and runs
+        before the script. After this method, the shell is an ordinary child process of a run.
+        Raises OSError when the shell has exited without running the script."""
         assert self.child is not None
         if mark is not None:
             run_tag.apply_tag(self.child.pid, mark, self.hard)
@@ -119,7 +126,7 @@ class PrewarmedShell:
         return msgspec.structs.replace(child, tag=mark)
 
     def end(self) -> None:
-        """Nobody wants it: it goes at once, and is waited for."""
+        """Kill and reap an unused shell."""
         child, self.child = self.child, None
         self._close()
         if child is None:
@@ -136,7 +143,7 @@ class PrewarmedShell:
                 os.close(fd)
 
     def after_fork(self) -> None:
-        """We are a fork of our host: it is the parent's."""
+        """Close the descriptors after fork(2): the shell belongs to the parent process."""
         child, self.child = self.child, None
         self._close()
         if child is not None:
@@ -152,7 +159,8 @@ class PrewarmedShell:
 
 
 def _write_memfd(fd: int, text: bytes) -> None:
-    """From the beginning, and without moving the place that we share with its reader."""
+    """Write a text to a memory file from offset 0. The write must not move the file offset, because
+    the reading shell shares that offset."""
     at, rest = 0, memoryview(text)
     while rest:
         done = os.pwrite(fd, rest, at)

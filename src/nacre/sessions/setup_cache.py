@@ -1,4 +1,8 @@
-"""What new sessions begin with: the user's own set-up, which is read once, while they wait."""
+"""Cache of user set-ups, the initial state of new sessions.
+
+A worker thread reads each set-up once, while the new sessions wait for the set-up. Set-ups are also
+stored on disk (`store.setup_snapshots`). Running the user's shell belongs to `sessions.user_setup`.
+"""
 
 import time
 from collections.abc import Callable
@@ -13,29 +17,31 @@ from nacre.shell_state import state as states
 from nacre.shell_state.state import ShellState
 from nacre.store import setup_snapshots
 
-BEING_READ: Final = states.EMPTY  # by identity: it is just being read
+BEING_READ: Final = states.EMPTY  # compared by identity; the set-up is being read
 
 
 class SetupCache:
-    """Under the lock of whoever asks; reading is not."""
+    """User set-ups by signature. The caller holds its own lock during every method call. The worker
+    thread reads set-ups without that lock."""
 
     def __init__(self, run: Callable[[Plan], None], worker: Worker) -> None:
-        """`run` runs something of our own to its end."""
-        self._last_state: tuple[object, ShellState] | None = (
-            None  # what the last one began with, and of what
-        )
+        """Create the cache. `run` runs one of nacre's own plans and returns when that plan ends."""
+        # A pair: the values that the last initial state was computed from, and that initial state.
+        self._last_state: tuple[object, ShellState] | None = None
         self._run = run
         self._worker = worker
         self._snapshots: dict[str, setup_snapshots.SetupSnapshot] = {}
         self._reading: set[str] = set()
 
     def state(self, plan: Plan, session: Session) -> ShellState | None:
-        """None: with nothing; BEING_READ: ask again."""
+        """Return the initial state of a new session. None means that the session starts without a
+        set-up. BEING_READ means that the set-up is still being read and the caller must retry."""
         name = session.setup_signature
         if not name:
             return None
-        # Asked first: the worker stores the snapshot, and then has read it. In the other order a
-        # read that ends between the two questions would be done again.
+        # Check `_reading` before the snapshots: the worker thread stores the snapshot first and
+        # removes the name from `_reading` afterwards. In the opposite order, a set-up whose read
+        # ends between the two checks would be read a second time.
         reading = name in self._reading
         found = self._snapshots.get(name) or setup_snapshots.load_snapshot(name)
         if found is None:
@@ -59,7 +65,7 @@ class SetupCache:
         return session.setup_signature in self._reading
 
     def _read(self, plan: Plan, session: Session) -> None:
-        from nacre.sessions.user_setup import read_user_setup  # seldom
+        from nacre.sessions.user_setup import read_user_setup  # lazy import; rarely needed
 
         snapshot = setup_snapshots.SetupSnapshot(created=time.time(), state=None)
         try:
@@ -69,7 +75,7 @@ class SetupCache:
             snapshot = msgspec.structs.replace(snapshot, state=state)
             setup_snapshots.save_snapshot(session.setup_signature, snapshot)
         except (OSError, ValueError):
-            pass  # it is tried again by the next process
-        finally:  # a session waits for it
+            pass  # the next process reads the set-up again
+        finally:  # also after a failure, because a session waits for the result
             self._snapshots[session.setup_signature] = snapshot
             self._reading.discard(session.setup_signature)

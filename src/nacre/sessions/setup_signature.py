@@ -1,7 +1,7 @@
-"""The signature of a user's set-up: a digest that changes when a file of the set-up does.
+"""Signature of a user's set-up: a digest that changes when one of the set-up files changes.
 
-Set-up files are the startup files of the user's shell, the files that these plainly read, and the
-files of version managers in the caller's directory.
+Set-up files are the startup files of the user's shell, the files that the startup files source by a
+literal path, and the files of version managers in the caller's directory.
 """
 
 import os
@@ -22,25 +22,25 @@ _OTHER_SHELL_FILES: Final = {
     b"zsh": (b".zshenv", b".zprofile", b".zshrc", b".zlogin"),
     b"fish": (b".config/fish/config.fish", b".config/fish/conf.d"),
 }
-# Files of version managers, which give each directory a set-up of its own.
+# Files of version managers, which define a different set-up for each directory.
 _DIRECTORY_FILES: Final = (b".envrc", b"mise.toml", b".mise.toml", b".tool-versions", b".nvmrc")
-# `. FILE`, `source FILE`, and `DIRECTORY/*`.
+# Shell code that reads other files: `. FILE`, `source FILE`, and `DIRECTORY/*`.
 _READS: Final = re.compile(
     rb"""(?:^|[\s;&|])(?:\.|source)[ \t]+["']?((?:~|\$HOME|\$\{HOME\})?/[\w./+-]+)""", re.MULTILINE
 )
 _READS_ALL: Final = re.compile(rb"""((?:~|\$HOME|\$\{HOME\})?/[\w./+-]+)["']?/\*""")
 _AT_HOME: Final = re.compile(rb"\A(?:~|\$HOME|\$\{HOME\})/")
-_MAX_BYTES: Final = 64 * 1024  # bytes of a file that is looked at
+_MAX_BYTES: Final = 64 * 1024  # maximum bytes to read of a set-up file
 _MAX_FILES: Final = 64
 
 
 def user_shell_name(env: Mapping[bytes, bytes]) -> bytes:
-    """The name of the user's shell: `bash`, `zsh`, `fish`."""
+    """Return the name of the user's shell, such as `bash`, `zsh` or `fish`."""
     return os.path.basename(env.get(b"SHELL", b""))
 
 
 def _setup_files(env: Mapping[bytes, bytes], place: bytes) -> list[bytes]:
-    """The files that a set-up of the user's shell consists of in the directory `place`."""
+    """Return the paths of all possible set-up files for the directory `place`."""
     home = env.get(b"HOME", b"")
     zsh = env.get(b"ZDOTDIR", home)
     shell = user_shell_name(env)
@@ -53,11 +53,11 @@ def _setup_files(env: Mapping[bytes, bytes], place: bytes) -> list[bytes]:
 
 
 def compute_signature(env: Mapping[bytes, bytes], place: bytes) -> str:
-    """Digest of the set-up files for the directory `place`; stays the same until one changes."""
+    """Return the digest of the set-up files for the directory `place`."""
     home = env.get(b"HOME", b"")
     parts: list[object] = [home, env.get(b"SHELL"), env.get(b"PATH"), place]
     todo, seen = _setup_files(env, place), set[bytes]()
-    for path in todo:  # grows in the loop
+    for path in todo:  # the loop body appends to this list
         with suppress(OSError):
             found = os.stat(path)
             stamp = (path, found.st_mtime_ns, found.st_size, found.st_ino)
@@ -71,8 +71,9 @@ def compute_signature(env: Mapping[bytes, bytes], place: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _referenced_files(stamp: tuple[bytes, int, int, int], home: bytes) -> tuple[bytes, ...]:
-    """The files that this file plainly reads, or the files in this directory. `stamp` is its path,
-    time of change, size and inode, so that a changed file is read again. Raises OSError."""
+    """Return the files that a set-up file sources by a literal path, or the files in a directory.
+    `stamp` is the path, modification time, size and inode of the set-up file. The stamp is the
+    cache key, so that a changed file is read again. Raises OSError."""
     path = stamp[0]
     if os.path.isdir(path):
         return tuple(path + b"/" + name for name in sorted(os.listdir(path)))

@@ -1,9 +1,10 @@
-"""Reading a user's own set-up: an interactive login shell, in a process that is watched.
+"""Reader of a user's set-up: runs an interactive login shell and keeps a part of its state.
 
-It has two seconds and nothing to read; whatever it prints is not looked at, and whatever it leaves
-running ends with it. What it makes of itself is written down as any shell's of a session, and then
-only that is kept which another shell needs: functions, aliases, options, PATH, what was exported,
-and the variables that functions and aliases speak of; nothing that looks like a secret.
+The shell has two seconds, and its stdin is empty. The output of the shell is ignored, and processes
+that the shell leaves running are killed. The shell saves its state in a draft, like any shell of a
+session. From the draft, this module keeps functions, aliases, options, PATH and exported variables.
+Other variables are kept only if a kept function or alias refers to them. Definitions and values
+that look like secrets are dropped.
 """
 
 import os
@@ -23,13 +24,13 @@ from nacre.store.session_files import new_draft_id
 from nacre.store.state_dir import make_private_directory, open_private, private_state_dir
 from nacre.text.secrets import has_secret, is_secret
 
-SECONDS: Final = 2.0
-_MAX_BYTES: Final = 1024 * 1024  # bytes of a file that is looked at
+SECONDS: Final = 2.0  # seconds in total for the shells that read one set-up
+_MAX_BYTES: Final = 1024 * 1024  # maximum bytes to read of a startup file
 _TIMEOUT: Final = b"/usr/bin/timeout"
 _PASSED_VARIABLES: Final = re.compile(
     rb"HOME|USER|LOGNAME|SHELL|PATH|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|XDG_\w+|ZDOTDIR|DISPLAY"
 )
-# What only means something while that shell lives, or to a person who types.
+# Variables that are useful only inside the shell that set them, or to a user at a prompt.
 _DROPPED_VARIABLES: Final = re.compile(
     rb"PS[0-4]|PROMPT\w*|HIST\w*|COLUMNS|LINES|MAIL\w*|OLDPWD|TERM|SHLVL|IFS|SSH_AGENT_PID"
     rb"|SSH_AUTH_SOCK|BASH_COMPLETION\w*|COMP_\w*|__\w+_SESSION|BASH_REMATCH|OPT\w+|HOSTNAME"
@@ -49,8 +50,8 @@ _ESCAPE: Final = re.compile(rb"\\[abefnrtvE]")
 _ASSIGNMENT: Final = re.compile(
     rb"([A-Za-z_]\w*)\"?'?\]?[+:]?=[\"']?[^\s\"'$;)]|\bprintf -v ([A-Za-z_]\w*)"
 )
-# Nobody misses a variable that he did not get; so more is taken for a secret here than where a
-# program may need what it finds.
+# This pattern treats more names as secrets than `text.secrets` does. A session can do without a
+# variable of the set-up, while a program may need a variable of its environment.
 _SECRET_NAME: Final = re.compile(
     rb"(?i)(?:\w*_)?(?:TOKENS?|SECRETS?|KEYS?|\w*PASS|PASSWDS?|AUTH|BEARER|PAT|CREDS?|APIKEYS?)(?:_\w*)?"
 )
@@ -63,7 +64,8 @@ _SECRET_TEXT: Final = re.compile(
     | \s(?:-u|--user)\s* ["']?[^\s"'$:]{1,80}:[^\s"'$]
     | \b mysql\w*\s [^\n|;]{0,200}? -p["']?[^\s"'$`;] """
 )
-# Aliases that ask before they do something, and here would get no answer, and do nothing.
+# Commands that users often alias to a variant that asks for confirmation. In a session, such a
+# command would get no answer to its question and do nothing.
 _CONFIRMING_ALIASES: Final = frozenset((b"cp", b"ln", b"mv", b"rm"))
 _CONFIRM_OPTION: Final = re.compile(rb"\s(?:-\w*[iI]\w*|--interactive\S*)(?=\s|'|$)")
 _REFERENCED_NAME: Final = re.compile(rb"\$\{?[#!]?([A-Za-z_]\w*)")
@@ -71,7 +73,8 @@ _ALIAS: Final = re.compile(
     rb"^alias (?:-- )?((?:[^=\n]|\n(?!alias ))+?)=((?:'[^']*'|\\')*)\n", re.MULTILINE
 )
 
-# A hook that is run before each prompt would have run before the first one.
+# Script for the login shell. The script runs the commands in PROMPT_COMMAND once, because an
+# interactive bash runs those commands before its first prompt.
 _READ_SCRIPT: Final = b"""\
 %b\\builtin trap - ERR DEBUG EXIT; \\builtin set +e
 for _nacre_line in "${PROMPT_COMMAND[@]}"; do builtin eval "$_nacre_line"; done
@@ -90,8 +93,8 @@ _EXPORT_SCRIPT: Final = b"env -0 > %b"
 def read_user_setup(
     shell: bytes, env: Mapping[bytes, bytes], place: bytes, run: Callable[[Plan], None]
 ) -> ShellState | None:
-    """What the set-up makes of a shell; None: nothing that could be used, for whatever reason.
-    `run` runs something to its end."""
+    """Read the user's set-up and return it as a shell state. Return None if reading the set-up gave
+    no usable result, for any reason. `run` runs a plan and returns when the plan has ended."""
     clean = {name: value for name, value in env.items() if _PASSED_VARIABLES.fullmatch(name)}
     clean[b"TERM"] = b"dumb"
     try:
@@ -117,7 +120,7 @@ def read_user_setup(
 
 
 class _SetupShells:
-    """Shells that are asked, one after the other, for two seconds in all."""
+    """Runner of the user's shells, one after the other, with two seconds for all of them."""
 
     def __init__(
         self, env: Mapping[bytes, bytes], place: bytes, run: Callable[[Plan], None]
@@ -128,8 +131,8 @@ class _SetupShells:
         self._until = now() + SECONDS
 
     def run(self, words: list[bytes]) -> None:
-        """What counts is what it writes; whatever it leaves running goes with it. Also when we are
-        killed meanwhile it is ended, by timeout(1)."""
+        """Run one shell, which writes its result to a file. Processes that the shell leaves running
+        are killed. timeout(1) ends the shell even if nacre itself is killed meanwhile."""
         seconds = max(0.0, self._until - now())
         if os.access(_TIMEOUT, os.X_OK):
             words = [_TIMEOUT, b"-s", b"KILL", b"%.1f" % (seconds + 0.5), *words]
@@ -164,7 +167,8 @@ def _read_bash(shell: bytes, asking: _SetupShells, mark: str, path: str) -> Shel
 
 
 def _login_reads_rc(env: Mapping[bytes, bytes]) -> bool:
-    """Whether what a login shell reads seems to read what others do: most people's does."""
+    """Return whether the user's login startup file seems to read `.bashrc`, as most login startup
+    files do."""
     home = env.get(b"HOME", b"")
     for name in (b".bash_profile", b".bash_login", b".profile"):
         try:
@@ -176,7 +180,8 @@ def _login_reads_rc(env: Mapping[bytes, bytes]) -> bool:
 
 
 def _read_exports(shell: bytes, asking: _SetupShells, path: str) -> ShellState | None:
-    """Of another kind of shell only what it exports can be had."""
+    """Read the exported variables of the user's shell if that is zsh or fish. A bash session can
+    take over nothing else from another kind of shell."""
     other = os.fsencode(f"{path}.other")
     asking.run([shell, b"-l", b"-i", b"-c", _EXPORT_SCRIPT % quote(other)])
     try:
@@ -197,7 +202,8 @@ def _read_exports(shell: bytes, asking: _SetupShells, path: str) -> ShellState |
 
 
 def _parse_functions(text: bytes) -> dict[bytes, bytes]:
-    """Each by itself: what it is, and behind that its name."""
+    """Parse functions into a map from name to definition. Each NUL-terminated record has the
+    function's definition, followed by its name on the last line."""
     found = {}
     for each in text.split(b"\0")[:-1]:
         body, _, name = each.rpartition(b"\n")
@@ -248,7 +254,8 @@ def _select_state(
 
 
 def _has_secret(text: bytes) -> bool:
-    """Whether there is a secret in it: a value of such a shape, or what is given to such a name."""
+    """Return whether a text contains a secret: a value that looks like a secret, or an assignment
+    to a name that usually holds a secret."""
     if any(has_secret(each) for each in (text, _ESCAPE.sub(b" ", text))):
         return True
     if _SECRET_TEXT.search(text):
@@ -282,7 +289,8 @@ def _with_variables(variables: dict[bytes, bytes]) -> ShellState:
 
 
 def _merge(one: ShellState, other: ShellState | None) -> ShellState:
-    """The user's own shell is right about what is exported."""
+    """Merge the state of bash with the variables of the user's own shell. A variable of the user's
+    own shell replaces the one of bash."""
     if other is None:
         return one
     return msgspec.structs.replace(one, variables={**one.variables, **other.variables})

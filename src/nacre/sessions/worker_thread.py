@@ -1,4 +1,4 @@
-"""Does what nobody waits for, in a thread of its own that goes when there is nothing left to do."""
+"""Background worker thread for session housekeeping; the thread exits after 1 s without a job."""
 
 import threading
 import traceback
@@ -8,7 +8,7 @@ from typing import Final
 
 from nacre.process.spawner import idle_threads
 
-_IDLE: Final = 1.0  # seconds for which it stays
+_IDLE: Final = 1.0  # seconds without a job after which the thread exits
 
 
 class Worker:
@@ -30,7 +30,7 @@ class Worker:
                 self._lock.notify()
 
     def close(self) -> None:
-        """Nothing is begun any more; what is under way is waited for."""
+        """Drop all queued jobs and wait until the running job has ended."""
         with self._lock:
             self._closed = True
             self._jobs.clear()
@@ -40,7 +40,7 @@ class Worker:
             thread.join()
 
     def after_fork(self) -> None:
-        """The thread is the parent's."""
+        """Forget thread and jobs after fork(2): the thread exists only in the parent process."""
         self._lock = threading.Condition()
         self._jobs.clear()
         self._thread = None
@@ -51,7 +51,7 @@ class Worker:
             while (work := self._next_job()) is not None:
                 try:
                     work()
-                except Exception:  # noqa: BLE001 - nobody waits for it, but others do for the next
+                except Exception:  # noqa: BLE001 - a failed job must not stop the next job
                     traceback.print_exc()
         finally:
             idle_threads.discard(threading.current_thread())

@@ -1,1 +1,1 @@
-"""What a session's shell saves and restores, as bash text."""
+"""Saving and restoring the state of a session's shell, as bash text."""

@@ -1,4 +1,4 @@
-"""What is said to a shell of a session, besides its script."""
+"""Bash code that the shell of a session runs in addition to the script of a command."""
 
 import os
 from collections.abc import Mapping
@@ -20,9 +20,13 @@ def quote(word: bytes) -> bytes:
 def build_loader(
     control: int, file: int, state: int, idle: int | None, umask: int | None = None
 ) -> bytes:
-    """What a shell is started with; one line, so that its script begins at line 1. `idle`: seconds
-    after which it goes; bash can wait for those only with descriptors below 1024."""
-    goes = b"-r" if idle is None else b"-t%d" % idle  # an option of `read`
+    """Return the code that a session's shell is started with.
+
+    The code is a single line, so that the script of the command begins at line 1. `idle` is the
+    number of seconds after which a waiting shell exits. With `idle`, the descriptors must be below
+    1024, because bash can wait with a timeout only on such descriptors.
+    """
+    goes = b"-r" if idle is None else b"-t%d" % idle  # option of `read`; a second `-r` is harmless
     return (
         (b"" if umask is None else b"\\builtin umask %o; " % umask)
         + b"_nacre_in=%d _nacre_file=%d _nacre_state=%d _nacre_idle=%b; "
@@ -33,7 +37,8 @@ def build_loader(
     )
 
 
-# To have a status again: by a child, which no trap sees but one on CHLD; else by a function.
+# Code that sets `$?` again. `_AGAIN` runs a child process, which only a trap on CHLD can notice.
+# `_AGAIN_UNSEEN` uses a function, for sessions that have a trap on CHLD.
 _QUIETLY: Final = b"2>/dev/null {BASH_XTRACEFD}>/dev/null"
 _AGAIN: Final = b"( \\builtin exit %%d ) >/dev/null %b && \\builtin :; " % _QUIETLY
 _AGAIN_UNSEEN: Final = (
@@ -53,24 +58,27 @@ def build_call(
     traps: bool = True,
     seen: bool = False,
 ) -> bytes:
-    """What belongs to one call: where it begins, its variables, and that its state is saved, if
-    there is a draft for it.
-    `directory`: where it begins, if not where the session stands; `home`: where that stays unless
-    the command itself goes elsewhere; `traps`: what it does at INT and QUIT is looked at; `seen`:
-    the session would notice a child of ours."""
+    """Return the code for one call: change directory, set variables, save the state at the end.
+
+    Without a `draft` the state is not saved. `directory` is the start directory of the command, if
+    it is not the session's. `home` is the directory that the session keeps unless the command
+    itself changes directory. `traps`: print the shell's traps on INT and QUIT to a file. `seen`:
+    the session has a trap that would notice a child process.
+    """
     said = []
     if directory is not None:
         said.append(b"\\builtin cd -- %b 2>/dev/null" % quote(directory))
     for name, value in env.items():
-        if name.startswith(OWN_NAMES):  # which are ours
+        if name.startswith(OWN_NAMES):  # names that are reserved for nacre
             continue
-        said.append(b"\\builtin unset -n %b 2>/dev/null" % name)  # not what it stands for
+        # A variable of the session may be a nameref: unset the nameref, not its target.
+        said.append(b"\\builtin unset -n %b 2>/dev/null" % name)
         said.append(b"\\builtin unset -v %b 2>/dev/null" % name)
         said.append(b"\\builtin export %b=%b 2>/dev/null" % (name, quote(value)))
     if draft is not None:
         saves = _exit_trap(draft, mark, directory, home, traps)
         said.append(b"\\builtin trap -- %b EXIT" % quote(saves))
-    if status:  # lost on the way, if there is anything else to do before the script
+    if status:  # commands in `_nacre_late` change `$?`, so its last command sets `$?` again
         again = quote((_AGAIN_UNSEEN if seen else _AGAIN) % status)
         said.append(b'\\builtin test -n "${_nacre_late-}" && _nacre_late+=%b' % again)
     said.append(b"\\builtin unset -v _nacre_line")
@@ -81,9 +89,12 @@ def build_call(
 def _exit_trap(
     draft: bytes, mark: bytes, directory: bytes | None, home: bytes | None, traps: bool
 ) -> bytes:
-    """A copy of the shell saves its state, while it ends itself. Nothing here is a command of the
-    shell's own, which a trap of its user could see, but the last one; what that prints goes to a
-    file, and it is left out where it can be, since it takes its time."""
+    """Return the EXIT trap: a forked copy of the shell saves the state while the shell exits.
+
+    A trap of the user could notice commands that run in the shell itself. Only one command of the
+    returned code, the last, runs in the shell. That command prints the traps on INT and QUIT to a
+    file. Without `traps` the command is left out, because it takes time.
+    """
     came = b""
     if directory is not None and home is not None:
         came = b" _nacre_from=%b _nacre_home=%b" % (quote(directory), quote(home))

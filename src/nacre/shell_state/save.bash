@@ -1,12 +1,13 @@
-# Read by the forked copy of a shell of a session, as that shell ends: writes down what the next one
-# shall know. Descriptor $_nacre_fd is the draft, $_nacre_mark a word that no command can know before
-# it runs, $_nacre_status and $_nacre_shopt what they were; $_nacre_from and $_nacre_home where the
-# call had it begin and where the session stood. Aliases are off: they would change what this says.
+# Sourced by the forked copy of a session's shell when that shell ends: writes the state for the
+# next shell. $_nacre_fd is the descriptor of the draft, $_nacre_mark a word that no command can
+# know before it runs. $_nacre_status and $_nacre_shopt are the status and the options of the shell.
+# $_nacre_from is the start directory of the call, $_nacre_home the directory of the session.
+# Aliases are off, because they would change the meaning of this code.
 {
   _nacre_set=$SHELLOPTS _nacre_posix=${POSIXLY_CORRECT-}
-  POSIXLY_CORRECT=1 # here `unset` is found before a function of that name
-  \unset -f builtin exec # which a waiting shell cannot do without
-  _nacre_traps=$(builtin trap -p) # with names as POSIX has them; of INT and QUIT perhaps no words
+  POSIXLY_CORRECT=1 # in POSIX mode the builtin `unset` hides a function of that name
+  \unset -f builtin exec # not saved: a waiting shell needs the two builtins
+  _nacre_traps=$(builtin trap -p) # POSIX signal names; the commands for INT and QUIT may be missing
   builtin enable alias compgen declare mapfile printf set shopt trap umask unset 2>/dev/null
   builtin trap '' HUP INT QUIT TERM PIPE XFSZ
   builtin trap - DEBUG ERR RETURN EXIT
@@ -14,14 +15,14 @@
     +o pipefail +o verbose +o xtrace +o functrace +o errtrace +o posix
   builtin shopt -u nocasematch extdebug
 
-  # A shell that ends inside a function sees what is local there; what the session knows is behind
-  # it. A mark on the global one tells which is which, and unsetting a caller's shows the next.
+  # In a shell that ends inside a function, local variables hide the global ones of the session. The
+  # attribute `t` marks the global variable. Unsetting a local variable uncovers the one behind it.
   _nacre_inside=
   for _nacre_i in "${FUNCNAME[@]}"; do
-    # What reads a file is called so, too.
+    # A sourced file also has the name `source` in FUNCNAME.
     [[ $_nacre_i != source ]] || builtin declare -F source >/dev/null && _nacre_inside+=x
   done
-  _nacre_old= _nacre_here=${DIRSTACK[0]-} # PWD is whatever somebody has made of it
+  _nacre_old= _nacre_here=${DIRSTACK[0]-} # a command may have assigned PWD
   [[ $_nacre_here ]] || _nacre_here=$PWD
   [[ $_nacre_from && $_nacre_here == "$_nacre_from" ]] && _nacre_old=' OLDPWD'
   if [[ $_nacre_inside ]]; then
@@ -46,7 +47,7 @@
       done
       [[ ${_nacre_seen@a} == *t* ]] || _nacre_old+=" $_nacre_i"
       if [[ ${_nacre_seen@a} == t && ! -v $_nacre_i ]]; then
-        builtin unset -v "$_nacre_i" # behind the local one there was none: the mark has made it
+        builtin unset -v "$_nacre_i" # no global variable existed: setting `t` created it
       else
         builtin declare -g +t "$_nacre_i"
       fi
@@ -59,9 +60,9 @@
     builtin printf '#%s status %s %s\n' "$_nacre_mark" "$_nacre_status" "${_nacre_late+unbegun}"
     builtin printf '#%s variables\n' "$_nacre_mark"
     builtin declare -p
-    builtin unset -v IFS # with some, bash itself takes "$@" apart
+    builtin unset -v IFS # with some values of IFS, bash splits even "$@"
     builtin printf '#%s functions\n' "$_nacre_mark"
-    if builtin declare -F declare >/dev/null; then # which comes last, see `state.functions`
+    if builtin declare -F declare >/dev/null; then # saved last, see `build_functions` in state.py
       builtin mapfile -t _nacre_names < <(builtin compgen -A function)
       for _nacre_i in "${!_nacre_names[@]}"; do
         [[ ${_nacre_names[_nacre_i]} == declare ]] && builtin unset -v "_nacre_names[_nacre_i]"

@@ -1,8 +1,9 @@
-"""The state of a shell: read from what it wrote as it ended, compared, and told to the next one.
+"""State of a session's shell: parsed from a draft, compared, and restored in the next shell.
 
-A draft (`save.bash`) has sections that bash itself has put into words: `declare -p`, `declare -f`,
-`alias -p`. The variables are taken apart here, because some are bash's own and never state, some
-belong to one call only, and `declare` can add what a variable is, but not take it away.
+A draft is written by `save.bash` when a shell ends. Its sections are printed by bash itself, with
+`declare -p`, `declare -f` and `alias -p`. The variables are parsed one by one, for three reasons.
+Some variables are bash's own and never part of the state. Some variables belong to one call only.
+And the printed `declare` commands can add attributes to a variable, but not remove them.
 """
 
 import re
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from nacre.shell_state.bash_code import OWN_NAMES, quote
 
-# What bash sets by itself, or what means something only while a shell lives.
+# Variables that bash itself sets, or that are meaningful only while their shell runs.
 _OWN: Final = frozenset(
     b"_ BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND "
     b"BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_SOURCE BASH_SUBSHELL "
@@ -22,18 +23,18 @@ _OWN: Final = frozenset(
     b"EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS POSIXLY_CORRECT "
     b"PPID PWD RANDOM SECONDS SHELLOPTS SHLVL SRANDOM UID".split()
 )
-# Of every new shell of ours, in bash 5.2.
+# `shopt` options that are on in every new shell of nacre, in bash 5.2.
 SHOPT: Final = tuple(
     b"checkwinsize cmdhist complete_fullquote expand_aliases extquote force_fignore "
     b"globasciiranges globskipdots hostcomplete interactive_comments patsub_replacement progcomp "
     b"promptvars sourcepath".split()
 )
-# Set by every new shell; some sessions may have unset them.
+# Variables that every new shell sets; a session may have unset some of them.
 _SET_BY_BASH: Final = b"HOSTNAME HOSTTYPE IFS MACHTYPE OLDPWD OPTERR OSTYPE PATH PS4 TERM".split()
-_CHANGES: Final = frozenset(b"iluc")  # attributes by which a value becomes another
-_COMPAT: Final = b"BASH_COMPAT"  # an option as much as a variable
+_CHANGES: Final = frozenset(b"iluc")  # attributes that transform an assigned value
+_COMPAT: Final = b"BASH_COMPAT"  # a variable that is also a shell option
 
-_LOCAL_OPTIONS: Final = b"local -\n"  # as bash says that a function has options of its own
+_LOCAL_OPTIONS: Final = b"local -\n"  # first line of `declare -p` in a function with local options
 _VARIABLE: Final = re.compile(
     rb"""declare\ -(\S+)\ ([A-Za-z_][A-Za-z0-9_]*)
     (?:=( "[^"\\]*+(?:\\.[^"\\]*+)*+" | \$'[^'\\]*+(?:\\.[^'\\]*+)*+'
@@ -43,34 +44,36 @@ _VARIABLE: Final = re.compile(
 )
 TRAP: Final = re.compile(rb"trap -- ((?:'[^']*'|\\')+) (\S+)\n")
 
-SET: Final = frozenset((b"braceexpand", b"hashall", b"interactive-comments"))  # of every new shell
-# What a shell cannot be told, or must not: it would never run anything again, or it is job control.
+# `set -o` options that are on in every new shell.
+SET: Final = frozenset((b"braceexpand", b"hashall", b"interactive-comments"))
+# Options that cannot or must not be restored. With some of them the shell would never run a
+# command again; `monitor` is job control.
 _NO_SET: Final = frozenset((b"monitor", b"noexec", b"onecmd", b"privileged", b"restricted"))
 _NO_SHOPT: Final = frozenset((b"expand_aliases", b"login_shell", b"restricted_shell"))
 _UNSEEN: Final = (b"INT", b"QUIT")
 _IGNORED: Final = b"''"
 _SIG: Final = re.compile(rb"\ASIG")
-# Traps that would speak up while the shell is still being told who it is.
+# Traps that would fire while the shell is still restoring its state.
 _LATE: Final = (b"ERR", b"RETURN", b"DEBUG")
 
 
 class ShellState(Struct, frozen=True, kw_only=True):
-    """Everything that one shell hands on to the next."""
+    """Everything that one shell of a session passes on to the next shell."""
 
     status: int = 0
-    functions: bytes  # as bash prints them, with what they are
-    names: tuple[bytes, ...]  # of the functions
-    variables: dict[bytes, bytes]  # name → `declare -x NAME=...`
+    functions: bytes  # definitions and attributes of functions, as bash prints them
+    names: tuple[bytes, ...]  # names of the functions
+    variables: dict[bytes, bytes]  # variable name → its declaration, as in `declare -x NAME=...`
     aliases: bytes
     set: tuple[bytes, ...]
     shopt: tuple[bytes, ...]
-    posix: bytes | None  # what POSIXLY_CORRECT was, if that was so
+    posix: bytes | None  # value of POSIXLY_CORRECT; None: the shell was not in POSIX mode
     umask: bytes
     directory: bytes
     stack: tuple[bytes, ...]
     arguments: tuple[bytes, ...]
-    traps: dict[bytes, bytes]  # signal → what to do, quoted
-    begins: bool = False  # nobody has run anything yet: what bash sets by itself is as it sets it
+    traps: dict[bytes, bytes]  # signal name → command of the trap, quoted
+    begins: bool = False  # no command has run yet: bash's own variables have their initial values
 
 
 EMPTY: Final = ShellState(
@@ -93,7 +96,7 @@ _FUNCTION: Final = re.compile(rb"BASH_FUNC_(.+)%%")
 
 
 def parse_sections(draft: bytes, mark: bytes) -> dict[bytes, tuple[bytes, bytes]] | None:
-    """name → (words behind it, text); None for a draft that was not written to its end."""
+    """Split a draft: section name → (words after the name, text). None: the draft is incomplete."""
     if not draft.endswith(b"#%b end\n" % mark):
         return None
     begin = b"#%b " % mark
@@ -117,11 +120,13 @@ def parse_draft(
     spared: Iterable[bytes] = (),
     ignored: Iterable[str] = (),
 ) -> ShellState | None:
-    """The state that a draft describes; `traps`: what its shell said of INT and QUIT, if it was
-    asked. `before` is the state before that command; where there was
-    none, `given` is the environment. `spared` are variables that belonged to the call alone, and
-    are what they were before; `ignored` are signals that its shell has not ignored by itself, which
-    look like traps. None: it was not written to its end, or makes no sense."""
+    """Return the state that a draft describes; None if the draft is incomplete or invalid.
+
+    `traps` is what the shell printed about its traps on INT and QUIT, if it did. `before` is the
+    state before the command. If there was no such state, `given` is the environment. `spared` are
+    variables that were set for this call only; they keep their earlier values. `ignored` are
+    signals that the shell inherited as ignored; in a draft such signals look like traps.
+    """
     found = parse_sections(draft, mark)
     if found is None:
         return None
@@ -164,8 +169,11 @@ def parse_draft(
 
 
 def build_functions(bodies: bytes, declare: bytes, attributes: bytes) -> bytes:
-    """A script that makes them; `declare` is the one of that name, if there is one. It comes last:
-    what is said of the others would call it."""
+    """Return a script that defines functions and sets their attributes.
+
+    `declare` is the definition of a function with that name, if there is one. That function comes
+    last, because the lines that set the attributes of the other functions would call it.
+    """
     said = [(line, line.endswith(b" declare")) for line in attributes.splitlines()]
     others = b"".join(line + b"\n" for line, its in said if not its)
     return bodies + others + declare + b"".join(b"builtin %b\n" % line for line, its in said if its)
@@ -184,11 +192,11 @@ def _parse_traps(
     text: bytes, more: bytes | None, before: ShellState | None, ignored: Iterable[str]
 ) -> dict[bytes, bytes]:
     found = _parse_trap_names(text)
-    found.pop(b"EXIT", None)  # ours
+    found.pop(b"EXIT", None)  # the EXIT trap is nacre's own
     mine = {} if before is None else before.traps
     known = mine if more is None else _parse_trap_names(more)
     for name in _UNSEEN:
-        if found.get(name) == _IGNORED:  # perhaps only by the copy that saves
+        if found.get(name) == _IGNORED:  # perhaps only the saver ignores the signal
             found[name] = known.get(name, _IGNORED)
     for each in ignored:
         name = _SIG.sub(b"", each.encode())
@@ -198,12 +206,15 @@ def _parse_traps(
 
 
 def _parse_trap_names(text: bytes) -> dict[bytes, bytes]:
-    """What is done at which signal. In a shell that is POSIX's their names are shorter."""
+    """Return signal name → trap command. In POSIX mode bash prints the names without SIG."""
     return {_SIG.sub(b"", name): words for words, name in TRAP.findall(text)}
 
 
 def parse_declarations(text: bytes) -> dict[bytes, bytes]:
-    """What `declare -p` says of each variable that is a command's own. Raises ValueError."""
+    """Parse the output of `declare -p`: variable name → its declaration. Raises ValueError.
+
+    Variables of bash itself and of nacre are left out.
+    """
     found, at = {}, len(_LOCAL_OPTIONS) if text.startswith(_LOCAL_OPTIONS) else 0
     while entry := _VARIABLE.match(text, at):
         at, name = entry.end(), entry[2]
@@ -215,7 +226,7 @@ def parse_declarations(text: bytes) -> dict[bytes, bytes]:
 
 
 def export_declarations(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """The same of an environment."""
+    """Return variable name → declaration for the variables of an environment."""
     return {
         name: b"declare -x %b=%b\n" % (name, quote(value))
         for name, value in env.items()
@@ -224,8 +235,9 @@ def export_declarations(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def initial_state(snapshot: ShellState, env: Mapping[bytes, bytes], directory: bytes) -> ShellState:
-    """The state of a session that begins with it."""
-    # What the command is given anyway stays: pagers and editors that ask nothing, above all.
+    """Return the first state of a session, from a snapshot of the user's set-up."""
+    # Variables that the command gets anyway take precedence. The most important ones are the
+    # pagers and editors that never prompt.
     variables = {**snapshot.variables, **export_declarations(env)}
     if b"PATH" in snapshot.variables:
         variables[b"PATH"] = snapshot.variables[b"PATH"]
@@ -233,9 +245,12 @@ def initial_state(snapshot: ShellState, env: Mapping[bytes, bytes], directory: b
 
 
 def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
-    """A script after which a shell that was started with variables of these names, some of which
-    may be functions, is as the one was that has left this state.
-    What would change how this very script goes is left for the moment before the next one."""
+    """Return a script that restores this state in a new shell.
+
+    `given` are the names of the variables that the new shell has in its environment. Some of them
+    may be exported functions. Settings that would affect the restore script itself are applied
+    later, right before the script of the next command.
+    """
     out = [b"builtin cd -- %b\n" % quote(state.directory)]
     out.append(b"builtin umask %b\n" % state.umask if state.umask else b"")
     out.append(b"builtin dirs -c\n" if state.stack else b"")
@@ -244,21 +259,22 @@ def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
     out.append(_unset(b"-f", (found[1] for name in there if (found := _FUNCTION.fullmatch(name)))))
     out.append(_unset(b"-v", sorted(there - _OWN)))
     out += [_declare(entry) for name, entry in state.variables.items() if name != _COMPAT]
-    out.append(state.aliases)  # which are not expanded here
+    out.append(state.aliases)  # aliases are not expanded in this script
     if state.functions:
-        # After the others: `declare` takes a list only where no `builtin` stands before it, and one
-        # of these may be called so. What they are made of may need extglob to be read.
-        # By themselves: bash prints some that it cannot read again.
+        # Functions come after the variables, because a function may be named `declare`. Variables
+        # are set by a plain `declare`, because `builtin declare` accepts no array values. Some
+        # function bodies need extglob to be parsed. The functions have an `eval` of their own,
+        # because bash prints some functions in a form that bash cannot parse.
         read = b"builtin eval -- %b\n" % quote(state.functions)
         out += [b"builtin shopt -s extglob\n", read, b"builtin shopt -u extglob\n"]
     if state.arguments:
         out.append(b"builtin set -- %b\n" % b" ".join(map(quote, state.arguments)))
     out.append(_shopt_lines(state))
-    if _COMPAT in state.variables:  # no list, so `builtin` may stand before it
+    if _COMPAT in state.variables:  # BASH_COMPAT is no array, so `builtin declare` accepts it
         out.append(b"builtin " + state.variables[_COMPAT])
     early = {name: words for name, words in state.traps.items() if name not in _LATE}
     out += [b"builtin trap -- %b %b\n" % (words, name) for name, words in early.items()]
-    if b"expand_aliases" not in state.shopt:  # a session has it, unless it was turned off
+    if b"expand_aliases" not in state.shopt:  # the option is on unless a command turned it off
         out.append(b"_nacre_bare=1\n")
     late = _first_line_prefix(state)
     if late:
@@ -267,7 +283,10 @@ def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
 
 
 def _declare(entry: bytes) -> bytes:
-    """What changes a value as it is given comes after it: it may not have been there then."""
+    """Return code that first assigns the value and then sets attributes that transform values.
+
+    Such an attribute may have been set after the value was assigned.
+    """
     flags, _, rest = entry[len(b"declare -") :].partition(b" ")
     name, given, _ = rest.partition(b"=")
     if not given or _CHANGES.isdisjoint(flags):
@@ -289,8 +308,11 @@ def _shopt_lines(state: ShellState) -> bytes:
 
 
 def _first_line_prefix(state: ShellState) -> bytes:
-    """In front of the first line of the script, so that it has the line that it should have. Where
-    that makes no sense, none of it is done; by its first words it is known whether it was."""
+    """Return code to insert before the first line of the script, which keeps its line number.
+
+    If bash cannot parse the first line, bash runs none of the inserted code. That code begins by
+    unsetting `_nacre_late`, so that the saver can tell whether the inserted code ran.
+    """
     wanted = frozenset(state.set) - _NO_SET - {b"posix"}
     words = [b"-o " + each for each in sorted(wanted - SET)]
     words += [b"+o " + each for each in sorted(SET - wanted)]

@@ -1,8 +1,9 @@
-"""Commands that cannot change the shell that runs them, seen at once.
+"""Quick check for commands that cannot change the shell that runs them.
 
-Programs with their words, one after the other or in a pipeline, and where they read and write: no
-assignment, expansion or job, and no builtin but those that only look or speak. Whatever is in doubt
-is not plain; being wrong in that direction only costs a copy of the shell.
+Such a script consists of programs with their arguments and redirections, in sequence or in
+pipelines. The script has no assignment, no `$` expansion and no background job. Its only builtins
+are those that just read or print something. In doubt, a script counts as one that changes the
+shell. A mistake in that direction only costs a fork of the shell.
 """
 
 import re
@@ -16,7 +17,7 @@ _COMMAND: Final = re.compile(
     rb"[ \t]*+(?!\d+[<>]|-)([\w./+-]++)(?:[ \t]++%b|[ \t]*+%b)*+[ \t]*+" % (_WORD, _REDIRECTION)
 )
 _NEXT: Final = re.compile(rb"(?:&&|\|\|?|[;\n])\s*+")
-# bash's own, which change it, or words with a meaning of their own.
+# Builtins that may change the shell, and reserved words of bash.
 _STATEFUL: Final = frozenset(
     b". alias bg bind break builtin caller case cd command compgen complete compopt continue "
     b"coproc declare dirs disown do done elif else enable esac eval exec exit export fc fg fi for "
@@ -27,7 +28,7 @@ _STATEFUL: Final = frozenset(
 
 
 def is_unchanging(script: bytes, state: ShellState | None) -> bool:
-    """Whether a shell with this state is the same after it, but for the status."""
+    """Return whether the script leaves a shell with this state unchanged, except for `$?`."""
     names = _command_names(script)
     if not names or not _STATEFUL.isdisjoint(names):
         return False
@@ -41,7 +42,7 @@ def is_unchanging(script: bytes, state: ShellState | None) -> bool:
 
 
 def _command_names(script: bytes) -> set[bytes]:
-    """The first word of each command; nothing, where there is anything but such commands."""
+    """Return the first word of each command, or an empty set for any other kind of script."""
     script, at = script.strip(), 0
     found = set()
     while command := _COMMAND.match(script, at):

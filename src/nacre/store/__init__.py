@@ -1,1 +1,1 @@
-"""Remembering: what stays on disk after a call."""
+"""Store: everything that nacre keeps on disk after a call."""

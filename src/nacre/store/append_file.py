@@ -1,8 +1,9 @@
-"""A file of ours that is only ever appended to, by many processes and threads at once.
+"""Append-only file that many processes and threads write to at once.
 
-Opened at its first line and kept open. Each line is one write, which the kernel does at the end of
-the file and in one piece. Processes do not wait for each other, so nobody who was stopped or killed
-is waited for. As long as it is open it has a shared lock, by which others know that it is in use.
+The first append opens the file, and the file stays open. Each line is one write(2), which the
+kernel appends to the file in one piece. Processes do not wait for each other, so a stopped or
+killed process blocks no other process. While open, the file has a shared lock. The lock tells other
+processes that the file is in use.
 """
 
 import errno
@@ -17,30 +18,36 @@ from weakref import WeakSet
 
 from nacre.store.state_dir import make_private_directory, open_private
 
-_LOOKS: Final = 20  # at a file that ends inside a line, before that counts as its end
-_LOOK_INTERVAL: Final = 0.001
+_LOOKS: Final = 20  # checks before a last line without a newline counts as incomplete
+_LOOK_INTERVAL: Final = 0.001  # seconds between two checks of the last line
 
 
 class AppendFile:
-    """`path` may be chosen anew before each append; the file before it is closed then."""
+    """Append-only file. Each append may name another path; the previous file is then closed."""
 
     def __init__(self, *, lines: bool = False, max_bytes: int | None = None) -> None:
-        """`lines`: an incomplete line of another process is ended first. Past `max_bytes`, the next
-        append moves the file out of the way, see `rotate`."""
+        """Create the object; the first append opens the file.
+
+        With `lines`, an append first terminates an incomplete line of another process. Once the
+        file has `max_bytes` bytes, the next append renames the file, see `rotate`.
+        """
         self._fd: int | None = None
         self._path = ""
         self._inode = self._device = 0
-        self._line_incomplete = False  # the last line is not all there
+        self._line_incomplete = False  # whether the end of the file's last line is missing
         self._busy = False
-        self._closed = False  # what comes still reaches the file, which is then closed again
+        self._closed = False  # a later append still opens the file, and then closes it again
         self._lines = lines
         self._max_bytes = max_bytes
-        # Reentrant: a signal handler may close us while its own thread appends.
+        # The lock is reentrant: a signal handler may call `close` during an append of its thread.
         self._lock = threading.RLock()
         _all.add(self)
 
     def append(self, path: str, data: bytes) -> None:
-        """Raises OSError. Whoever answers a call waits for this: as few steps as can be."""
+        """Append the data with one write(2). Raises OSError.
+
+        The response to a call waits for this method, so it takes as few steps as possible.
+        """
         with self._lock:
             self._busy = True
             try:
@@ -49,12 +56,15 @@ class AppendFile:
                 self._finish()
 
     def append_counted(self, path: str) -> int:
-        """Append one byte; where it ends is a number that nobody else gets. Raises OSError."""
+        """Append one byte and return the position after it. Raises OSError.
+
+        No other append to this file gets the same position.
+        """
         with self._lock:
             self._busy = True
             try:
                 fd = self._append(path, b".")
-                return os.lseek(fd, 0, os.SEEK_CUR)  # nobody else has this open file
+                return os.lseek(fd, 0, os.SEEK_CUR)  # no other process shares this position
             finally:
                 self._finish()
 
@@ -78,12 +88,15 @@ class AppendFile:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            if not self._busy:  # else it is ours to do when we are back
+            if not self._busy:  # during an append, `_finish` closes the file instead
                 self._close()
 
     def after_fork(self) -> None:
-        """We are in a fork of our host. Whoever held the lock is not here, and the open file is
-        one with the parent's, position and all: have one of our own."""
+        """Reset the object in a child process that the host forked.
+
+        The thread that held the lock may not exist in the child. The child shares the open file and
+        its position with the parent, so the child closes it and later opens its own.
+        """
         self._lock = threading.RLock()
         self._busy = False
         self._close()
@@ -100,23 +113,26 @@ class AppendFile:
             self._fd = None
             raise OSError(errno.EINVAL, f"{path} is not a file")
         self._path, self._inode, self._device = path, status.st_ino, status.st_dev
-        with suppress(OSError):  # a file system without locks
+        with suppress(OSError):  # the file system may not support locks
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         self._line_incomplete = self._lines and _ends_inside_line(fd)
         return fd
 
     def _is_usable(self, fd: int) -> bool:
-        """Whether this is still our file, has a name, and has room."""
+        """Return whether the descriptor still refers to this file, and an append may use it.
+
+        The file must not have been removed. A full file is rotated and not used again.
+        """
         try:
             status = os.fstat(fd)
         except OSError:
             return False
         if status.st_ino != self._inode or status.st_dev != self._device:
-            return False  # our host closed everything, and the number is somebody else's now
+            return False  # the host closed this descriptor, and its number is now another file
         if self._max_bytes is not None and status.st_size >= self._max_bytes:
             rotate(self._path, status)
             return False
-        return status.st_nlink > 0  # else somebody removed it
+        return status.st_nlink > 0  # a removed file has no links
 
     def _close(self) -> None:
         fd, self._fd = self._fd, None
@@ -129,9 +145,11 @@ class AppendFile:
 
 
 def _ends_inside_line(fd: int) -> bool:
-    """Whether a process was killed, or the disk was full, in the middle of a line. The kernel shows
-    the pages of a long line one by one, so a line that is just being written looks the same for a
-    moment."""
+    """Return whether the last line is incomplete: its writer was killed, or the disk was full.
+
+    The kernel makes the pages of a long line visible one by one. A line that is just being written
+    therefore looks incomplete for a moment, so the check is repeated.
+    """
     for _ in range(_LOOKS):
         size = os.fstat(fd).st_size
         if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
@@ -140,14 +158,15 @@ def _ends_inside_line(fd: int) -> bool:
     return True
 
 
-KEPT_ROTATIONS = 4  # files that a rotation keeps
+KEPT_ROTATIONS = 4  # number of old files that a rotation keeps
 
 
 def rotate(path: str, status: os.stat_result) -> None:
-    """Move a full file out of the way: path.1 is the newest of the old ones.
+    """Rename a full file to `path.1`, after moving each older file to the next number.
 
-    Whoever still has the old file open appends there once more, and comes here; only who finds
-    it at its own place moves it, and only one of those, by the directory that he makes.
+    A process that still has the old file open calls this function before its next append. Only a
+    process that finds the full file still at `path` renames it. A lock directory makes sure that
+    only one process rotates at a time.
     """
     lock = f"{path}.rotating"
     try:
@@ -155,7 +174,7 @@ def rotate(path: str, status: os.stat_result) -> None:
     except OSError:
         _remove_if_stale(lock)
         return
-    with suppress(OSError):  # then the file goes on growing, and the next one tries again
+    with suppress(OSError):  # after an error the file keeps growing, and the next append retries
         if os.path.samestat(os.stat(path), status):
             for number in range(KEPT_ROTATIONS - 1, 0, -1):
                 if os.path.lexists(f"{path}.{number}"):
@@ -166,7 +185,10 @@ def rotate(path: str, status: os.stat_result) -> None:
 
 
 def _remove_if_stale(lock: str) -> None:
-    """Somebody was killed while he rotated, which takes no time at all."""
+    """Remove a lock directory that is older than 60 s.
+
+    A rotation takes hardly any time, so the process that made this directory was killed.
+    """
     with suppress(OSError):
         if time.time() - os.stat(lock).st_mtime > 60:
             os.rmdir(lock)
@@ -185,5 +207,5 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def _open_file(path: str) -> int:
     make_private_directory(os.path.dirname(path))
-    # Not blocking: whatever lies there, a log is no reason to hang.
+    # O_NONBLOCK: opening a log must not hang, even if the path is no regular file.
     return open_private(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK)

@@ -1,8 +1,9 @@
-"""The audit log: one JSON line a call, in `audit.jsonl` of the state directory.
+"""Audit log: one JSON line per call, in `audit.jsonl` in the state directory.
 
-Who called what, what was decided and how it ended; never what it printed, and never the values of
-variables. A log that cannot be written is no reason to refuse a command: the trouble is kept for
-whoever asks. When it is full it becomes `audit.jsonl.1`, and a new one begins.
+A line says what was called in which workspace, what was decided and how the call ended. A line
+never contains output or the values of variables. A log that cannot be written does not stop a
+command: `AuditLog.problem` keeps the error. A full log is renamed to `audit.jsonl.1`, and a new log
+begins.
 """
 
 import time
@@ -20,15 +21,15 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 class AuditLog:
-    """The log of one tool."""
+    """Audit log of one tool."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
-        self.problem: str | None = None  # why the last line was not written
+        self.problem: str | None = None  # why the last line was not written; None: it was written
         self._path = ""
         self._file = AppendFile(lines=True, max_bytes=max_bytes)
 
     def begin(self, line: Mapping[str, object]) -> "AuditLine":
-        """The first half of a line, made while there is time; nothing is written yet."""
+        """Encode the first half of a line while the command runs; nothing is written yet."""
         return AuditLine(self, _encode({"time": _timestamp(), **line}))
 
     def append(self, data: bytes) -> None:
@@ -45,7 +46,7 @@ class AuditLog:
 
 
 class AuditLine:
-    """A line that waits for its end."""
+    """Line of the audit log whose second half is still missing."""
 
     def __init__(self, audit: AuditLog, start: bytes) -> None:
         self._audit = audit
@@ -56,7 +57,10 @@ class AuditLine:
 
 
 def _timestamp() -> str:
-    """As ISO 8601 has it, to the millisecond. `datetime` takes three times as long."""
+    """Return the current UTC time in ISO 8601 format, to the millisecond.
+
+    Formatting with `datetime` takes three times as long.
+    """
     second, rest = divmod(time.time_ns(), 1_000_000_000)
     return f"{_format_second(second)}.{rest // 1_000_000:03}+00:00"
 
@@ -69,7 +73,7 @@ def _format_second(moment: int) -> str:
 def _encode(line: Mapping[str, object]) -> bytes:
     try:
         return msgspec.json.encode(line)
-    except UnicodeEncodeError:  # half a surrogate pair in a command that was refused
+    except UnicodeEncodeError:  # a refused command contains half a surrogate pair
         import json
 
         return json.dumps(line).encode()

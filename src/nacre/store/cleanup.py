@@ -1,7 +1,8 @@
-"""Removing what is too old or too much: run directories and blocks of the journal.
+"""Cleanup of the store: deletes run directories and journal files beyond an age or total size.
 
-What is being written stays: it is locked by whoever writes it, and the kernel lets go of a lock
-when its holder dies. Several may sweep at once; what one has removed the other does not find.
+A file that is being written is kept, because its writer holds a lock on it. The kernel releases the
+lock when the writer dies. Several processes may clean up at once, and a process ignores entries
+that another process has already deleted.
 """
 
 import fcntl
@@ -21,7 +22,7 @@ _DAY: Final = 24 * _HOUR
 
 
 class StoreLimits(Struct, frozen=True, kw_only=True):
-    """How much is remembered. The newest of too many stay."""
+    """Limits of the store: age in days and total size in bytes; the newest entries are kept."""
 
     days: float = 14.0
     size: int = 10 * GIB
@@ -37,8 +38,11 @@ class _Entry(NamedTuple):
 
 
 def clean_up(bounds: StoreLimits, *, seconds: float = 60.0, now: float | None = None) -> int:
-    """Returns how many were removed. Whatever cannot be removed stays; what there is no time for
-    (looking does not count) is left for the next one who sweeps."""
+    """Delete the oldest entries until the limits are met, and return how many were deleted.
+
+    Entries that cannot be deleted are kept. After `seconds`, the remaining entries are left for the
+    next cleanup. The time for listing the entries does not count towards `seconds`.
+    """
     moment = time.time() if now is None else now
     found = sorted(_list_entries(state_dir()))
     end = time.monotonic() + seconds
@@ -48,7 +52,7 @@ def clean_up(bounds: StoreLimits, *, seconds: float = 60.0, now: float | None = 
         if enough or time.monotonic() > end:
             break
         if moment - each.modified < _HOUR:
-            continue  # somebody may be about to read it, whatever the size
+            continue  # recent entry, kept despite the size limit: a caller may be about to read it
         if _remove(each.path):
             total -= each.size
             removed += 1
@@ -60,9 +64,9 @@ def _list_entries(home: str) -> Iterator[_Entry]:
     for workspace in _entries(f"{home}/journal"):
         places += _entries(workspace.path) or [workspace]
     for entry in places:
-        with suppress(OSError):  # another one sweeps, too
+        with suppress(OSError):  # another process may have deleted the entry
             status = entry.stat(follow_symlinks=False)
-            # What is in a run's directory is nearly all its output.
+            # The file `output` has nearly all the bytes of a run's directory.
             output = _stat(f"{entry.path}/output") if entry.is_dir() else None
             changed = output.st_mtime if output else status.st_mtime
             blocks = status.st_blocks + (output.st_blocks if output else 0)
@@ -88,7 +92,7 @@ def _remove(path: str) -> bool:
     if os.path.isdir(path):
         if any(_is_in_use(entry.path) for entry in _entries(path)):
             return False
-        import shutil  # here: loading it takes 2.5 ms, and most processes remove nothing
+        import shutil  # importing shutil takes 2.5 ms, and most processes delete nothing
 
         shutil.rmtree(path, ignore_errors=True)
     elif _is_in_use(path):

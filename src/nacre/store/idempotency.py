@@ -1,10 +1,11 @@
-"""Request ids: a name by which the same command is never run twice.
+"""Idempotency keys (request ids): a retry with the same key does not run the command again.
 
-    requests/<workspace>/<name>
+    requests/<workspace>/<digest of the key>
 
-A name is claimed, before anything runs, by making its file: of several who try only one can. It
-says which run was made, of what, and by whom. A claim counts for as long as its run is remembered;
-one whose maker died before the run was begun is taken over by the next who asks.
+A key makes a request idempotent. Before a command runs, its process claims the key by creating the
+key's file. If several processes race for a key, only one succeeds. The file names the run, the
+request's digest and the claiming process. A claim is valid as long as the store has its run. If the
+claiming process died before the run started, the next process with that key takes over the claim.
 """
 
 import fcntl
@@ -24,14 +25,17 @@ from nacre.store.state_dir import make_private_directory, open_private, private_
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    id: str  # for people who look
+    id: str  # the key in readable form, for debugging
     run: int
     digest: str
-    owner: str  # who was about to begin it
+    owner: str  # process that was about to start the run
 
 
 def claim_key(key: IdempotencyKey, workspace: bytes, run: int, kind: run_owner.Kind) -> Claim:
-    """The claim that holds: ours, for this run, or one that was made before. Raises OSError."""
+    """Claim the key for this run. Raises OSError.
+
+    Return the claim that is valid: the new claim, or an earlier one.
+    """
     path = _claim_path(key.id, workspace)
     mine = Claim(id=key.id, run=run, digest=key.digest, owner=run_owner.own_id(kind))
     make_private_directory(os.path.dirname(path))
@@ -46,7 +50,7 @@ def claim_key(key: IdempotencyKey, workspace: bytes, run: int, kind: run_owner.K
             there = _read_claim(path)
             if there is not None and (there.run == run or _is_valid(there, workspace)):
                 return there
-            os.rename(draft, path)  # nobody else takes it over, or makes it, meanwhile
+            os.rename(draft, path)  # the lock keeps other processes from taking over the claim
             return mine
     finally:
         with suppress(FileNotFoundError):
@@ -55,7 +59,7 @@ def claim_key(key: IdempotencyKey, workspace: bytes, run: int, kind: run_owner.K
 
 @contextmanager
 def _exclusive_lock(directory: str) -> Iterator[None]:
-    """Nobody else is here at the same time. Raises OSError."""
+    """Hold an exclusive lock on the claims in this directory. Raises OSError."""
     fd = open_private(f"{directory}/.lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -65,7 +69,7 @@ def _exclusive_lock(directory: str) -> Iterator[None]:
 
 
 def release_key(key: IdempotencyKey, workspace: bytes, run: int) -> None:
-    """Nothing was run: whoever asks again may."""
+    """Delete the claim of a run that never started, so that a retry may run the command."""
     with suppress(OSError):
         path = _claim_path(key.id, workspace)
         with _exclusive_lock(os.path.dirname(path)):
@@ -75,8 +79,10 @@ def release_key(key: IdempotencyKey, workspace: bytes, run: int) -> None:
 
 
 def remove_old_claims(before: float, seconds: float) -> None:
-    """Those that are older, and whose runs were swept. What there is no time for is left for the
-    next one who looks."""
+    """Delete claims that are older than the Unix time `before` and whose runs were deleted.
+
+    After `seconds`, the remaining claims are left for the next cleanup.
+    """
     end = time.monotonic() + seconds
     with suppress(OSError), os.scandir(f"{state_dir()}/requests") as places:
         for place in places:
@@ -89,7 +95,11 @@ def remove_old_claims(before: float, seconds: float) -> None:
 
 
 def _may_have_run(path: str, place: str) -> bool:
-    """Whether anything of its run may still be there: looking closer takes too long."""
+    """Return whether the store may still have the claim's run.
+
+    The function only checks whether the run's journal file or directory exists. Searching the
+    journal for the run takes too long.
+    """
     there, at = _read_claim(path), state_dir()
     if there is None:
         return False
@@ -107,7 +117,7 @@ def _is_recorded(run: int, place: str) -> bool:
 def _is_valid(there: Claim, workspace: bytes) -> bool:
     if _is_recorded(there.run, journal.workspace_key(workspace)):
         return True
-    maker = run_owner.parse_owner(there.owner)  # who may be just about to
+    maker = run_owner.parse_owner(there.owner)  # a live owner may be about to start the run
     return maker is not None and maker.is_alive
 
 

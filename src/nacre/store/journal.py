@@ -1,11 +1,11 @@
-"""The journal of a workspace: a line when a run begins, a line when it has ended.
+"""Journal of a workspace: one line when a run starts, and one line when the run has ended.
 
     journal/<workspace>/<block>.jsonl
 
-A thousand numbers are a block, and all lines of a run are in its block's file: so a run is found
-without an index, and old ones go by removing a file. Lines are written by whoever runs the
-command, the last one before its answer is given. Small output rides inside; of variables there are
-names only.
+A block is a thousand run numbers, and all lines of a run are in the file of its block. So a run is
+found without an index, and old runs are deleted by deleting a file. The process that executes the
+run writes the lines. The last line is written before the response is sent. Small output is stored
+in the journal. The journal has the names of environment variables, but not their values.
 """
 
 import os
@@ -32,38 +32,38 @@ class StartEntry(
     omit_defaults=True,
     rename={"workspace_key": "place", "detached_at": "handed", "completion_line": "epitaph"},
 ):
-    """A run that is about to start."""
+    """Journal line of a run that is about to start."""
 
     run: int
     time: float
     workspace: str
     cwd: str
-    command: str  # as it was given
-    script: str | None = None  # as bash gets it, where that is different
+    command: str  # command as the caller wrote it
+    script: str | None = None  # script that bash gets; None: the same as `command`
     streams: Streams
     timeout: float | None = None
-    variables: list[str] | None = None  # names; None: those that its parent had
-    workspace_key: str = ""  # the key of its workspace, whose name may be no text
-    owner: str = ""  # who runs it, see `owner`
-    open_stdin: bool = False  # it can be written to
-    tag: int | None = None  # by which everything that it has started is known
-    # What is only known of a run that has a directory, and stands there.
+    variables: list[str] | None = None  # variable names; None: those of the parent process
+    workspace_key: str = ""  # digest of the workspace's path, which may not be valid UTF-8
+    owner: str = ""  # process that executes the run, as text; see `store.run_owner`
+    open_stdin: bool = False  # whether the run's stdin accepts input
+    tag: int | None = None  # run tag, which marks every process that the run started
+    # The following fields are set for detached runs, and only in the file `plan`.
     shell: Survivor | None = None
-    detached_at: float | None = None  # when it was handed back while it ran
-    job: bool = False  # and that it is one of its contract's jobs
+    detached_at: float | None = None  # Unix time at which the run was detached
+    job: bool = False  # whether the run is a background job of its contract
     completion_line: CompletionLine | None = None
 
 
 class StoredStream(
     Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"hidden": "marks"}
 ):
-    """One stream of a run that has ended: how much it was, and where it is."""
+    """Size and location of one output stream of an ended run."""
 
     size: int = 0
     lines: int = 0
-    data: bytes | None = None  # all of it; None: in the run's directory, or nowhere
-    problem: str | None = None  # why that is not all of it
-    hidden: tuple[tuple[int, int], ...] = ()  # what of the file are words of ours
+    data: bytes | None = None  # complete stream; None: it is in the run's directory or not stored
+    problem: str | None = None  # why the stored stream is incomplete; None: it is complete
+    hidden: tuple[tuple[int, int], ...] = ()  # byte ranges of the file with text from nacre
 
     @property
     def complete(self) -> bool:
@@ -85,7 +85,7 @@ class EndEntry(
     output: StoredStream
     errors: StoredStream | None = None
     left_running: tuple[Survivor, ...] = ()
-    terminated: tuple[Survivor, ...] = ()  # what was ended with it
+    terminated: tuple[Survivor, ...] = ()  # processes that nacre ended with the run
     out_of_memory: bool = False
 
 
@@ -93,20 +93,19 @@ encode_entry = msgspec.json.Encoder().encode
 
 
 def decode_entry(line: bytes) -> StartEntry | EndEntry:
-    """Raises msgspec.MsgspecError for half a line."""
+    """Parse one line of the journal. Raises msgspec.MsgspecError for an incomplete line."""
     found: StartEntry | EndEntry = _decoder().decode(line)
     return found
 
 
 @lru_cache(maxsize=1)
 def _decoder() -> msgspec.json.Decoder[StartEntry | EndEntry]:
-    return msgspec.json.Decoder(
-        StartEntry | EndEntry
-    )  # not while importing: who only writes needs none
+    # Created lazily: a process that only writes to the journal needs no decoder.
+    return msgspec.json.Decoder(StartEntry | EndEntry)
 
 
 def journal_path(home: str, place: str, run: int) -> str:
-    """`place` is the key of the workspace."""
+    """Return the path of the journal file that contains a run; `place` is the workspace's key."""
     return _path(home, place, run // RUNS_PER_FILE)
 
 
@@ -121,15 +120,17 @@ def workspace_key(workspace: bytes) -> str:
 
 
 def find_entries(home: str, place: str, run: int) -> tuple[StartEntry | None, EndEntry | None]:
-    """What is written of a run in the workspace with this key. Raises OSError when it cannot be
-    read."""
+    """Return the start entry and the end entry of a run; None for a missing entry.
+
+    `place` is the key of the workspace. Raises OSError if the journal cannot be read.
+    """
     begun: StartEntry | None = None
     ended: EndEntry | None = None
     for line in _read_run_lines(journal_path(home, place, run), run):
         try:
             found = decode_entry(line)
         except msgspec.MsgspecError:
-            continue  # cut off by a full disk
+            continue  # a full disk may have cut off the line
         if isinstance(found, StartEntry):
             begun = found
         else:
@@ -138,7 +139,7 @@ def find_entries(home: str, place: str, run: int) -> tuple[StartEntry | None, En
 
 
 def _read_run_lines(path: str, run: int) -> Iterator[bytes]:
-    """The lines of one run, read a block at a time."""
+    """Yield the lines of one run, reading the file in large pieces."""
     marks = tuple(b'{"type":"%s","run":%d,' % (kind, run) for kind in (b"begun", b"ended"))
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -1,6 +1,7 @@
-"""What is said after the end: the output of processes that a command has left running.
+"""Late output: writes what leftover processes print after their run has ended.
 
-It goes to the run's own file. A run that was small enough for the journal gets a directory first.
+Late output is appended to the run's output file. A run whose output is stored in the journal gets a
+directory first.
 """
 
 import fcntl
@@ -17,7 +18,7 @@ from nacre.text.line_index import LineIndexWriter
 
 
 class _IndexedStream:
-    """How far the index of a stream is."""
+    """Line index of a stream, with the number of bytes and newlines counted so far."""
 
     def __init__(self, index: LineIndexWriter, size: int, newlines: int) -> None:
         self.index = index
@@ -26,17 +27,16 @@ class _IndexedStream:
 
 
 class LateOutput:
-    """Takes what comes, up to the limit of the run."""
+    """Writer of the late output of one run, up to the run's disk limit."""
 
     def __init__(self, run: StoredRun, limit: int) -> None:
-        """Raises OSError, NoSuchRun."""
         self._run = run
         self._limit = limit
         self._fds: dict[Stream, int] = {}
         self._indices: dict[Stream, _IndexedStream] = {}
 
     def append(self, stream: Stream, data: bytes | bytearray) -> bool:
-        """False when there shall be no more of it."""
+        """Append late output to the file; return False once the disk limit is reached."""
         try:
             fd = self._fds.get(stream)
             if fd is None:
@@ -51,7 +51,7 @@ class LateOutput:
                 limit = human_size(self._limit)
                 os.write(fd, f"\n[output stopped: the disk limit of {limit} is reached]\n".encode())
         except OSError:
-            return True  # it cannot be kept; whoever writes it does not suffer from that
+            return True  # the leftover process may go on, although its output is not stored
         return not full
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class LateOutput:
         if not os.path.exists(path):
             self._create_file(stream)
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
-        with suppress(OSError):  # a file system without locks
+        with suppress(OSError):  # the file system may not support locks
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         stored, size = self._run.stored_stream(stream), self._run.size(stream)
         if stored is not None and stored.size == size:
@@ -87,7 +87,8 @@ class LateOutput:
         run = self._run
         make_private_directory(run.directory)
         write_atomically(run.path(stream), run.journal_data(stream) or b"")
-        if run.end_entry is not None:  # before the plan: what has one and no end counts as lost
+        # `outcome` is written before `plan`: a run with a plan and no outcome counts as lost.
+        if run.end_entry is not None:
             write_atomically(
                 f"{run.directory}/outcome", journal.encode_entry(run.end_entry) + b"\n"
             )

@@ -1,7 +1,7 @@
-"""Which runs there are: those that live, and the last of those that have ended.
+"""List of runs: all live runs, and the most recent of the ended runs.
 
-A run that was handed back while it ran has a directory, and an `outcome` in it once it has ended;
-so those that live are found by looking at names. All others are in the last lines of the journal.
+A detached run has a directory, which gets a file `outcome` when the run has ended. So file names
+alone show which detached runs may be alive. All other runs are in the last lines of the journal.
 """
 
 import os
@@ -18,14 +18,17 @@ from nacre.store.run_record import runs_directory
 from nacre.store.state_dir import state_dir
 from nacre.store.stored_run import StoredRun, read_run_directory
 
-_MIN_FILES: Final = 3  # that are looked through for what was left running
-_LEFTOVER_MARK: Final = b'"left_running":['  # in the last line of one that has
+_MIN_FILES: Final = 3  # journal files that are always searched for runs with leftover processes
+_LEFTOVER_MARK: Final = b'"left_running":['  # in each end entry of a run with leftover processes
 _LINE: Final = re.compile(rb'\{"type":"(?:begun|ended)","run":(\d+),')
 
 
 def list_runs(workspace: bytes | None, last: int) -> list[StoredRun]:
-    """What lives, and then the last so many of what does not; of all workspaces: None. The newest
-    first. Raises OSError without a home."""
+    """Return the live runs, then the last `last` ended runs, each group with the newest run first.
+
+    A run with a leftover process that still runs counts as live. If `workspace` is None, runs of
+    all workspaces are listed. Raises OSError if the user has no home directory.
+    """
     found = {run.number: run for run in _list_recent(workspace, last)}
     found |= {run.number: run for run in list_unended(workspace)}
     newest = sorted(found.values(), key=lambda run: run.number, reverse=True)
@@ -34,13 +37,13 @@ def list_runs(workspace: bytes | None, last: int) -> list[StoredRun]:
 
 
 def _has_leftovers(run: StoredRun) -> bool:
-    """Whether something that it has left running still runs."""
+    """Return whether a leftover process of the run is still running."""
     left = run.end_entry.left_running if run.end_entry is not None else ()
     return any(processes.is_same_process(each.pid, each.started) for each in left)
 
 
 def find_run_of_pid(pid: int, workspace: bytes) -> str | None:
-    """The run of this workspace that has started a process, if it is one of those that live."""
+    """Return the name of the live run in this workspace that started the process, else None."""
     tag = processes.soft_locks(pid)
     try:
         known = list_runs(workspace, 0)
@@ -50,13 +53,18 @@ def find_run_of_pid(pid: int, workspace: bytes) -> str | None:
 
 
 def list_unended(workspace: bytes | None) -> list[StoredRun]:
-    """Runs with a directory whose end is nowhere: they live, or nobody has seen it."""
+    """Return the runs that have a directory but no end entry in the directory or the journal.
+
+    Such a run is alive, or no process has recorded its end.
+    """
     return [run for run in list_without_outcome(workspace) if run.end_entry is None]
 
 
 def list_without_outcome(workspace: bytes | None) -> list[StoredRun]:
-    """Runs with a directory that has no outcome; it may be about to have one, or the journal has
-    it."""
+    """Return the runs whose directory has no file `outcome`.
+
+    The file `outcome` may be about to be written, or the end entry may be in the journal only.
+    """
     place = state_dir()
     found = []
     with (
@@ -78,7 +86,7 @@ def list_without_outcome(workspace: bytes | None) -> list[StoredRun]:
 
 
 def list_jobs(workspace: bytes, last: int) -> list[StoredRun]:
-    """The last so many jobs of contracts, the newest first."""
+    """Return the last `last` runs that a contract detached as background jobs, newest first."""
     numbers: list[int] = []
     with suppress(FileNotFoundError, NotADirectoryError):
         numbers = [
@@ -105,7 +113,7 @@ def _read_run_directory(number: int, workspace: bytes | None) -> StoredRun | Non
 
 
 def find_workspace_of_run(number: int) -> str | None:
-    """To which workspace a run belongs, for whoever looks for it in another."""
+    """Return the workspace of a run that was not found in the caller's workspace, else None."""
     return next((run.start_entry.workspace for run in _find_anywhere(number)), None)
 
 
@@ -139,7 +147,7 @@ def _list_recent(workspace: bytes | None, last: int) -> list[StoredRun]:
 
 
 def _list_recent_in(directory: str, last: int) -> list[StoredRun]:
-    """Of one workspace, from the last blocks of its journal."""
+    """Return the recent runs of one workspace from the newest files of its journal."""
     blocks: list[str] = []
     with suppress(FileNotFoundError, NotADirectoryError):
         blocks = sorted(os.listdir(directory), reverse=True)
@@ -164,7 +172,7 @@ def _read_journal_file(path: str, last: int) -> list[StoredRun]:
 
 
 def _forget_ended(lines: dict[int, list[bytes]], last: int) -> None:
-    """Keep the newest, and all that have not ended."""
+    """Drop the lines of older ended runs that left no processes running."""
     for number in sorted(lines)[:-last]:
         if len(lines[number]) > 1 and not any(_LEFTOVER_MARK in line for line in lines[number]):
             del lines[number]
@@ -174,7 +182,7 @@ def _build_run(number: int, lines: list[bytes]) -> StoredRun | None:
     begun: StartEntry | None = None
     ended: EndEntry | None = None
     for line in lines:
-        with suppress(msgspec.MsgspecError):  # cut off by a full disk
+        with suppress(msgspec.MsgspecError):  # a full disk may have cut off the line
             entry = journal.decode_entry(line)
             if isinstance(entry, StartEntry):
                 begun = entry

@@ -1,9 +1,10 @@
-"""Ranges of an output file: by bytes, by lines from the front or the end; read in blocks.
+"""Ranges of an output file, selected by bytes or by lines from the start or the end.
 
     part (Since | Last | Between) -> locate -> (start, end) -> read_range
 
-An output may have terabytes, or one line of a gigabyte, so nothing here holds all of it. The line
-index, where there is one, saves reading the file from its beginning.
+Files are read in blocks. An output may have terabytes, or one line of a gigabyte, so no function
+here holds all of it in memory. If the file has a line index, the file need not be read from its
+beginning.
 """
 
 import os
@@ -20,7 +21,7 @@ BLOCK_SIZE: Final = 1024 * 1024
 def locate(
     source: BinaryIO, part: Since | Last | Between, index: LineIndex | None = None
 ) -> tuple[int, int]:
-    """The first byte of a part, and the byte after its last."""
+    """Return the offset of the first byte of a part, and the offset after its last byte."""
     size = source.seek(0, os.SEEK_END)
     match part:
         case Since(cursor=cursor):
@@ -43,8 +44,11 @@ def read_range(source: BinaryIO, start: int, end: int) -> Iterator[bytes]:
 
 
 def read_page(source: BinaryIO, start: int, max_bytes: int, *, more_follows: bool) -> bytes:
-    """At most so many bytes from there on; `more_follows`: the output may still grow. A character
-    that is not all there is left for the next page."""
+    """Read at most `max_bytes` bytes from offset `start`.
+
+    `more_follows` means that the output may still grow. An incomplete character at the end is left
+    for the next page.
+    """
     size = source.seek(0, os.SEEK_END)
     source.seek(start)
     data = read_exactly(source, max_bytes) if start < size else b""
@@ -54,7 +58,7 @@ def read_page(source: BinaryIO, start: int, max_bytes: int, *, more_follows: boo
 
 
 def count_newlines(source: BinaryIO, position: int, index: LineIndex) -> int:
-    """How many there are in so many first bytes."""
+    """Return the number of newlines in the first `position` bytes."""
     mark = index.before_byte(position)
     count, left = mark.newlines, position - mark.size
     source.seek(mark.size)
@@ -64,7 +68,7 @@ def count_newlines(source: BinaryIO, position: int, index: LineIndex) -> int:
 
 
 def read_exactly(source: BinaryIO, count: int) -> bytes:
-    """So many bytes; a raw file may give fewer at a time."""
+    """Read `count` bytes, or up to EOF; one read of a raw file may return fewer."""
     pieces = []
     while count > 0 and (piece := source.read(count)):
         pieces.append(piece)
@@ -73,7 +77,7 @@ def read_exactly(source: BinaryIO, count: int) -> bytes:
 
 
 def find_line_start(source: BinaryIO, number: int, index: LineIndex | None = None) -> int:
-    """Where this line begins; where the output ends, if there is none."""
+    """Return the offset of line `number`, counted from 1; the end if there is no such line."""
     mark = (index or EMPTY_INDEX).before_line(number)
     before, at = number - 1 - mark.newlines, mark.size
     source.seek(at)
@@ -84,7 +88,7 @@ def find_line_start(source: BinaryIO, number: int, index: LineIndex | None = Non
 
 
 def _skip_newlines(block: bytes, start: int, count: int) -> tuple[int, int]:
-    """Where the block goes on after so many newlines, and how many there were."""
+    """Return the offset in the block after `count` newlines, and how many newlines were found."""
     there = block.count(b"\n", start)
     if there < count:
         return len(block), there
@@ -95,13 +99,13 @@ def _skip_newlines(block: bytes, start: int, count: int) -> tuple[int, int]:
 
 
 def _find_last_lines(source: BinaryIO, size: int, count: int) -> int:
-    """Where the last so many lines begin."""
+    """Return the offset where the last `count` lines begin."""
     at, wanted = size, count
     while at > 0 and wanted > 0:
         start = max(0, at - BLOCK_SIZE)
         source.seek(start)
         block = source.read(at - start)
-        # The newline that ends the last line ends no line before it.
+        # A newline at the end of the output belongs to the last line and starts no further line.
         end = len(block) - (at == size and block.endswith(b"\n"))
         while wanted and (found := block.rfind(b"\n", 0, end)) >= 0:
             end = found

@@ -1,4 +1,4 @@
-"""What must be made before a command can start: files and directories of the store's own."""
+"""Chores before the spawn: creating files and directories of the store that a command needs."""
 
 import os
 import threading
@@ -11,13 +11,13 @@ from nacre.text.clean import decode
 
 
 def do_chores(chores: tuple[Chore, ...]) -> None:
-    """Raises Refused. Doing it again does no harm."""
+    """Carry out the chores; idempotent. Raises Refused."""
     for chore in chores:
         try:
             _do_chore(chore)
-        except (OSError, ValueError) as error:  # ValueError: a NUL, a surrogate
+        except (OSError, ValueError) as error:  # ValueError: NUL or surrogate in the path
             why = error.strerror if isinstance(error, OSError) else error
-            reason = f"{decode(chore.path)} cannot be made ({why})"
+            reason = f"{decode(chore.path)} cannot be created ({why})"
             raise Refused(CannotSpawn(reason=reason)) from None
 
 
@@ -33,7 +33,7 @@ def _do_chore(chore: Chore) -> None:
 
 
 def _make_file(path: bytes, data: bytes) -> None:
-    """Whole or not at all: somebody may be making it at the same time."""
+    """Create the file by atomic rename, because another process may create it at the same time."""
     if os.path.lexists(path):
         return
     draft = path + b".%d.%d" % (os.getpid(), threading.get_ident())

@@ -1,7 +1,8 @@
-"""Who runs a run: this process or another, of this boot or another.
+"""Owner of a run: the process that executes the run, in this boot or an earlier one.
 
-Written as one word into each run's first line, `BOOT:PID:STARTED:KIND`, by which anybody can tell
-later whether that very process still lives. A pid alone would tell nothing: numbers are used again.
+Each run's start entry contains its owner as the text `BOOT:PID:STARTED:KIND`. From this text, any
+process can find out later whether exactly that process is still alive. A pid alone is not enough,
+because the kernel reuses pids.
 """
 
 import os
@@ -30,12 +31,12 @@ class Owner(Struct, frozen=True, kw_only=True):
 
 
 def own_id(kind: Kind) -> str:
-    """The word for this process."""
-    return _own_id(os.getpid(), kind)  # a fork is somebody else
+    """Return the owner text of this process."""
+    return _own_id(os.getpid(), kind)  # the cache key has the pid: a forked child is another owner
 
 
 def parse_owner(word: str) -> Owner | None:
-    """None for what is no owner."""
+    """Parse the owner text of a run; return None if the text is not valid."""
     parts = word.split(":")
     if len(parts) != 4 or not (parts[1].isdigit() and parts[2].isdigit()):
         return None
@@ -51,7 +52,7 @@ def _own_id(pid: int, kind: Kind) -> str:
 
 @lru_cache(maxsize=1)
 def boot_id() -> str:
-    """Which boot of the machine this is."""
+    """Return the kernel's id of the current boot, or `unknown`."""
     try:
         with open(_BOOT_ID_PATH) as file:
             return file.read().strip().replace("-", "")

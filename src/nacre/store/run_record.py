@@ -1,8 +1,9 @@
-"""What is remembered of one run, by whoever runs it.
+"""Run record: what the process that executes a run writes to the store about the run.
 
-Most runs are two lines in the journal. One whose output is too long for that has a directory,
-`runs/rN`, with `plan`, `output` (and `errors`) and `outcome`; it is made when the output overflows
-memory, or else at the end. Whatever goes wrong here never hurts the command.
+Most runs are two lines in the journal. A run whose output is too long for the journal has a
+directory, `runs/rN`, with the files `plan`, `output` (and `errors`) and `outcome`. The directory is
+created when the output overflows memory, or else at the end. A detached run has a directory, too.
+An error in this module never affects the command.
 """
 
 import fcntl
@@ -29,16 +30,18 @@ from nacre.store.state_dir import (
 )
 from nacre.text.clean import decode
 
-# So much rides in the journal.
+# Output of at most this many bytes is stored in the journal.
 MAX_IN_JOURNAL: Final = 16 * 1024
 
 
 class RunFiles:
-    """What all runs of a tool write to: the counter, which grows by a byte with each, and the
-    journal."""
+    """Files that all runs of a tool write to: the counter and the journal.
+
+    The counter file grows by one byte with each run.
+    """
 
     def __init__(self, kind: run_owner.Kind = "host") -> None:
-        self.last = 0  # number that was given
+        self.last = 0  # most recent run number
         self._home = ""
         self.kind = kind
         self.counter = AppendFile()
@@ -46,16 +49,19 @@ class RunFiles:
         self.unrecorded = count(1)
 
     def home(self) -> str:
-        """Where they are: found once, since asking takes its time. Raises OSError."""
+        """Return the state directory. Raises OSError.
+
+        The directory is looked up only once, because the lookup takes time.
+        """
         self._home = self._home or private_state_dir()
         return self._home
 
     def next_number(self) -> int:
-        """The next number. Raises OSError."""
+        """Return the next run number. Raises OSError."""
         path = f"{self.home()}/counter"
         number = self.last = self.counter.append_counted(path)
         if number == 1 and (last := _highest_number(self.home())):
-            # Somebody has removed the counter, but not what was counted.
+            # The counter file was removed, but the runs that it counted are still stored.
             self.counter.append(path, b"." * last)
             number = self.last = self.counter.append_counted(path)
         return number
@@ -66,20 +72,21 @@ class RunFiles:
 
 
 class RunRecord:
-    """A run has a name once it is numbered, and stands in the journal once it has begun.
+    """Record of one run. `assign_name` gives the run its name; `write_start` adds the start entry.
 
-    Who runs it for himself begins when it has run for a moment; one that is over by then is
-    written down at its end, in one go, which is what most commands are.
+    A host that executes a run itself writes the start entry a moment after the spawn. If the run
+    ends earlier, a single write adds the start entry and the end entry. Most commands end before
+    their start entry is written.
     """
 
-    # Class-level defaults: see `engine.run.Run`.
-    name = ""  # r17; u1 when it could not be written down
-    tag: int | None = None  # of the run, before it is numbered
-    write_early = False  # to be written down before anything runs
+    # Class-level defaults save time in each run, see `engine.run.Run`.
+    name = ""  # `r17`; `u1` if the run could not be recorded
+    tag: int | None = None  # run tag; set before the run gets its number
+    write_early = False  # whether the start entry is written before the spawn
     problem: OSError | None = None
-    _given_number: int | None = None  # a number that somebody has taken for it
+    _given_number: int | None = None  # run number that was reserved before; None: take a new one
     _start_entry: StartEntry | None = None
-    _unwritten_line = b""  # that has not been written yet
+    _unwritten_line = b""  # start entry that is not yet in the journal
     _has_directory = _has_plan = False
     _prepared: tuple[int, bytes] | None = None
     _home = _path = ""
@@ -94,7 +101,7 @@ class RunRecord:
             self._given_number = number
 
     def assign_name(self) -> str:
-        """Have a name. As often as one likes."""
+        """Give the run a name, unless it has one, and return the name."""
         if not self.name:
             try:
                 self._assign_name()
@@ -103,7 +110,7 @@ class RunRecord:
         return self.name
 
     def write_start(self) -> str:
-        """Be in the journal. Returns the name."""
+        """Write the start entry to the journal, unless already written; return the name."""
         self.assign_name()
         if self._unwritten_line:
             try:
@@ -124,29 +131,34 @@ class RunRecord:
         self.name = f"r{number}"
 
     def _on_error(self, error: OSError) -> None:
-        """Nobody can write it down."""
+        """Continue without a start entry, because the store cannot be written."""
         self.problem, self._start_entry, self._unwritten_line = error, None, b""
         if self._given_number is None:
             self.name = f"u{next(self._files.unrecorded)}"
         else:
-            self.name = f"r{self._given_number}"  # by which somebody knows it already
+            self.name = f"r{self._given_number}"  # the caller may know the run by this name
 
     def open_stream(self, stream: Stream) -> tuple[int, bytes]:
-        """A private file for all of a stream. Raises OSError. As long as it is open it is locked,
-        by which others know that its run lives."""
+        """Create a private file for a complete stream; return its descriptor and path.
+
+        While open, the file has a lock that tells other processes that the run is alive.
+        Raises OSError.
+        """
         if stream is Stream.OUTPUT and self._prepared is not None:
             prepared, self._prepared = self._prepared, None
             return prepared
         path = f"{self._make_directory()}/{stream.value}"
-        # It may be there: an interrupt has us do things twice.
+        # The file may exist already, because nacre repeats steps after an interrupt.
         fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        with suppress(OSError):  # a file system without locks
+        with suppress(OSError):  # the file system may not support locks
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return fd, os.fsencode(path)
 
     def prepare_output(self) -> None:
-        """Make sure, before anything runs, that its output can be kept. Raises OSError. What else
-        belongs into its directory comes when it is handed over."""
+        """Create the output file before the spawn, to make sure that the output can be stored.
+
+        The other files of the run's directory are written when the run is detached. Raises OSError.
+        """
         self._has_plan = True
         try:
             self._prepared = self.open_stream(Stream.OUTPUT)
@@ -154,7 +166,7 @@ class RunRecord:
             self._has_plan = False
 
     def detach(self, shell: Survivor, *, job: bool) -> None:
-        """It goes on without whoever has started it. Raises OSError."""
+        """Record that the run was detached and continues without its caller. Raises OSError."""
         if self._start_entry is not None:
             self._start_entry = msgspec.structs.replace(
                 self._start_entry,
@@ -167,9 +179,11 @@ class RunRecord:
         self._make_directory()
 
     def write_end(self, outcome: Outcome, settle: Callback | None = None) -> bool:
-        """Write down how it ended. False when the store does not have all of its output. `settle`
-        puts our last words at the end of the output: once it is written down where they will be,
-        and before that counts."""
+        """Record how the run ended. Return whether the store has all of its output.
+
+        `settle` appends the completion line to the output file. At that time, the draft of
+        `outcome` already has the byte range of the completion line. The draft is then renamed.
+        """
         self.assign_name()
         if self._prepared is not None:
             os.close(self.open_stream(Stream.OUTPUT)[0])
@@ -202,7 +216,7 @@ class RunRecord:
             if self._has_directory:
                 write_atomically(f"{self._make_directory()}/outcome", line, settle)
                 return True
-        except OSError:  # the journal may still have it
+        except OSError:  # the end entry may still be written to the journal
             pass
         if settle is not None:
             settle()
@@ -221,7 +235,7 @@ class RunRecord:
         if saved is not None:
             return StoredStream(size=size, lines=lines, problem=saved.problem, hidden=saved.hidden)
         if capture.omitted:
-            return StoredStream(size=size, lines=lines, problem="nobody wanted it kept")
+            return StoredStream(size=size, lines=lines, problem="the caller did not ask to keep it")
         data = capture.head + capture.tail
         if size <= MAX_IN_JOURNAL:
             return StoredStream(size=size, lines=lines, data=data)
@@ -237,7 +251,7 @@ class RunRecord:
     def _make_directory(self) -> str:
         self.write_start()
         if self._start_entry is None:
-            raise self.problem or OSError("this run could not be written down")
+            raise self.problem or OSError("this run could not be stored")
         path = f"{runs_directory(self._home)}/{self.name}"
         if not self._has_directory:
             make_private_directory(path)
@@ -249,7 +263,7 @@ class RunRecord:
 
 
 def _highest_number(home: str) -> int:
-    """The highest number that a run may have had."""
+    """Return the highest run number that may have been used so far."""
     found = [0]
     with suppress(OSError):
         found += [int(name[1:]) for name in os.listdir(runs_directory(home)) if name[1:].isdigit()]
@@ -266,7 +280,10 @@ def runs_directory(home: str) -> str:
 
 
 def _variable_names(env: dict[bytes, bytes]) -> list[str]:
-    """In one go: there are dozens, and whoever runs this for others has them with each run."""
+    """Decode all variable names in one call.
+
+    An environment has dozens of variables, and the warden gets an environment with each run.
+    """
     return decode(b"\0".join(env)).split("\0") if env else []
 
 

@@ -1,11 +1,12 @@
-"""Session files: what the shells of a session hand on to each other.
+"""Session files: the state that one shell of a session passes on to the next shell.
 
-    sessions/<workspace>/<key>/ledger    who it is, and what is known of it; locked while in use
-    sessions/<workspace>/<key>/state     what the next shell shall know
-    sessions/drafts/<mark>               what a shell that ends is just writing
+    sessions/<workspace>/<key>/ledger    name and status of the session; locked while in use
+    sessions/<workspace>/<key>/state     shell state that the next shell restores
+    sessions/drafts/<mark>               shell state that a saver is writing
 
-A shell that ends leaves a draft, written by a copy of it that nobody waits for; the ledger names
-it. Whoever comes next makes a state of it: a draft counts only when it was written to its end.
+When a shell ends, its saver writes a draft. No caller waits for the saver. The ledger names the
+draft. The next process that uses the session converts the draft to the session's state. A draft is
+valid only if the saver wrote it completely.
 """
 
 import fcntl
@@ -31,15 +32,15 @@ from nacre.store.state_dir import (
     write_atomically,
 )
 
-_POLL_INTERVAL: Final = 0.0005
-_LOCK_TIMEOUT: Final = 1.0  # seconds for somebody else's command
-_LOOK_TIMEOUT: Final = 0.2  # and for who only looks
+_POLL_INTERVAL: Final = 0.0005  # seconds between two attempts to lock or to read
+_LOCK_TIMEOUT: Final = 1.0  # seconds to wait for a command of the session, or for its saver
+_LOOK_TIMEOUT: Final = 0.2  # seconds to wait for the lock when the session is only listed
 _HOUR: Final = 3600.0
 _DAY: Final = 24 * _HOUR
 
 
 def new_draft_id() -> str:
-    """A word that nobody can know before it is given."""
+    """Return a random id for a draft, which no command can guess."""
     return os.urandom(12).hex()
 
 
@@ -50,23 +51,24 @@ class PendingDraft(
     omit_defaults=True,
     rename={"draft_id": "mark", "call_variables": "spared"},
 ):
-    """A draft that is being written, or was."""
+    """Draft that a saver is writing or has written, and that is not yet the session's state."""
 
     draft_id: str
-    # Variables that the call alone had, and what they are where no state says so.
+    # Variables that belong to this call alone, with the values that a new session gets for them.
+    # A session that already has a state keeps its own values.
     call_variables: dict[bytes, bytes | None] = {}
-    status: int | None = None  # of a shell that was killed, which could not know it
-    ignored: tuple[str, ...] = ()  # signals that whoever started the shell ignored
+    status: int | None = None  # exit status of a killed shell, which could not save its status
+    ignored: tuple[str, ...] = ()  # names of signals that the shell's parent process ignored
 
 
 class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"created": "made"}):
-    name: str = ""  # as people call it; without one it belongs to one caller alone
+    name: str = ""  # name of the session; empty: the session belongs to a single caller
     contract: str = ""
     created: float = 0.0
-    state: str = ""  # the mark of the draft that became the state; none yet
-    directory: bytes = b""  # where its shell stands
-    status: int = 0  # of its last command
-    lost: bool = False  # what that had left could not be read
+    state: str = ""  # id of the draft that became the state; empty: no state yet
+    directory: bytes = b""  # current directory of the session's shell
+    status: int = 0  # exit status of the last command
+    lost: bool = False  # whether the state after the last command could not be read
     pending: PendingDraft | None = None
 
 
@@ -76,21 +78,22 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SessionFile:
-    """One session, as a process has it open."""
+    """Files of one session, opened by this process."""
 
     def __init__(self, place: str, key: str) -> None:
-        """Raises OSError."""
+        """Open the session's ledger, creating the directory if needed. Raises OSError."""
         self._fd = -1
         self._state: ShellState | None = None
-        self._state_id = ""  # the mark of that state
+        self._state_id = ""  # id of the draft that became the cached state
         self.workspace_key, self.key = place, key
         at = private_state_dir()
         self.directory = make_private_directory(f"{at}/sessions/{place}/{key}")
-        self._drafts = os.path.realpath(f"{at}/sessions/drafts")  # as /proc has it
+        # Symbolic links are resolved, because /proc/PID/fd shows resolved paths.
+        self._drafts = os.path.realpath(f"{at}/sessions/drafts")
         self._fd = open_private(f"{self.directory}/ledger", os.O_RDWR | os.O_CREAT)
 
     def lock(self) -> bool:
-        """Whether nobody else has it now; then we do."""
+        """Try to lock the session without waiting; return whether it is locked now."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -102,7 +105,7 @@ class SessionFile:
 
     @contextmanager
     def hold_lock(self, seconds: float) -> Iterator[bool]:
-        """Whether we have it, at the latest after so long."""
+        """Lock the session, waiting at most `seconds`; yield whether the lock was obtained."""
         end = time.monotonic() + seconds
         while not (got := self.lock()) and time.monotonic() < end:
             time.sleep(_POLL_INTERVAL)
@@ -114,7 +117,7 @@ class SessionFile:
 
     @property
     def is_removed(self) -> bool:
-        """Whether somebody has removed it, and another of that name may have taken its place."""
+        """Return whether the session was removed; another session may have its name now."""
         return os.fstat(self._fd).st_nlink == 0
 
     def read_ledger(self) -> Ledger:
@@ -122,16 +125,16 @@ class SessionFile:
         try:
             return _decode(text) if text else _EMPTY_LEDGER
         except msgspec.MsgspecError:
-            return _EMPTY_LEDGER  # cut off, by a full disk or a fall of the machine
+            return _EMPTY_LEDGER  # a full disk or a system crash cut off the ledger
 
     def write_ledger(self, ledger: Ledger) -> None:
-        """Raises OSError."""
+        """Replace the contents of the ledger file. Raises OSError."""
         text = _encode(ledger)
         os.pwrite(self._fd, text, 0)
         os.ftruncate(self._fd, len(text))
 
     def read_state(self, ledger: Ledger) -> ShellState | None:
-        """What its next shell shall know; None: it is a new one."""
+        """Return the state that the next shell restores; None for a new session."""
         if not ledger.state:
             return None
         if ledger.state != self._state_id:
@@ -144,7 +147,10 @@ class SessionFile:
         return self._state
 
     def create_draft(self, mark: str) -> str:
-        """Two private files, for what a shell will say as it ends. Raises OSError."""
+        """Create the private draft file and traps file that a shell writes when it ends.
+
+        Return the path of the draft. Raises OSError.
+        """
         make_private_directory(self._drafts)
         path = f"{self._drafts}/{mark}"
         for each in (path, f"{path}.traps"):
@@ -165,7 +171,10 @@ class SessionFile:
             self.remove_draft(pending.draft_id)
 
     def apply_pending_draft(self, ledger: Ledger) -> Ledger | None:
-        """Make a state of the last draft. None: it is still being written. Raises OSError."""
+        """Convert the pending draft to the session's state, and return the new ledger.
+
+        Return None while the saver is still writing the draft. Raises OSError.
+        """
         pending = ledger.pending
         if pending is None:
             return ledger
@@ -174,7 +183,8 @@ class SessionFile:
         if not draft.endswith(b"#%b end\n" % mark):
             if processes.find_file_writers(self.draft_path(pending.draft_id)):
                 return None
-            draft = _read_file(self.draft_path(pending.draft_id))  # it may have ended meanwhile
+            # The saver may have finished after the first read.
+            draft = _read_file(self.draft_path(pending.draft_id))
         before = self.read_state(ledger)
         state = states.parse_draft(
             draft,
@@ -217,24 +227,24 @@ def _read_file(path: str) -> bytes:
 
 
 class SessionProblem(Exception):
-    """What was asked of a session cannot be done; why, as a sentence."""
+    """Error that says in a sentence why an operation on a session is not possible."""
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
-    """A session as others see it."""
+    """Data of one session for a listing."""
 
     workspace_key: str
     key: str
     name: str
     contract: str
     created: float
-    used: float  # when, the last time
+    used: float  # Unix time of the last use
     directory: bytes
     state: ShellState | None
 
 
 def delete_session(place: str, key: str) -> None:
-    """It is over, and so is what is still being written about it."""
+    """Delete a session and its pending draft; errors are ignored."""
     at = f"{state_dir()}/sessions/{place}/{key}"
     with suppress(OSError):
         if os.path.isdir(at):
@@ -245,7 +255,7 @@ def delete_session(place: str, key: str) -> None:
 
 
 def list_sessions(place: str) -> list[SessionInfo]:
-    """The sessions of a workspace that have a name, those that were used last first."""
+    """Return the named sessions of a workspace, the most recently used first."""
     found = []
     with suppress(OSError), os.scandir(f"{state_dir()}/sessions/{place}") as entries:
         for entry in entries:
@@ -257,13 +267,14 @@ def list_sessions(place: str) -> list[SessionInfo]:
 
 
 def _read_info(place: str, key: str) -> SessionInfo:
-    """Raises OSError."""
+    """Read the data of one session. Raises OSError."""
     used = os.stat(f"{state_dir()}/sessions/{place}/{key}/ledger").st_mtime
     file = SessionFile(place, key)
     try:
         with file.hold_lock(_LOOK_TIMEOUT) as got:
             settled = _wait_for_ledger(file) if got else file.read_ledger()
-        os.utime(f"{file.directory}/ledger", (used, used))  # to look at it is not to use it
+        # Restore the time of last use: listing a session does not count as use.
+        os.utime(f"{file.directory}/ledger", (used, used))
         return SessionInfo(
             workspace_key=place,
             key=key,
@@ -279,7 +290,7 @@ def _read_info(place: str, key: str) -> SessionInfo:
 
 
 def _wait_for_ledger(file: SessionFile) -> Ledger:
-    """When whoever writes it down has done so; but not for long."""
+    """Apply the pending draft and return the ledger; wait only a limited time for the saver."""
     end = time.monotonic() + _LOCK_TIMEOUT
     while (ledger := file.apply_pending_draft(file.read_ledger())) is None:
         if time.monotonic() > end:
@@ -290,13 +301,16 @@ def _wait_for_ledger(file: SessionFile) -> Ledger:
 
 @contextmanager
 def _exclusive_session(known: SessionInfo) -> Iterator[tuple[SessionFile, Ledger]]:
-    """Nobody else has it meanwhile. Raises SessionProblem, OSError."""
+    """Open and lock the session for the duration of the context.
+
+    Raises SessionProblem, OSError.
+    """
     file = SessionFile(known.workspace_key, known.key)
     try:
         with file.hold_lock(_LOCK_TIMEOUT) as got:
             if not got:
                 raise SessionProblem(
-                    f"session {known.name} runs a command; wait until that has ended, or end it"
+                    f"session {known.name} is running a command; wait for its end, or end it"
                 )
             yield file, _wait_for_ledger(file)
     finally:
@@ -304,7 +318,7 @@ def _exclusive_session(known: SessionInfo) -> Iterator[tuple[SessionFile, Ledger
 
 
 def reset_session(known: SessionInfo) -> None:
-    """Have it begin anew; its name stays. Raises SessionProblem, OSError."""
+    """Delete the session's state but keep its name. Raises SessionProblem, OSError."""
     with _exclusive_session(known) as (file, ledger):
         file.remove_pending_draft()
         file.write_ledger(Ledger(name=ledger.name, contract=ledger.contract, created=time.time()))
@@ -313,14 +327,17 @@ def reset_session(known: SessionInfo) -> None:
 
 
 def remove_session(known: SessionInfo) -> None:
-    """Raises SessionProblem, OSError."""
+    """Delete the session with its files. Raises SessionProblem, OSError."""
     with _exclusive_session(known) as (file, _):
         file.remove_pending_draft()
         shutil.rmtree(file.directory)
 
 
 def fork_session(known: SessionInfo, name: str) -> SessionInfo:
-    """Another session that begins where this one is now. Raises SessionProblem, OSError."""
+    """Create a new session that starts with a copy of this session's state.
+
+    Raises SessionProblem, OSError.
+    """
     kind = known.key.partition("-")[2]
     key = session_key(known.contract, name, kind)
     with _exclusive_session(known) as (file, ledger):
@@ -329,7 +346,7 @@ def fork_session(known: SessionInfo, name: str) -> SessionInfo:
             with new.hold_lock(0.0) as got:
                 if not got or new.read_ledger().created:
                     raise SessionProblem(
-                        f"there is a session {name} already; remove it first, or take another name"
+                        f"a session {name} exists already; remove it first, or choose another name"
                     )
                 with suppress(FileNotFoundError):
                     shutil.copy2(f"{file.directory}/state", f"{new.directory}/state")
@@ -343,8 +360,11 @@ def fork_session(known: SessionInfo, name: str) -> SessionInfo:
 
 
 def remove_old_sessions(before: float, seconds: float) -> None:
-    """Sessions that nobody has used since; those without a name, drafts and what else is only good
-    for a while go sooner. What there is no time for is left for the next one who looks."""
+    """Delete sessions and set-up snapshots that are older than the Unix time `before`.
+
+    Sessions without a name are deleted one day after their last use, drafts after one hour. After
+    `seconds`, the remaining files are left for the next cleanup.
+    """
     end, at, now = time.monotonic() + seconds, state_dir(), time.time()
     for path in _entries(f"{at}/sessions"):
         if path.endswith("/drafts"):

@@ -1,9 +1,10 @@
-"""What a user's own set-up makes of a shell, read once and kept for as long as it stays as it is.
+"""Snapshots of the user's set-up, which is read once and stored until the set-up changes.
 
-    snapshots/<digest of what was read, and for whom>
+    snapshots/<signature of the set-up>
 
-One private file each, written by `sessions.setup_cache`. A set-up that could not be read is stored
-as well, empty, and is tried again after a while.
+Each snapshot is one private file. `sessions.setup_cache` writes the snapshots, and
+`sessions.setup_signature` computes the signatures. If the set-up could not be read, an empty
+snapshot is stored, and reading is retried after 600 seconds.
 """
 
 import os
@@ -16,16 +17,16 @@ from msgspec import Struct
 from nacre.shell_state.state import ShellState
 from nacre.store.state_dir import make_private_directory, private_state_dir, write_atomically
 
-_RETRY_SECONDS: Final = 600.0  # seconds after which a failure is forgotten
+_RETRY_SECONDS: Final = 600.0  # seconds after which a failed read is retried
 
 
 class SetupSnapshot(Struct, frozen=True, kw_only=True, rename={"created": "made"}):
     created: float
-    state: ShellState | None  # None: it could not be had
+    state: ShellState | None  # None: the set-up could not be read
 
 
 def load_snapshot(name: str) -> SetupSnapshot | None:
-    """None: nobody has made it yet, or not lately."""
+    """Return the stored snapshot; None if there is none, or if a failed read is to be retried."""
     try:
         with open(_snapshot_path(name), "rb") as file:
             found = msgspec.msgpack.decode(file.read(), type=SetupSnapshot)
@@ -36,7 +37,7 @@ def load_snapshot(name: str) -> SetupSnapshot | None:
 
 
 def save_snapshot(name: str, snapshot: SetupSnapshot) -> None:
-    """Raises OSError."""
+    """Write the snapshot to its file. Raises OSError."""
     make_private_directory(os.path.dirname(_snapshot_path(name)))
     write_atomically(_snapshot_path(name), msgspec.msgpack.encode(snapshot))
 

@@ -1,5 +1,8 @@
-"""Where nacre keeps its state: `$NACRE_HOME`, else `$XDG_STATE_HOME/nacre`, else
-`~/.local/state/nacre`. Directories are 0700, files 0600."""
+"""State directory of nacre, and private files and directories in it.
+
+The state directory is `$NACRE_HOME`, else `$XDG_STATE_HOME/nacre`, else `~/.local/state/nacre`.
+nacre creates directories with mode 0700 and files with mode 0600.
+"""
 
 import errno
 import os
@@ -9,7 +12,7 @@ from contextlib import suppress
 
 
 def state_dir() -> str:
-    """Raises OSError when nobody can tell."""
+    """Return the path of the state directory. Raises OSError if the user has no home directory."""
     if chosen := os.environ.get("NACRE_HOME"):
         return os.path.abspath(chosen)
     if state := os.environ.get("XDG_STATE_HOME"):
@@ -21,38 +24,47 @@ def state_dir() -> str:
 
 
 def private_state_dir() -> str:
-    """The same, made if it is missing, and nobody else's. Raises OSError."""
+    """Create the state directory, if missing, and return its path.
+
+    Raises OSError if the directory is not private to this user.
+    """
     place = make_private_directory(state_dir())
     check_private(place)
     return place
 
 
 def check_private(path: str) -> None:
-    """Raises OSError when somebody else could put something into this directory, or has made it:
-    what he finds there, or has us find, would be his."""
+    """Check that no other user made this directory or can write to it. Raises OSError.
+
+    Another user with such access could read nacre's state, or make nacre read foreign files.
+    """
     link, found = os.lstat(path), os.stat(path)
     if link.st_uid not in (os.getuid(), 0) or found.st_uid != os.getuid():
         raise PermissionError(
             errno.EPERM,
-            "it belongs to somebody else; set NACRE_HOME to a directory of your own",
+            "it belongs to another user; set NACRE_HOME to a directory of your own",
             path,
         )
     if stat.S_IMODE(found.st_mode) & 0o022:
         raise PermissionError(
-            errno.EPERM, "others may write to it; chmod 700 it, or set NACRE_HOME to another", path
+            errno.EPERM,
+            "other users may write to it; chmod 700 it, or set NACRE_HOME to another",
+            path,
         )
 
 
 def make_private_directory(path: str) -> str:
-    """Make the directory and what is missing above it, all for their owner only, whatever the
-    umask; one that is there already is left as it is. Raises OSError."""
+    """Create the directory and its missing parents with mode 0700, independent of the umask.
+
+    An existing directory is left unchanged. Raises OSError.
+    """
     missing = []
     at = path
     while not os.path.isdir(at):
         missing.append(at)
         at = os.path.dirname(at.rstrip("/")) or "/"
     for each in reversed(missing):
-        with suppress(FileExistsError):  # somebody makes it at the same time
+        with suppress(FileExistsError):  # another process may create it at the same time
             os.mkdir(each, 0o700)
             os.chmod(each, 0o700)
         if not os.path.isdir(each):
@@ -61,10 +73,10 @@ def make_private_directory(path: str) -> str:
 
 
 def open_private(path: str | bytes, flags: int) -> int:
-    """A file for its owner only, whatever the umask. Raises OSError."""
+    """Open a file; with O_CREAT, give it mode 0600, independent of the umask. Raises OSError."""
     fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY, 0o600)
     if flags & os.O_CREAT and stat.S_IMODE(os.fstat(fd).st_mode) != 0o600:
-        with suppress(OSError):  # somebody else's, in a directory of ours
+        with suppress(OSError):  # the file may belong to another user
             os.fchmod(fd, 0o600)
     return fd
 
@@ -72,8 +84,10 @@ def open_private(path: str | bytes, flags: int) -> int:
 def write_atomically(
     path: str, data: bytes, before_rename: Callable[[], None] | None = None
 ) -> None:
-    """Write a private file, whole or not at all: others read it meanwhile. `before_rename` is
-    called when its draft is written. Raises OSError."""
+    """Write a private file by atomic rename, because other processes may read it meanwhile.
+
+    `before_rename` is called when the draft of the file is written. Raises OSError.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with os.fdopen(open_private(draft_path(path), flags), "wb") as file:
         file.write(data)

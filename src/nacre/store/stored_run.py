@@ -1,4 +1,7 @@
-"""A run as the store knows it: its journal entries, its output, whether it is still alive."""
+"""Stored run: a run's journal entries, its output, and whether the run is still alive.
+
+This module only reads the store; `store.run_record` writes the files of a run.
+"""
 
 import io
 import os
@@ -26,11 +29,14 @@ from nacre.text.line_index import LineIndex
 
 
 class NoSuchRun(LookupError):
-    """There is no such run in this workspace, or it was swept; the message is a sentence."""
+    """Error for a run that this workspace does not have, or whose output is not stored.
+
+    Cleanup may have deleted the run. The error message is a sentence.
+    """
 
 
 class StoredRun(Struct, frozen=True, kw_only=True):
-    """What the store knows of a run."""
+    """Data of one run in the store."""
 
     number: int
     start_entry: StartEntry
@@ -43,22 +49,24 @@ class StoredRun(Struct, frozen=True, kw_only=True):
         return self.end_entry.output if stream is Stream.OUTPUT else self.end_entry.errors
 
     def path(self, stream: Stream) -> str:
-        """Where the stream is, or would be, as a file."""
+        """Return the path of the stream's file, whether or not the file exists."""
         return f"{self.directory}/{stream.value}"
 
     def journal_data(self, stream: Stream) -> bytes | None:
-        """The stream itself, when it rides in the journal."""
+        """Return the bytes of a stream that is stored in the journal, else None."""
         stored = self.stored_stream(stream)
         return None if stored is None else stored.data
 
     def check_stored(self, stream: Stream) -> None:
-        """Raises NoSuchRun when the stream is nowhere."""
+        """Check that the stream is stored. Raises NoSuchRun if it is not."""
         if self.journal_data(stream) is None and not os.path.isfile(self.path(stream)):
             raise NoSuchRun(self._explain_missing(stream))
 
     def open(self, stream: Stream = Stream.OUTPUT) -> BinaryIO:
-        """The stream, as far as it is there. Raises NoSuchRun when it is nowhere, OSError when it
-        cannot be read."""
+        """Open the part of the stream that is stored so far.
+
+        Raises NoSuchRun if the stream is not stored. Raises OSError if the file cannot be read.
+        """
         self.check_stored(stream)
         try:
             fd = os.open(self.path(stream), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -71,7 +79,7 @@ class StoredRun(Struct, frozen=True, kw_only=True):
         )
 
     def size(self, stream: Stream = Stream.OUTPUT) -> int | None:
-        """How many bytes there are; None: nowhere."""
+        """Return the number of stored bytes of the stream; None if it cannot be read."""
         try:
             with self.open(stream) as source:
                 return source.seek(0, os.SEEK_END)
@@ -88,14 +96,17 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
     @property
     def ending(self) -> Ending | None:
-        """How it ended; None: it runs. Who was to say so may be dead: then it is lost."""
+        """Return how the run ended; None while the run is alive.
+
+        The ending is `Lost` if the run's owner died before it recorded the end.
+        """
         if self.end_entry is not None:
             return self.end_entry.ending
         return None if self.is_alive else Lost(last_seen=self._last_seen - self.start_entry.time)
 
     @property
     def is_alive(self) -> bool:
-        """Of one that has no end yet: whether whoever runs it lives, or at least its shell."""
+        """Return whether the owner or at least the shell of a run without an end entry is alive."""
         if self.owner is None:
             return False
         if self.owner.is_alive:
@@ -107,21 +118,21 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """How long it ran, or has run."""
+        """Return how many seconds the run took, or has taken so far."""
         if self.end_entry is not None:
             return self.end_entry.seconds
         return (time.time() if self.is_alive else self._last_seen) - self.start_entry.time
 
     @property
     def _last_seen(self) -> float:
-        """When there was last anything of it, as far as can be told."""
+        """Return the Unix time of the last write to the output file, or else of the run's start."""
         try:
             return max(self.start_entry.time, os.stat(self.path(Stream.OUTPUT)).st_mtime)
         except OSError:
             return self.start_entry.time
 
     def capture(self, keep: Keep, stream: Stream = Stream.OUTPUT) -> Capture:
-        """What there is of a stream, as one who had heard it would have kept it."""
+        """Return the stored stream as a capture with the limits of `keep`, as for a live run."""
         stored = self.stored_stream(stream)
         problem = None if stored is None else stored.problem
         saved = Saved(path=os.fsencode(self.path(stream)), size=0, complete=not problem)
@@ -137,37 +148,41 @@ class StoredRun(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(capture, saved=saved)
 
     def line_index(self, stream: Stream = Stream.OUTPUT) -> LineIndex:
-        """Where its lines are."""
+        """Return the line index of the stream's file."""
         return LineIndex(os.fsencode(self.path(stream)))
 
     def _explain_missing(self, stream: Stream) -> str:
         stored = self.stored_stream(stream)
         name = self.name
         if stream is Stream.ERRORS and self.start_entry.streams is Streams.MERGED:
-            return f"{name} has its errors in its output; read that"
+            return f"{name} has stderr merged into its output; read the output"
         if self.end_entry is None:
             if self.owner is not None and self.owner.kind == "host" and self.owner.is_alive:
                 return (
-                    f"{name} runs in another program (process {self.owner.pid}), which has its "
-                    "output until it ends"
+                    f"{name} runs in another program (process {self.owner.pid}), which "
+                    "keeps the output until the run has ended"
                 )
             if self.ending is None:
-                return f"{name} runs, and none of its output is stored yet; read it later"
+                return f"{name} is running, and none of its output is stored yet; read it later"
             return f"{name} was lost with the process that ran it, before any output was stored"
         problem = None if stored is None else stored.problem
-        return f"the output of {name} was not kept: {problem or 'it was swept, or removed'}"
+        return f"the output of {name} was not kept: {problem or 'it was cleaned up, or removed'}"
 
 
 def parse_run_id(text: str) -> int:
-    """`17`, `r17` or `artifact://17`. Raises NoSuchRun for anything else."""
+    """Parse a run id: `17`, `r17` or `artifact://17`. Raises NoSuchRun for any other text."""
     digits = text.removeprefix("artifact://").rstrip("/").removeprefix("r")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-        raise NoSuchRun(f"{text!r} is no run; write its number, as in 17, r17 or artifact://17")
+        raise NoSuchRun(f"{text!r} is not a run id; write 17, r17 or artifact://17")
     return int(digits)
 
 
 def find_run(run: int, workspace: bytes) -> StoredRun:
-    """Raises NoSuchRun, also for a run of another workspace, and OSError without a home."""
+    """Return the stored run with this number.
+
+    Raises NoSuchRun, also for a run of another workspace. Raises OSError if the user has no home
+    directory.
+    """
     place = state_dir()
     directory = f"{runs_directory(place)}/r{run}"
     begun, ended = read_run_directory(directory)
@@ -176,12 +191,12 @@ def find_run(run: int, workspace: bytes) -> StoredRun:
         begun, ended = begun or found[0], found[1]
     if begun is None or begun.workspace_key != journal.workspace_key(workspace):
         where = decode(workspace)
-        raise NoSuchRun(f"there is no run r{run} in this workspace ({where}), or it was swept")
+        raise NoSuchRun(f"there is no run r{run} in this workspace ({where}), or it was cleaned up")
     return StoredRun(number=run, start_entry=begun, end_entry=ended, directory=directory)
 
 
 def build_outcome(run: StoredRun, keep: Keep) -> Outcome | None:
-    """Of a run that has ended; None of one that goes on."""
+    """Return the outcome of a run that has ended; None while the run is alive."""
     state = run.ending
     if state is None:
         return None
@@ -222,7 +237,11 @@ def _read_capture(
 
 
 def read_run_directory(path: str) -> tuple[StartEntry | None, EndEntry | None]:
-    """What the directory of a run says about it."""
+    """Return the start entry and the end entry from a run's directory; None for a missing entry.
+
+    If the start entry is missing, both results are None. The end entry may come from the draft of
+    `outcome`.
+    """
     begun, outcome = _read_entry(f"{path}/plan"), f"{path}/outcome"
     ended = _read_entry(outcome) or _read_entry(draft_path(outcome))
     if not isinstance(begun, StartEntry):
@@ -241,12 +260,16 @@ def _read_entry(path: str) -> StartEntry | EndEntry | None:
 def follow_output(
     run: StoredRun, workspace: bytes, stream: Stream = Stream.OUTPUT, lines: int | None = None
 ) -> Iterator[bytes]:
-    """What there is of it (or its last lines), and what is yet to come, until it has ended; b""
-    when there is nothing now: the caller chooses how long to wait. Raises NoSuchRun, OSError."""
+    """Yield the stored output, or its last `lines` lines, and new output until the run has ended.
+
+    Yield b"" when there is no new output; the caller then chooses how long to wait.
+    Raises NoSuchRun, OSError.
+    """
     at = 0 if lines is None else _find_tail_start(run, stream, lines)
     while True:
         data = _read_block(run, stream, at)
-        # Our own last words are no output. Where they will stand is written down before they do.
+        # The completion line is not output. Its byte range is recorded before the line is written.
+        # So a block that may contain the line is read again when the recorded range is known.
         run = find_run(run.number, workspace)
         over = run.ending is not None
         if over:
@@ -258,7 +281,7 @@ def follow_output(
 
 
 def _find_tail_start(run: StoredRun, stream: Stream, lines: int) -> int:
-    """Where the last so many lines begin."""
+    """Return the offset of the last `lines` lines; 0 if a live run has no stored output yet."""
     try:
         with run.open(stream) as source:
             return locate(source, Last(lines=lines))[0]
@@ -269,7 +292,7 @@ def _find_tail_start(run: StoredRun, stream: Stream, lines: int) -> int:
 
 
 def _read_block(run: StoredRun, stream: Stream, at: int) -> bytes:
-    """A block of the stream from there on; nothing of one that has no file yet."""
+    """Read a block of the stream from offset `at`; empty if a live run has no file yet."""
     try:
         with run.open(stream) as source:
             source.seek(at)

@@ -1,4 +1,4 @@
-"""What `artifact://` and `local://` stand for: files of the store."""
+"""Resolvers of `artifact://` and `local://` URLs, which name files of the store."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _MAX_DEPTH: Final = 64
 
 
 def build_resolvers(workspace: bytes) -> Mapping[str, Resolver]:
-    """The schemes that work out of the box, for callers of this workspace."""
+    """Return the resolvers of the built-in URL schemes, for callers of this workspace."""
     return {
         "artifact": partial(_resolve_artifact, workspace),
         "local": partial(_resolve_local, workspace),
@@ -24,7 +24,10 @@ def build_resolvers(workspace: bytes) -> Mapping[str, Resolver]:
 
 
 def _resolve_artifact(workspace: bytes, rest: str) -> Resolved:
-    """The whole output of run N. One that is in the journal becomes a file first."""
+    """Return the path of a run's complete output.
+
+    For output that is stored in the journal, a chore creates the file before the spawn.
+    """
     try:
         run = stored_run.find_run(stored_run.parse_run_id(rest), workspace)
         run.check_stored(Stream.OUTPUT)
@@ -37,14 +40,14 @@ def _resolve_artifact(workspace: bytes, rest: str) -> Resolved:
 
 
 def _resolve_local(workspace: bytes, rest: str) -> Resolved:
-    """A file of the workspace's own, kept with the state and not in the workspace."""
+    """Return the path of a file that belongs to the workspace but is in the state directory."""
     if rest.count("/") > _MAX_DEPTH:
         raise LookupError(f"is more than {_MAX_DEPTH} directories deep; choose a shorter path")
     root = os.fsencode(_home()) + f"/local/{workspace_key(workspace)}".encode()
     path = os.path.normpath(root + b"/" + os.fsencode(rest))
     real = os.path.realpath(path)
     if not (real + b"/").startswith(os.path.realpath(root) + b"/"):
-        raise LookupError("leads out of its place through a symbolic link; remove the link")
+        raise LookupError("leads out of its directory through a symbolic link; remove the link")
     return Resolved(path=path, chores=(MakeDirectory(path=os.path.dirname(path)),))
 
 

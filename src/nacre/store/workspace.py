@@ -1,10 +1,10 @@
-"""Which workspace a directory belongs to."""
+"""Search for the workspace that a directory belongs to."""
 
 import os
 
 
 def find_workspace(cwd: bytes) -> bytes:
-    """The git top level of a directory, else the directory itself."""
+    """Return the git top level of a directory, else the directory itself."""
     at = cwd
     while True:
         if os.path.lexists(at + b"/.git"):

@@ -1,1 +1,1 @@
-"""Bytes to text: cleaning, rendering, searching, secrets."""
+"""Conversion of output bytes to text: cleaning, rendering, searching, detecting secrets."""

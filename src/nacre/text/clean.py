@@ -1,20 +1,21 @@
-"""Bytes to text, for reading. Pure: values in, values out.
+"""Conversion of output bytes to readable text. All functions are pure.
 
-Output arrives as bytes and becomes text once, in a reply. Here is what that takes: cutting at
-whole characters, showing what is not UTF-8, colour codes and progress bars as a person would
-see them at the end, binary data described instead of dumped, sizes for people.
+Output stays bytes until nacre converts it to text once, for a reply. This module cuts bytes at
+character boundaries and replaces bytes that are not UTF-8. Colour codes are removed, and a progress
+bar is shown in its last state. Binary data is described instead of printed. Sizes are formatted for
+human readers.
 """
 
 import re
 from typing import Final
 
-# After the escape: a sequence that moves or colours (CSI), one that carries text for the
-# terminal's title and the like (OSC, DCS, PM, APC), or a short one.
+# Terminal escape sequences. A CSI sequence moves the cursor or sets a colour. A string sequence
+# (OSC, DCS, PM, APC) carries text such as the terminal's title. All other sequences are short.
 _CSI: Final = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _STRING: Final = r"\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\|(?=\x1b)|$)"
 _SHORT: Final = r"\x1b[ -/]*[0-Z\\^-~]|\x1b$"
 _ESCAPES: Final = re.compile(f"{_CSI}|{_STRING}|{_SHORT}")
-# What a line is made of when it redraws itself.
+# Control characters and sequences that a line uses to redraw itself.
 _MOVES: Final = re.compile(f"(?P<csi>{_CSI})|(?P<other>{_STRING}|{_SHORT})|(?P<cr>\r)|(?P<bs>\b)")
 
 _MAGIC: Final = (
@@ -34,33 +35,33 @@ _PLAIN_CONTROLS: Final = frozenset(b"\a\b\t\n\v\f\r\x1b")
 
 
 def decode(data: bytes) -> str:
-    """Text, with what is not UTF-8 shown as the replacement character."""
+    """Decode UTF-8. Invalid bytes become the replacement character U+FFFD."""
     return data.decode("utf-8", "replace")
 
 
 def drop_partial_end(data: bytes) -> bytes:
-    """Drop a last character whose bytes are not all there; what is no UTF-8 anyway stays."""
+    """Drop an incomplete UTF-8 character at the end of the data. Keep bytes that are not UTF-8."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
-        if byte & 0xC0 == 0x80:  # a continuation: the lead is further back
+        if byte & 0xC0 == 0x80:  # a continuation byte; the lead byte is further back
             continue
         return data[:-back] if _length(byte) > back else data
     return data
 
 
 def drop_partial_start(data: bytes) -> bytes:
-    """Drop the rest of a character whose first byte is missing (at most three bytes)."""
+    """Drop an incomplete UTF-8 character at the start of the data, at most three bytes."""
     start = 0
     while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1
-    # Four continuations in a row are no character at all: nothing was cut there.
+    # Four continuation bytes in a row are not UTF-8, so they are not the rest of a cut character.
     if len(data) > 3 and start == 3 and data[3] & 0xC0 == 0x80:
         return data
     return data[start:]
 
 
 def _length(lead: int) -> int:
-    """How many bytes the character that begins with `lead` has."""
+    """Return the length in bytes of a UTF-8 character whose first byte is `lead`."""
     if 0xC2 <= lead <= 0xDF:
         return 2
     if 0xE0 <= lead <= 0xEF:
@@ -69,14 +70,15 @@ def _length(lead: int) -> int:
 
 
 def strip_escapes(text: str) -> str:
-    """Without colour codes and other terminal sequences."""
+    """Return the text without colour codes and other terminal escape sequences."""
     return _ESCAPES.sub("", text) if "\x1b" in text else text
 
 
 def as_displayed(text: str) -> str:
-    """What a terminal shows in the end: progress bars as their last state, no colours.
+    """Return the text as a terminal finally shows it, with progress bars in their last state.
 
-    Lines are treated one by one; moving the cursor to other lines is for a real screen.
+    Colours are removed. Each line is processed separately. Cursor movements to other lines are
+    ignored.
     """
     text = text.replace("\r\n", "\n")
     if not ("\r" in text or "\b" in text or "\x1b" in text):
@@ -84,7 +86,8 @@ def as_displayed(text: str) -> str:
     return "\n".join(_line_as_displayed(line) for line in text.split("\n"))
 
 
-# Back at the beginning of a line that is empty then: whatever stood there is gone.
+# Sequences that erase the line and move the cursor to its beginning. All earlier text in the line
+# is gone.
 _FRESH: Final = re.compile(
     r"\r(?:\x1b\[m)?\x1b\[[0-2]?K|\x1b\[2K(?:\r|\x1b\[[01]?G)|\x1b\[[01]?G\x1b\[[0-2]?K"
 )
@@ -97,7 +100,7 @@ def _line_as_displayed(line: str) -> str:
         line = line[max((fresh.end() for fresh in _FRESH.finditer(line)), default=0) :]
     if not ("\b" in line or "\x1b" in line):
         return _overlay(line) if "\r" in line else line
-    if line.count("\x1b") + line.count("\b") > _MAX_MOVES:  # nobody has drawn that to be read
+    if line.count("\x1b") + line.count("\b") > _MAX_MOVES:  # too many moves for readable output
         return _overlay(strip_escapes(line).replace("\b", ""))
     cells: list[str] = []
     column = 0
@@ -110,11 +113,12 @@ def _line_as_displayed(line: str) -> str:
     return "".join(cells)
 
 
-_MAX_MOVES: Final = 20_000
+_MAX_MOVES: Final = 20_000  # cursor movements and backspaces that are interpreted in one line
 
 
 def _overlay(line: str) -> str:
-    """Each part is written over those before it; what is longer looks out behind the others."""
+    """Overlay the parts of a line that carriage returns separate. Each part overwrites the parts
+    before it. The end of a longer earlier part stays visible."""
     *before, shown = line.split("\r")
     for part in reversed(before):
         if len(part) > len(shown):
@@ -130,7 +134,7 @@ def _write(cells: list[str], column: int, text: str) -> int:
 
 
 def _apply_move(cells: list[str], column: int, move: re.Match[str]) -> int:
-    """Do what a control in the line does; returns where the cursor is then."""
+    """Apply a control character or escape sequence to a line. Return the new cursor column."""
     match move.lastgroup:
         case "cr":
             return 0
@@ -142,13 +146,14 @@ def _apply_move(cells: list[str], column: int, move: re.Match[str]) -> int:
             return column
 
 
-# A hostile number must not become that many blanks.
+# Maximum column for cursor movements. A huge number in hostile output must not create a huge line
+# of blanks.
 _MAX_WIDTH: Final = 4096
 
 
 def _csi(cells: list[str], column: int, sequence: str) -> int:
     digits = sequence[2:-1]
-    # Of a number longer than any screen the beginning will do.
+    # Nine digits of a column number are enough, because no screen has that many columns.
     count = int(digits[:9]) if digits.isascii() and digits.isdigit() else 0
     match sequence[-1]:
         case "K" if count == 0:
@@ -167,9 +172,9 @@ def _csi(cells: list[str], column: int, sequence: str) -> int:
 
 
 def describe_binary(data: bytes, size: int | None = None) -> str | None:
-    """A description of data that is not text (`binary data, 1.2MB, a PNG image`), else None.
-    `size` is that of all of it, of which this may be the beginning. A stray NUL in what is text
-    otherwise does not make it binary."""
+    """Return a description of binary data (`binary data, 1.2MB, a PNG image`), or None for text.
+    `size` is the size of the complete data if `data` is only its beginning. A few NUL bytes in a
+    text do not make the text binary."""
     sample = data[:8192]
     kind = next((f", {name}" for magic, name in _MAGIC if sample.startswith(magic)), "")
     if not sample or not (looks_binary(sample) or (kind and b"\0" in sample)):
@@ -185,8 +190,9 @@ def looks_binary(sample: bytes) -> bool:
 
 
 def human_size(size: int) -> str:
-    """`512B`, `128.1KB`, `2.5MB`: at most one decimal, rounded up, so that more than 128 KB never
-    reads as 128 KB."""
+    """Format a size in bytes for human readers, such as `512B`, `128.1KB`, `2.5MB`. The number has
+    at most one decimal. The number is rounded up, so that a size above 128 KB is never shown as
+    128 KB."""
     if size < 1024:
         return f"{size}B"
     unit, name = 1024, "KB"

@@ -1,4 +1,4 @@
-"""A file of output without the words of ours that stand in it."""
+"""View of an output file that hides the notes that nacre itself wrote into the file."""
 
 import io
 import os
@@ -6,7 +6,8 @@ from typing import BinaryIO
 
 
 class HiddenRangesFile(io.RawIOBase, BinaryIO):
-    """Positions are those of the output: a mark has none."""
+    """Read-only output file without its hidden byte ranges. Positions count only the bytes of the
+    output; hidden bytes have no position."""
 
     def __init__(self, file: BinaryIO, hidden: tuple[tuple[int, int], ...]) -> None:
         super().__init__()
@@ -47,7 +48,8 @@ class HiddenRangesFile(io.RawIOBase, BinaryIO):
         super().close()
 
     def _locate(self, at: int) -> tuple[int, int | None]:
-        """Where in the file a position is, and how much can be read there before a mark."""
+        """Return the file offset of an output position, and the number of bytes that can be read
+        from there up to the next hidden range. The number is None after the last hidden range."""
         for start, end in self._hidden:
             if at < start:
                 return at, start - at

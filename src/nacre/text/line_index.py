@@ -1,8 +1,9 @@
-"""Where the lines of a long output are: a small index beside its file, written as the file is.
+"""Line index of a long output: a small file beside the output file, written at the same time.
 
-A record for every few megabytes: how many bytes, and how many newlines in them. So any line of
-a log of gigabytes is found by reading a few megabytes, and their number by reading the last
-record. There is no more in it than in the output: without it, everything is found by reading all.
+The index has one record for every few megabytes of output: the bytes so far, and the newlines in
+them. With the index, any line of a log of gigabytes is found by reading a few megabytes. The last
+record of the index gives the number of lines. The index is redundant: without the index, every line
+is found by reading the whole output.
 """
 
 import os
@@ -12,13 +13,13 @@ from typing import Final
 
 from msgspec import Struct
 
-INTERVAL: Final = 4 * 1024 * 1024
+INTERVAL: Final = 4 * 1024 * 1024  # minimum bytes of output between two index records
 _RECORD: Final = struct.Struct("<QQ")
 _SUFFIX: Final = b".lines"
 
 
 class IndexEntry(Struct, frozen=True):
-    """So many newlines are in so many first bytes."""
+    """Index record: the first `size` bytes of the output contain `newlines` newlines."""
 
     size: int
     newlines: int
@@ -32,8 +33,9 @@ def index_path(output: bytes) -> bytes:
 
 
 class LineIndexWriter:
-    """Written by whoever writes the output. Opened for each record: there is one in a while, and
-    a descriptor for each long output is more than a process with many of them can spare."""
+    """Writer of a line index, used by the process that writes the output. The index file is opened
+    for each record, because records are rare. A process with many long outputs cannot spare one
+    more open descriptor for each output."""
 
     def __init__(self, output: bytes) -> None:
         self._last = 0
@@ -41,7 +43,9 @@ class LineIndexWriter:
         self._path = index_path(output)
 
     def add(self, size: int, newlines: int) -> None:
-        """There are so many by now. What cannot be written is not."""
+        """Write a record if the output has grown by `INTERVAL` since the last record. `size` and
+        `newlines` count the whole output so far. After a failed write, no more records are
+        written."""
         if size - self._last < INTERVAL or self._broken:
             return
         self._last = size
@@ -57,13 +61,13 @@ class LineIndexWriter:
 
 
 class LineIndex:
-    """The index as it is now, read by whoever looks for a line."""
+    """Contents of a line index file at the time of reading, for finding lines."""
 
     def __init__(self, output: bytes | None) -> None:
         self._entries = [_START] if output is None else [_START, *_read_entries(index_path(output))]
 
     def before_line(self, number: int) -> IndexEntry:
-        """The last mark that is not behind the beginning of this line, counted from 1."""
+        """Return the last index record before the start of a line. Line numbers start at 1."""
         at = bisect_right(self._entries, number - 2, key=lambda mark: mark.newlines)
         return self._entries[max(0, at - 1)]
 
@@ -85,6 +89,6 @@ def _read_entries(path: bytes) -> list[IndexEntry]:
     found: list[IndexEntry] = []
     for size, newlines in _RECORD.iter_unpack(data[:whole]):
         if found and not (size > found[-1].size and newlines >= found[-1].newlines):
-            break  # somebody has broken it; what comes before is good
+            break  # the index is damaged from this record on; earlier records are valid
         found.append(IndexEntry(size, newlines))
     return found

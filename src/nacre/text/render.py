@@ -1,11 +1,12 @@
-"""Output for reading: what a model gets to see of what a command printed. Pure.
+"""Rendering of a command's output for the model. All functions are pure.
 
-Each line as a terminal shows it in the end: colours gone, progress in its last state, binary data
-described. Identical neighbours become `line (×43)`, very long lines lose their middle. What is then
-still more than fits loses *its* middle: a head and a tail are shown, of exactly as many bytes as
-may be, so that more output never makes for a shorter reply; what is left out is known by lines.
+Each line is rendered as a terminal finally shows it: no colours, progress bars in their last state,
+binary data described. Identical adjacent lines are folded into `line (×43)`. A very long line loses
+its middle. If the output is still too long, only a head and a tail are shown. Head and tail use the
+byte limit completely, so that more output never gives a shorter reply. The omitted part is reported
+by line numbers.
 
-Of megabytes, only what may be shown is looked at.
+If the output has megabytes, only the bytes that may be shown are processed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,31 +18,31 @@ from msgspec import Struct
 from nacre.model.outcome import Capture
 from nacre.text.clean import as_displayed, decode, describe_binary, looks_binary
 
-MAX_LINE: Final = 2000  # characters of a line
-_HEAD: Final = 4  # one part in so many is for the beginning
+MAX_LINE: Final = 2000  # maximum characters of a rendered line
+_HEAD: Final = 4  # divisor: a quarter of the limit is for an output's head, or a long line's end
 _CONTROLS: Final = b"\x1b\r\b"
-_REPEATS: Final = 256  # identical lines that are passed over at once
-_WORTHWHILE: Final = 8  # bytes of a line
-_MARK: Final = "..."  # where a line is cut to fill the room there is
+_REPEATS: Final = 256  # identical lines that are compared in one step
+_WORTHWHILE: Final = 8  # minimum bytes of a partly shown line
+_MARK: Final = "..."  # shown where a line is cut to fill the byte limit
 
 
 class Omitted(Struct, frozen=True, kw_only=True):
-    """What is not shown: lines, from 1 and inclusive, of which the first and the last may be
-    shown in part; and how many bytes, from which on."""
+    """Part of the output that is not shown. Line numbers start at 1 and are inclusive. The first
+    and the last omitted line may be shown in part."""
 
     first: int
     last: int
-    byte: int
-    size: int
+    byte: int  # byte offset where the omitted part starts
+    size: int  # number of omitted bytes
 
 
 class Rendered(Struct, frozen=True, kw_only=True):
-    head: str  # all of it, when nothing was left out
+    head: str  # rendered beginning of the output; the whole output when nothing was omitted
     tail: str = ""
     omitted: Omitted | None = None
-    shown: tuple[tuple[int, int], ...] = ()  # lines
-    shortened: bool = False  # one of them has lost its middle
-    spare: int = 0  # bytes of the room that were too few for a part of a line
+    shown: tuple[tuple[int, int], ...] = ()  # ranges of shown lines: first and last number
+    shortened: bool = False  # at least one shown line has lost its middle
+    spare: int = 0  # unused bytes of the byte limit, too few for a part of a line
 
     @property
     def cut(self) -> bool:
@@ -49,37 +50,37 @@ class Rendered(Struct, frozen=True, kw_only=True):
 
 
 class _Entry(NamedTuple):
-    """One line to show, which may stand for several."""
+    """One rendered line, which may represent several identical lines of the output."""
 
     first: int
     last: int
-    start: int  # where the first of them begins, and the last one ends, its newline included
-    end: int
+    start: int  # byte offset where the first represented line begins
+    end: int  # byte offset behind the last represented line, including its newline
     text: str
-    close: str  # a newline; or nothing, at the end of output that has none
-    short: bool  # it was too long
+    close: str  # a newline; empty for a last line without a newline
+    short: bool  # whether the line was too long and lost its middle
 
     @property
     def room(self) -> int:
-        """In bytes, with its newline."""
+        """Size of the rendered line in bytes, including its newline."""
         size = len(self.text) if self.text.isascii() else len(self.text.encode())
         return size + len(self.close)
 
 
 class _Lines(NamedTuple):
-    """Some bytes of an output, and where they stand in it."""
+    """Section of an output, with its position in the output."""
 
     data: bytes
-    first: int  # line
-    start: int  # byte
-    longest: int  # characters of a line
+    first: int  # line number of the first byte in `data`
+    start: int  # offset of `data` in the output, in bytes
+    longest: int  # maximum characters of a rendered line
 
 
 def render(
     capture: Capture, max_bytes: int, *, first: int = 1, start: int = 0, longest: int = MAX_LINE
 ) -> Rendered:
-    """At most so many bytes of it, and characters of a line. The capture begins with this line, at
-    this byte."""
+    """Render a capture in at most `max_bytes` bytes, with at most `longest` characters per line.
+    `first` and `start` are the line number and the byte offset where the capture begins."""
     whole = ((first, first + capture.lines - 1),) if capture.lines else ()
     what = describe_binary(capture.head or capture.tail, capture.size)
     if what is not None:
@@ -88,9 +89,9 @@ def render(
     lines = _Lines(data, first, start, longest)
     if capture.omitted:
         return _render_window(capture, max_bytes, lines)
-    if len(lines.data) <= max_bytes and _is_plain(lines):  # most output is like that
+    if len(lines.data) <= max_bytes and _is_plain(lines):  # fast path for most output
         text = decode(lines.data)
-        # A byte that is not UTF-8 becomes a replacement character, which has three.
+        # An invalid UTF-8 byte becomes a replacement character, which takes three bytes.
         fits = "\ufffd" not in text or len(text.encode()) <= max_bytes
         if fits and not _has_repeats(text):
             return Rendered(head=text, shown=whole)
@@ -105,8 +106,8 @@ def render(
 
 
 def render_page(capture: Capture, first: int) -> Rendered:
-    """All of some bytes, nothing folded or shortened: whoever goes through an output page by page
-    shall see each once."""
+    """Render one page of an output completely, without folding or shortening lines. A reader that
+    goes through all pages sees every line once."""
     shown = ((first, first + capture.lines - 1),) if capture.lines else ()
     data = capture.head + capture.tail
     what = describe_binary(data)
@@ -114,7 +115,7 @@ def render_page(capture: Capture, first: int) -> Rendered:
 
 
 def _is_plain(lines: _Lines) -> bool:
-    """Whether it is its own rendering, but for neighbours that are the same."""
+    """Return whether rendering leaves the lines unchanged, apart from folding identical lines."""
     data = lines.data
     if any(control in data for control in _CONTROLS) or b"\0" in data:
         return False
@@ -126,7 +127,8 @@ def _has_repeats(text: str) -> bool:
 
 
 def _take_fitting(entries: Iterable[_Entry], room: int) -> tuple[list[_Entry], _Entry | None]:
-    """The first ones, as many as there is room for; and the one that there is none for."""
+    """Return the first entries that fit into `room` bytes, and the first entry that does not fit.
+    The second value is None when all entries fit."""
     found: list[_Entry] = []
     for entry in entries:
         room -= entry.room
@@ -136,14 +138,14 @@ def _take_fitting(entries: Iterable[_Entry], room: int) -> tuple[list[_Entry], _
     return found, None
 
 
-# Lines.
+# Rendering of single lines.
 
 
 def _entries(lines: _Lines) -> Iterator[_Entry]:
-    """Made as they are asked for."""
+    """Generate the rendered lines lazily, with identical adjacent lines folded."""
     data, number, offset = lines.data, lines.first, lines.start
     at, end = 0, len(data)
-    repeats: list[_Entry] = []  # identical ones
+    repeats: list[_Entry] = []  # adjacent entries with the same text
     while at < end:
         newline = data.find(b"\n", at)
         stop = end if newline < 0 else newline
@@ -163,7 +165,7 @@ def _entries(lines: _Lines) -> Iterator[_Entry]:
 
 
 def _count_repeats(data: bytes, line: bytes, at: int) -> int:
-    """How often the very same line comes again."""
+    """Return how many times `line` is repeated from offset `at` on."""
     count, many = 0, b""
     while data.startswith(line, at):
         count, at = count + 1, at + len(line)
@@ -189,7 +191,7 @@ def _fold_repeats(repeats: list[_Entry]) -> Iterator[_Entry]:
 
 
 def _show_line(raw: bytes, offset: int, longest: int) -> tuple[str, bool]:
-    """As it is shown, and whether it was too long for that."""
+    """Return a line as it is shown, and whether the line was too long and lost its middle."""
     text = decode(raw)
     if ("\0" in text or "\ufffd" in text) and looks_binary(raw[:8192]):
         return f"[{len(raw):,} bytes of binary data]", False
@@ -203,9 +205,10 @@ def _show_line(raw: bytes, offset: int, longest: int) -> tuple[str, bool]:
 
 
 def _without_middle(text: str, raw: bytes, offset: int, longest: int) -> str:
-    """Its two ends, and between them how much is missing, and from which byte on."""
+    """Return the two ends of a long line, with a note between the ends. The note says how many
+    characters are missing and at which byte the missing part starts."""
     is_raw = len(text.encode()) == len(raw)
-    mark = _missing(len(text), offset + len(raw))  # as long as it can be
+    mark = _missing(len(text), offset + len(raw))  # the note at its maximum length
     room = longest - len(mark)
     back = room // _HEAD
     front = text[: room - back]
@@ -226,15 +229,16 @@ def _range(entries: Sequence[_Entry]) -> tuple[tuple[int, int], ...]:
     return ((entries[0].first, entries[-1].last),) if entries else ()
 
 
-# Cutting.
+# Omitting the middle of an output.
 
 
 def _render_window(capture: Capture, max_bytes: int, lines: _Lines) -> Rendered:
-    """Something in the middle is not even here."""
+    """Render a capture that lacks the middle of the output."""
     whole = lines._replace(data=capture.head[: capture.head.rfind(b"\n") + 1])
     before, after = _take_fitting(_entries(whole), max_bytes // _HEAD)
     tail, line_end = capture.tail, capture.tail.find(b"\n")
-    # A line that redraws itself is known by its last state; of another, the rest is no line.
+    # The tail usually starts inside a line. If that line redraws itself, its last state is shown.
+    # Otherwise the rest of that line is skipped.
     redrawn = tail.rfind(b"\r", 0, max(line_end - 1, 0) if line_end >= 0 else len(tail)) + 1
     skipped = redrawn or line_end + 1
     behind = lines.start + capture.size - len(tail) + skipped
@@ -250,8 +254,8 @@ def _render_window(capture: Capture, max_bytes: int, lines: _Lines) -> Rendered:
 def _around_one_line(
     before: list[_Entry], lines: _Lines, capture: Capture, max_bytes: int
 ) -> Rendered | None:
-    """When all that is not here belongs to one line: that is shown like any other that is too long,
-    if there is room for it and what follows. None: there is not."""
+    """Render a capture that lacks only the middle of one line. The incomplete line is shortened
+    like any other long line. Return None if that line and the lines after it do not fit."""
     front = capture.head[capture.head.rfind(b"\n") + 1 :]
     back, newline, after = capture.tail.partition(b"\n")
     number = before[-1].last + 1 if before else lines.first
@@ -271,7 +275,8 @@ def _around_one_line(
 
 
 def _join_ends(front: str, back: str, size: int, start: int) -> str:
-    """Of a line of so many bytes, which begins at this one."""
+    """Join the two ends of a long line with a note on the missing middle. `size` is the length of
+    the line in bytes, `start` its byte offset."""
     mark = _missing(size, start + size)
     room = MAX_LINE - len(mark)
     front, back = front[: room - room // _HEAD], back[-(room // _HEAD) :]
@@ -288,8 +293,8 @@ def _cut_middle(
     max_bytes: int,
     first: int,
 ) -> Rendered:
-    """Those before, whole, and as many from the end of the rest as there is room for; what room
-    is left on either side has a part of the next line."""
+    """Render the entries in `before`, and as many of the last lines of `rest` as fit. The unused
+    bytes on both sides of the gap are filled with a part of the next line."""
     used = sum(entry.room for entry in before)
     opening = _front(next_one, max_bytes // _HEAD - used) if next_one is not None else _NOTHING
     room = max_bytes - used - len(opening.text.encode())
@@ -311,9 +316,8 @@ def _cut_middle(
     return Rendered(
         head=_join_entries(before) + opening.text,
         tail=closing.text + _join_entries(after),
-        omitted=left
-        if left_last >= left_first
-        else None,  # else but states of one line are missing
+        # If no whole line is missing, only earlier states of a redrawn line were omitted.
+        omitted=left if left_last >= left_first else None,
         shown=(*_range(before), *_range(after)),
         shortened=any(entry.short for entry in (*before, *after)),
         spare=spare if left_last >= left_first else 0,
@@ -321,13 +325,13 @@ def _cut_middle(
 
 
 def _start_of(capture: Capture, rest: _Lines) -> int:
-    """Where the capture begins: its end is that of the rest."""
+    """Return the byte offset where the capture begins. The capture ends where `rest` ends."""
     return rest.start + len(rest.data) - capture.size
 
 
 def _last_entries(rest: _Lines, max_bytes: int, last: int) -> list[_Entry]:
-    """The last lines, as many as have so many bytes, and one more. `last` is the number of the
-    line that the end belongs to."""
+    """Render the last lines of `rest`: enough lines for `max_bytes` bytes, and at least one more.
+    `last` is the number of the line at the end of the output."""
     data, size = rest.data, 2 * max_bytes + MAX_LINE
     while True:
         at = data.rfind(b"\n", 0, max(0, len(data) - size)) + 1
@@ -340,10 +344,10 @@ def _last_entries(rest: _Lines, max_bytes: int, last: int) -> list[_Entry]:
 
 
 class _Fragment(NamedTuple):
-    """A part of a line, with a newline, and how many bytes of the output it is."""
+    """Part of a rendered line, with a newline."""
 
     text: str
-    raw: int
+    raw: int  # number of output bytes that the part shows; 0 if unknown
 
 
 _NOTHING: Final = _Fragment("", 0)
@@ -360,7 +364,8 @@ def _back(entry: _Entry, room: int) -> _Fragment:
 def _fragment(
     entry: _Entry, room: int, split: Callable[[bytes, int], tuple[bytes, str, str]]
 ) -> _Fragment:
-    """So many bytes, but for the last character. Nothing, where that would be next to nothing."""
+    """Cut a part of a line that fills `room` bytes, rounded down to whole characters. Return an
+    empty fragment if the part would be shorter than `_WORTHWHILE` bytes."""
     raw, budget = entry.text.encode(), room - 1 - len(_MARK)
     if budget < _WORTHWHILE:
         return _NOTHING

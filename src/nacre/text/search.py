@@ -1,12 +1,13 @@
-"""Finding what matches in output of any length: line by line, as a person would see the lines.
+"""Regular-expression search in output of any length, line by line.
 
-A pattern that a model has written may take for ever, on the thread of whoever tries it. So it is
-tried in a process of its own, which can be killed; `python -c` with `main()` is that process. It
-loads next to nothing: it is started for every search. It ends with whoever started it, and has so
-many seconds of a processor.
+A pattern written by a model may take forever and block the thread that searches. Therefore the
+search runs in a separate process, which can be killed: `python -c` calls `main()`. The search
+process imports very few modules, because every search starts a new process. The search process
+exits when its parent exits, and its CPU time is limited.
 
-Patterns are tried on lines without colour codes, and on the last state of those that redraw
-themselves. Lines are counted from 1; of a very long one the beginning is looked at.
+Patterns are matched against lines without colour codes. A line that redraws itself is matched in
+its last state. Line numbers start at 1. Only a part of a very long line is searched, usually its
+beginning.
 """
 
 import os
@@ -24,14 +25,15 @@ if TYPE_CHECKING:  # the search process does not load msgspec
     from nacre.model.requests import MatchedLine
 
 BLOCK_SIZE: Final = 1024 * 1024
-MAX_LINE: Final = 64 * 1024  # so much of a line is looked at
-MAX_SHOWN: Final = 2000  # characters of a line
+MAX_LINE: Final = 64 * 1024  # maximum characters of a line that are searched
+MAX_SHOWN: Final = 2000  # maximum characters of a line in a search result
 _CONTROLS: Final = re.compile(rb"[\x1b\r\b]")
-# What may look at more than one line of a block: then each line is tried for itself.
+# Pattern syntax that may match across a newline. For such a pattern, each line of a block is
+# searched separately.
 _CROSSES: Final = re.compile(r"\\[AZsWDB0-9]|\(\?|\[|\n|\\n|\\[xuU]|\\r")
-# How soon a file that grows is looked at again, at first and in the end.
+# First and longest poll interval for a growing file, in seconds.
 _PAUSES: Final = (0.01, 0.05)
-_NEWS: Final = 1.0  # seconds after which it says how far it is
+_NEWS: Final = 1.0  # seconds between two progress reports of the search process
 _POSIX: Final = {
     "alpha": "a-zA-Z",
     "digit": "0-9",
@@ -47,7 +49,8 @@ _POSIX: Final = {
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """With the classes that grep knows. Raises re.error."""
+    """Compile a pattern, which may use grep's character classes such as `[:alpha:]`. Raises
+    re.error."""
     for name, members in _POSIX.items():
         pattern = pattern.replace(f"[:{name}:]", members)
     with warnings.catch_warnings():
@@ -60,18 +63,18 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 class FoundLine(NamedTuple):
     line: int
-    text: str  # of a long one, what stands around the match
-    matches: bool  # else it stands near one that does
+    text: str  # text of the line; for a long line, only the part around the match
+    matches: bool  # whether the line matches; False for a context line
 
 
 class _Block(NamedTuple):
-    first: int  # the number of its first line
-    text: str  # whole lines, each with its newline but perhaps the last
+    first: int  # line number of the block's first line
+    text: str  # complete lines; only the last line may lack its newline
 
 
 def number_lines(found: "Iterable[FoundLine | MatchedLine]", *, separate: bool) -> Iterator[str]:
-    """As grep -n shows it: `12:` before a line that matches, `11-` before a line of its context;
-    `separate`: `--` where lines are missing between two of them."""
+    """Format lines like `grep -n`: `12:` before a matching line, `11-` before a context line. With
+    `separate`, a line `--` marks each gap between line numbers."""
     last: int | None = None
     for each in found:
         gap = "--\n" if separate and last is not None and each.line > last + 1 else ""
@@ -86,12 +89,14 @@ def grep(
     first: int = 1,
     last: int | None = None,
 ) -> Iterator[FoundLine | int]:
-    """The lines that match, with so many around each; and after each block how far that is. `first`
-    is the number of the line where the source stands, `last` that of the last line to look at."""
+    """Generate the matching lines, with `context` lines before and after each match. After each
+    block, generate the number of the next line to search, as progress information. `first` is the
+    line number at the source's current position, `last` the number of the last line to search."""
     before: deque[FoundLine] = deque(maxlen=context)
     after = 0
     for block in _blocks(source, first, last):
-        # Without context each is told when it is found: the next line may take for ever.
+        # Without context lines, a match is reported at once, because searching the next line may
+        # take forever.
         hits = {} if not context else {each.line: each for each in _matching(block, pattern)}
         if not context:
             yield from _matching(block, pattern)
@@ -122,8 +127,9 @@ def _matching(block: _Block, pattern: re.Pattern[str]) -> Iterator[FoundLine]:
 
 
 def _candidates(block: _Block, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    """The lines that may match: no match can reach over a line, so the whole block is searched at
-    once, which passes over what does not match as fast as the expression can."""
+    """Generate the lines that may match, by searching the whole block at once. The pattern cannot
+    match across newlines, so the result is the same as for single lines. In a whole block, the
+    regular-expression engine skips lines without a match at full speed."""
     at, number, text = 0, block.first, block.text
     whole = re.compile(pattern.pattern, pattern.flags | re.MULTILINE)
     while at < len(text) and (hit := whole.search(text, at)):
@@ -137,7 +143,7 @@ def _candidates(block: _Block, pattern: re.Pattern[str]) -> Iterator[tuple[int, 
 
 
 def _around(text: str, at: int) -> str:
-    """Not too much of a long line."""
+    """Return at most `MAX_SHOWN` characters of a line, around the match at offset `at`."""
     if len(text) <= MAX_SHOWN:
         return text
     room = MAX_SHOWN - 6
@@ -163,8 +169,8 @@ def _lines(block: _Block) -> Iterator[tuple[int, str]]:
 
 
 def _blocks(source: BinaryIO, first: int, last: int | None = None) -> Iterator[_Block]:
-    """Whole lines, some at a time. Of one that is longer than a block only the beginning; or, when
-    it redraws itself, its last state."""
+    """Read the source and generate blocks of complete lines. A line that is longer than a block is
+    reduced to its beginning. If such a line redraws itself, only its last state is kept."""
     number, rest, long = first, b"", False
     while (last is None or number <= last) and (data := source.read(BLOCK_SIZE)):
         end = data.rfind(b"\n") + 1
@@ -182,7 +188,7 @@ def _blocks(source: BinaryIO, first: int, last: int | None = None) -> Iterator[_
 
 
 def _join_long_line(rest: bytes, data: bytes) -> bytes:
-    """A line that is longer than a block, as it goes on."""
+    """Append data to the kept part of a line that is longer than a block."""
     whole = rest + data
     if len(whole) <= MAX_LINE:
         return whole
@@ -198,8 +204,8 @@ def _block(first: int, data: bytes, last: int | None = None) -> _Block:
 
 
 class GrowingSearch:
-    """Output that grows, from a byte on that belongs to this line. An unterminated last line counts
-    as it stands, each time that it has grown."""
+    """Search in a growing output, from byte `since` on. `line` is the line number at that byte. An
+    unterminated last line is searched again each time that it has grown."""
 
     def __init__(
         self, source: BinaryIO, pattern: re.Pattern[str], line: int = 1, since: int = 0
@@ -211,7 +217,7 @@ class GrowingSearch:
         self._rest = self._tried = b""
 
     def search_new(self) -> FoundLine | None:
-        """The first line that matches, of what is new; None: there is none so far."""
+        """Search the output added since the last call. Return the first matching line, or None."""
         while data := self._source.read(BLOCK_SIZE):
             end = data.rfind(b"\n") + 1
             whole, self._rest = (
@@ -227,31 +233,32 @@ class GrowingSearch:
         return next(_matching(_block(self._line, self._rest), self._pattern), None)
 
 
-# The process of its own. It reads one line of JSON, and perhaps the output itself behind it; and
-# says one line of JSON for each that it has found, and how far it is.
+# The search process. The process reads the query from stdin as one line of JSON, optionally
+# followed by the output to search. The process prints one line of JSON for each line found and for
+# each progress report.
 
 
 class SearchQuery(NamedTuple):
-    """What is looked for, and where."""
+    """Query to the search process: the pattern, and which part of the output to search."""
 
     pattern: str
-    path: str | None  # None: it comes along
-    offset: int = 0  # where to begin, and the line that is there
-    first: int = 1
-    last: int | None = None
-    context: int = 0
-    max_bytes: int = 0  # bytes of what is found
-    seconds: float = 0.0
-    hidden: tuple[tuple[int, int], ...] = ()  # what of the file is no output
-    watch: bool = False  # wait for the first one
+    path: str | None  # output file; None: the output follows the query on stdin
+    offset: int = 0  # byte offset where the search starts
+    first: int = 1  # line number at the start of the search
+    last: int | None = None  # number of the last line to search; None: no limit
+    context: int = 0  # context lines before and after each match
+    max_bytes: int = 0  # limit for the total size of the lines found, in bytes
+    seconds: float = 0.0  # time limit of the search, in seconds
+    hidden: tuple[tuple[int, int], ...] = ()  # byte ranges of the file that are not output
+    watch: bool = False  # whether to wait until the first line matches
 
 
 class SearchResult(NamedTuple):
-    """What the process has said."""
+    """Result of the search process."""
 
     found: tuple[FoundLine, ...]
-    line: int  # up to here, not inclusive, everything was looked at
-    complete: bool  # that is all of it
+    line: int  # number of the first line that was not searched
+    complete: bool  # whether all requested lines were searched
 
 
 def encode_query(search: SearchQuery) -> bytes:
@@ -261,8 +268,8 @@ def encode_query(search: SearchQuery) -> bytes:
 
 
 def decode_result(output: bytes, first: int) -> SearchResult:
-    """What is no whole line of ours is passed over: the process may have been killed while it
-    spoke."""
+    """Parse the output of the search process. Invalid and incomplete lines are skipped, because the
+    process may have been killed while it wrote."""
     import json
 
     found: list[FoundLine] = []
@@ -329,7 +336,7 @@ def _watch_file(search: SearchQuery, pattern: re.Pattern[str], parent: int) -> N
 def _open_source(search: SearchQuery) -> BinaryIO:
     from nacre.text.hidden_ranges import HiddenRangesFile
 
-    file = open(search.path or "", "rb", buffering=0)  # noqa: SIM115 - for as long as we live
+    file = open(search.path or "", "rb", buffering=0)  # noqa: SIM115 - open until the process exits
     source: BinaryIO = HiddenRangesFile(file, tuple((start, end) for start, end in search.hidden))
     source.seek(search.offset)
     return source

@@ -1,4 +1,4 @@
-"""What looks like a secret: names of variables, and values of a well-known shape."""
+"""Detection of secrets by variable names and by values in well-known token formats."""
 
 import re
 from typing import Final
@@ -10,7 +10,7 @@ _SECRET_NAME: Final = re.compile(
     rb"|MYSQL_PWD"
     rb"|TOKEN|API_?KEY|SECRETS?|SECRET_.*|PASSWD|PASSPHRASE|CREDENTIALS?|.*AUTH_CONFIG"
 )
-# Every repetition has an end: a value may be long.
+# Every repetition in this pattern has an upper bound, because a value may be very long.
 _SECRET_VALUE: Final = re.compile(
     rb"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY"
     rb"|(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/:@?#]{0,200}:[^\s@?#]{1,200}@"
@@ -25,7 +25,7 @@ _SECRET_VALUE: Final = re.compile(
     rb"|SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,64}"
     rb"|eyJ[A-Za-z0-9_-]{8,1024}\.eyJ[A-Za-z0-9_-]{8,1024}\.[A-Za-z0-9_-]{8,255})"
 )
-_LOOKED_AT: Final = 64 * 1024  # bytes of a value
+_LOOKED_AT: Final = 64 * 1024  # bytes of a value that are searched for secrets
 
 
 def is_secret(name: bytes, value: bytes) -> bool:

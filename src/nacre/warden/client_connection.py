@@ -1,10 +1,11 @@
-"""The connection of one loop to the warden, for as many asks at once as there are.
+"""Connection of one event loop to the warden, shared by all concurrent requests of that loop.
 
     nowhere → seeking → greeting → open → (leaving) → nowhere
 
-Made at the first ask, which starts a warden if there is none, and kept for the next. Whatever
-becomes of the warden, every ask is answered: one that is leaving has begun nothing that it has not
-answered, so the next one is asked; of one that died the journal tells what it had begun.
+The first request opens the connection and starts a warden if none runs. Later requests reuse the
+connection. Every request gets a response, even if the warden exits or dies. A warden that is
+leaving has started no unanswered request, so unanswered requests go to the next warden. If a warden
+died, the journal tells which runs it had started.
 """
 
 import enum
@@ -35,22 +36,25 @@ from nacre.warden.protocol import (
 if TYPE_CHECKING:
     from nacre.warden.client_request import WardenRequest
 
-_CONNECT_TIMEOUT: Final = 10.0  # for a warden that starts, or that is there and says nothing
-_RETRY_INTERVAL: Final = 0.003
-_START_INTERVAL: Final = 1.0  # that a warden may take to start
+_CONNECT_TIMEOUT: Final = 10.0  # seconds to wait for a warden that is starting or not responding
+_RETRY_INTERVAL: Final = 0.003  # seconds between two attempts to connect
+_START_INTERVAL: Final = 1.0  # seconds that a warden may take to start
 
 
 class ConnectionState(enum.Enum):
     DISCONNECTED = "nowhere"
-    CONNECTING = "seeking"  # nobody listens yet; we come again
-    GREETING = "greeting"  # connected, and not yet welcome
+    CONNECTING = "seeking"  # no warden listens yet; a timer retries the connection
+    GREETING = "greeting"  # connected; the Welcome frame has not arrived yet
     OPEN = "open"
-    LEAVING = "leaving"  # it has said that it goes
+    LEAVING = "leaving"  # the warden has sent Leaving
 
 
 class _StartLimiter:
-    """Of many lines in one process that find nobody, one starts a warden; the others wait for it, a
-    moment, rather than to have dozens of Pythons start at once."""
+    """Limiter that lets only one of many connections in this process start a warden.
+
+    The other connections wait a moment for that warden. Without the limiter, dozens of Python
+    processes could start at once.
+    """
 
     def __init__(self) -> None:
         self._started_at = 0.0
@@ -62,7 +66,7 @@ class _StartLimiter:
         return True
 
     def reset(self) -> None:
-        """There is one: whoever finds nobody after that need not wait."""
+        """Allow the next start without a delay, because a warden has been reached."""
         self._started_at = 0.0
 
 
@@ -71,18 +75,22 @@ _start_limiter: Final = _StartLimiter()
 
 class WardenConnection:
     def __init__(self, loop: EventLoop, name: str = endpoint.SOCKET) -> None:
-        """`name` is that of a certain warden; only the usual one is started."""
+        """Create the connection without opening it.
+
+        `name` is the socket of the warden to connect to. A warden is started on demand only for the
+        default socket.
+        """
         self._stream: FramedSocket | None = None
-        self._timer: Timer | None = None  # the next try, or the end of our patience
-        self._ready_fd = -1  # what says when the warden that we have started can be reached
+        self._timer: Timer | None = None  # for the next connection attempt or the timeout
+        self._ready_fd = -1  # pipe on which a started warden reports that it is ready
         self._deadline = 0.0
-        self._retired = False  # we have asked an older one to give up its place
+        self._retired = False  # this connection has asked an older warden to retire
         self._loop = loop
         self._name = name
         self._state = ConnectionState.DISCONNECTED
         self._numbers = 0
         self._pending: dict[int, WardenRequest] = {}
-        self._unsent: list[WardenRequest] = []  # until there is a warden
+        self._unsent: list[WardenRequest] = []  # requests that wait until a warden is connected
 
     @property
     def idle(self) -> bool:
@@ -99,7 +107,7 @@ class WardenConnection:
             self._wait_for_welcome()
 
     def cancel(self, pending: "WardenRequest", number: int) -> bool:
-        """False when it has not been asked yet, and will not be."""
+        """Cancel a request. Return False for a request that was not sent yet, which is dropped."""
         if self._pending.get(pending.number) is pending:
             self._send(Cancel(pending.number, number))
             return True
@@ -108,12 +116,12 @@ class WardenConnection:
         return False
 
     def send_frame(self, pending: "WardenRequest", frame: FromClient) -> None:
-        """Something about an ask that is under way."""
+        """Send a frame about a request that was sent and has no final response yet."""
         if self._pending.get(pending.number) is pending:
             self._send(frame)
 
     def send_unanswered(self, request: Request) -> None:
-        """Ask something whose answer nobody waits for."""
+        """Send a request whose response is ignored."""
         self._numbers += 1
         self._send(RequestFrame(self._numbers, request))
 
@@ -122,14 +130,14 @@ class WardenConnection:
             del self._pending[pending.number]
 
     def resume(self) -> None:
-        """Go on with what an interrupt has left undone."""
+        """Continue the reading and sending that an interrupt (Ctrl-C in a host) cut short."""
         if self._stream is not None:
             self._stream.resume()
         if self._state is ConnectionState.OPEN:
             self._send_requests()
 
     def stop_listening(self) -> None:
-        """To runs that go on, of which we wanted to hear more."""
+        """Stop delivering events of detached runs to the listeners in this process."""
         for number, pending in list(self._pending.items()):
             if pending.detached:
                 del self._pending[number]
@@ -145,15 +153,18 @@ class WardenConnection:
         self._unsent.clear()
 
     def close(self) -> None:
-        """Runs that we have asked for go on."""
+        """Close the connection. Runs that were started over it continue."""
         self.stop_listening()
         self._disconnect()
 
-    # Finding one.
+    # Connecting.
 
     def _check_socket(self) -> None:
-        """Before we say something: is the socket still ours? Whether the warden is still there need
-        not be asked: if it has gone, what we say to it comes back, and is said to the next."""
+        """Give up a socket whose descriptor the host has closed or reused; called before a send.
+
+        Whether the warden still runs is not checked. If the warden has exited, its unanswered
+        requests are sent to the next warden.
+        """
         stream = self._stream
         if stream is not None and not stream.intact:
             stream.disown()
@@ -187,15 +198,15 @@ class WardenConnection:
 
     def _on_welcome_timeout(self) -> None:
         if self._state is ConnectionState.GREETING:
-            who = endpoint.read_owner() or "nobody knows which"
+            who = endpoint.read_owner() or "process unknown"
             self._disconnect()
-            self._fail(f"it does not answer ({who}); is it stopped?")
+            self._fail(f"it does not answer ({who}); is the process stopped?")
 
     def _start_warden(self) -> None:
-        """Nobody listens. Start one, once, and come back until it does."""
+        """Start a warden, only once, and schedule the next attempt to connect."""
         self._state = ConnectionState.CONNECTING
         if self._name != endpoint.SOCKET:
-            self._fail("the warden that ran it is gone")
+            self._fail("the warden that owned the run has exited")
             return
         if now() > self._deadline:
             self._fail(
@@ -223,16 +234,16 @@ class WardenConnection:
             self._state = ConnectionState.DISCONNECTED
 
     def _on_warden_ready(self) -> None:
-        """It can be reached, or it has ended without that."""
+        """Read the ready pipe: a byte means that the warden is ready, EOF that its start failed."""
         byte = b""
         with suppress(OSError):
             byte = os.read(self._ready_fd, 1)
         if byte:
-            self._loop.unwatch(self._ready_fd)  # the next thing would be its end
+            self._loop.unwatch(self._ready_fd)  # the next event on this pipe would be EOF
             return
         self._close_ready_fd()
         if self._state is ConnectionState.CONNECTING and self._unsent:
-            self._fail(f"it could not be started; {endpoint.last_log_line() or 'it byte nothing'}")
+            self._fail(f"it could not be started; {endpoint.last_log_line() or 'its log is empty'}")
 
     def _close_ready_fd(self) -> None:
         fd, self._ready_fd = self._ready_fd, -1
@@ -241,7 +252,7 @@ class WardenConnection:
             os.close(fd)
 
     def _fail(self, why: str) -> None:
-        """There is no warden to be had."""
+        """Disconnect and refuse all waiting requests, because no warden can be reached."""
         self._disconnect()
         while self._unsent:
             problem = f"the warden cannot be reached: {why}"
@@ -257,15 +268,15 @@ class WardenConnection:
                 f"({nacre.__version__}); update this one"
             )
         elif _is_older_warden(welcome) and self._name == endpoint.SOCKET and not self._retired:
-            # What it runs stays with it, and can be reached by its own name. It says when it has
-            # left its place; the next one is ours.
+            # The older warden keeps its runs, which stay reachable through its own socket. After
+            # its Leaving frame this connection connects to a new warden.
             self._retired = True
             self._send(Retire())
         else:
             self._state = ConnectionState.OPEN
             self._send_requests()
 
-    # Speaking.
+    # Sending.
 
     def _send_requests(self) -> None:
         while self._unsent:
@@ -278,7 +289,7 @@ class WardenConnection:
                 self._send(RequestFrame(pending.number, pending.request))
             except (OverflowError, TypeError) as error:
                 del self._pending[pending.number]
-                problem = f"this is too much for the warden: {error}"
+                problem = f"the request is too large for the warden: {error}"
                 pending.on_refused(Unavailable(problem=problem))
             if pending in self._unsent:
                 self._unsent.remove(pending)
@@ -288,7 +299,7 @@ class WardenConnection:
         if self._stream is not None:
             self._stream.send(frame)
 
-    # Hearing.
+    # Receiving.
 
     def _on_frame(self, data: bytes) -> None:
         match frame := protocol.decode_warden_frame(data):
@@ -313,11 +324,11 @@ class WardenConnection:
                 self._fail(text)
 
     def _on_close(self, why: str) -> None:
-        """It has hung up: it left, or it died."""
+        """Handle the end of the connection: the warden has left or died."""
         left = self._state is ConnectionState.LEAVING
         self._disconnect()
         if left:
-            # It has begun nothing that it has not answered.
+            # A leaving warden has started no unanswered request: send those to the next warden.
             while self._pending:
                 _, pending = self._pending.popitem()
                 if pending.detached:
@@ -339,7 +350,7 @@ class WardenConnection:
                 self._unsent.append(pending)
 
     def _disconnect(self) -> None:
-        """Have no connection any more."""
+        """Close the connection, or forget its descriptor if the host has closed or reused it."""
         self._cancel_timer()
         self._close_ready_fd()
         stream, self._stream = self._stream, None
@@ -356,7 +367,7 @@ class WardenConnection:
 
 
 def connection_for(context: LoopContext) -> WardenConnection:
-    """The one of this loop, made if there is none."""
+    """Return the connection of this event loop; the first call creates it."""
     if not isinstance(context.connection, WardenConnection):
         context.connection = WardenConnection(context.loop)
     return context.connection
@@ -369,7 +380,7 @@ def _is_older_warden(welcome: Welcome) -> bool:
 
 
 def _parse_release(version: str) -> tuple[int, ...]:
-    """`0.2.0` and `0.2.0.dev1` are one release."""
+    """Return the first three numbers of a version: those of `0.2.0` and `0.2.0.dev1` are equal."""
     numbers = []
     for part in version.split(".")[:3]:
         if not part.isdigit():

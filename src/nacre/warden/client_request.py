@@ -1,4 +1,4 @@
-"""One ask of the warden, waited for and cancelled as if it were a run of our own."""
+"""One request to the warden, which this process waits for and cancels like a local run."""
 
 import signal as signals
 from collections.abc import Callable
@@ -14,10 +14,11 @@ from nacre.model.requests import Rejected, Request, Response, Running
 from nacre.warden.client_connection import WardenConnection, connection_for
 from nacre.warden.protocol import Credit, DetachNow
 
-_CANCELLED_LINGER: Final = 1.0  # how long the listener of something cancelled is waited for
+_CANCELLED_LINGER: Final = 1.0  # seconds to wait for the listener of a cancelled request
 
-# What is known of a run whose warden has hung up: how it ended, that it was never begun (and may be
-# asked for again: None), or that it lives and can be waited for.
+# Function that looks up a run whose warden has closed the connection. Its result is the outcome if
+# the run has ended, a `Wait` request if the run still lives, or None if the run was never started.
+# A run that was never started may be requested again.
 FindLostRun = Callable[[], Outcome | requests.Wait | None]
 
 
@@ -34,18 +35,20 @@ class WardenRequest:
         fill_output: Callable[[Outcome], Outcome] | None = None,
         listening: Listening | None = None,
     ) -> None:
-        """`connection` is for this request alone. `fill_output` adds the output to the outcome of a
-        run whose output the warden has on disk only."""
-        self.number = 0  # in its connection
-        self.detached = False  # it has been answered that it goes on
-        self._retries = 2  # times that we ask another warden
-        self._on_disk = False  # the warden has its output on disk only
-        self._uncredited = 0  # bytes that our listener has not heard yet
+        """Create the request without sending it.
+
+        `connection`, if given, is used by this request alone. `fill_output` adds the output to the
+        outcome of a run whose output the warden has on disk only.
+        """
+        self.number = 0  # id of the request in its connection
+        self.detached = False  # the warden has responded that the run continues
+        self._retries = 2  # how often the request may still be sent again
+        self._on_disk = False  # the warden has the run's output on disk only
+        self._uncredited = 0  # bytes received for which the warden got no credit yet
         self._cancelled = False
         self._detach_requested = False
-        self._pending_response: Response | None = (
-            None  # the answer, until our listener has heard everything
-        )
+        # The final response, held back until the listener has received all events.
+        self._pending_response: Response | None = None
         self.name = name
         self.request = request
         self._context = context
@@ -57,7 +60,7 @@ class WardenRequest:
         self._listening = listening
         self._listener = None if listening is None else self._start_listener(listening)
 
-    # What the supervisor does with it.
+    # Called by the supervisor.
 
     def start(self) -> None:
         self._connection.send_request(self)
@@ -67,22 +70,22 @@ class WardenRequest:
         if self._on_answer is None:
             return
         if self._pending_response is not None:
-            self._deliver()  # only its listener is still busy, and shall not be waited for
+            self._deliver()  # only the listener is still busy; a cancel does not wait for it
         elif not self._connection.cancel(self, number):
-            self.on_refused(CalledOff())  # before it was begun
+            self.on_refused(CalledOff())  # the request was never sent
 
     def detach_now(self) -> None:
-        """Wait no longer: have it handed back now, or as soon as it has begun."""
+        """Ask the warden to detach the run now, or as soon as it has started."""
         self._detach_requested = True
         self._connection.send_frame(self, DetachNow(self.number))
 
     def on_sent(self) -> None:
-        """It is asked; perhaps not for the first time."""
+        """Repeat a `DetachNow` frame when the request was sent again, perhaps to another warden."""
         if self._detach_requested:
             self._connection.send_frame(self, DetachNow(self.number))
 
     def give_up(self) -> None:
-        """Call it off, and hear no more of it."""
+        """Cancel the request and ignore its response."""
         self._connection.cancel(self, signals.SIGTERM)
         self._connection.forget(self)
         self._on_answer = None
@@ -99,7 +102,7 @@ class WardenRequest:
     def resume(self) -> None:
         self._connection.resume()
 
-    # What the line has heard.
+    # Called by the connection.
 
     def on_response(self, answer: Response) -> None:
         if isinstance(answer, Running):
@@ -142,12 +145,13 @@ class WardenRequest:
         self.on_response(Rejected(refusal=refusal))
 
     def on_lost(self) -> bool:
-        """The warden has hung up. False when it is to be asked again, or the next one: whatever it
-        begins it writes down first."""
+        """Handle a connection that the warden has closed.
+
+        Return False if the request must be sent again, to this warden or to the next one. Sending
+        again is safe, because the warden records each run before it starts the run.
+        """
         if self._find_lost is None:
-            self.on_refused(
-                Unavailable(problem="the warden died before it could answer; ask again")
-            )
+            self.on_refused(Unavailable(problem="the warden died before it responded; retry"))
             return True
         known = self._find_lost()
         if isinstance(known, requests.Wait):
@@ -159,12 +163,12 @@ class WardenRequest:
             self.on_response(known)
         else:
             self.on_refused(
-                Unavailable(problem="the warden died before it could start it; try again")
+                Unavailable(problem="the warden died before it started the command; retry")
             )
         return True
 
     def stop_listening(self) -> None:
-        """Nobody listens any more."""
+        """Stop calling the listener of this request."""
         if self._listener is not None:
             self._listener.abandon()
 
@@ -174,14 +178,14 @@ class WardenRequest:
             self._settle(answer)
 
     def _settle(self, answer: Response) -> None:
-        """Answer, once."""
+        """Pass the response to the caller; a second response is ignored."""
         tell, self._on_answer = self._on_answer, None
         if self._owns_connection:
             self._connection.close()
         if tell is not None:
             tell(answer)
 
-    # Telling a listener of ours.
+    # Passing events to the listener in this process.
 
     def _start_listener(self, listening: Listening) -> ListenerThread:
         return start_listener_thread(
@@ -200,7 +204,7 @@ class WardenRequest:
 
 
 def _final_outcome(name: str, answer: Response) -> Outcome:
-    """What a listener is told at the end."""
+    """Return the outcome for the last event that a listener gets."""
     if isinstance(answer, Outcome):
         return answer
     why = answer.refusal if isinstance(answer, Rejected) else CalledOff()

@@ -1,12 +1,13 @@
-"""Where clients and the warden of a state directory meet.
+"""Lock file, sockets and log of the warden in its state directory, and the start of the warden.
 
-    warden.lock          whoever holds this lock is the warden; its line says who that is
-    warden.sock          where it listens
-    warden.PID.sock      the same, for as long as it lives: also when a newer one has the place
-    warden.log           what it had to complain about
+    warden.lock          locked by the process that is the warden; its one line names that process
+    warden.sock          public name of the current warden's socket
+    warden.PID.sock      own name of a warden's socket; stays when a newer one takes the public name
+    warden.log           error messages (stderr) of the warden
 
-Sockets are reached through a descriptor of their directory: a path may be longer than a socket's
-name can be, and nobody can put another directory in its place meanwhile.
+Sockets are opened through a descriptor of the state directory. The path of the directory may be
+longer than a socket address can be. The descriptor also makes sure that the directory is not
+replaced by another one between two system calls.
 """
 
 import fcntl
@@ -26,7 +27,7 @@ LOCK: Final = "warden.lock"
 LOG: Final = "warden.log"
 _MAX_LOG: Final = 256 * 1024
 _CREDENTIALS: Final = struct.Struct("3i")
-# Of the environment, only what it takes to run Python and to find the state directory.
+# The warden's environment: only what is needed to run Python and to find the state directory.
 _VARIABLES: Final = (
     "HOME",
     "LANG",
@@ -43,7 +44,7 @@ _VARIABLES: Final = (
 
 
 class ForeignSocket(Exception):
-    """Somebody else listens there."""
+    """A process of another user listens on the socket."""
 
 
 def socket_name(pid: int) -> str:
@@ -51,7 +52,7 @@ def socket_name(pid: int) -> str:
 
 
 def connect(name: str = SOCKET) -> socket.socket | None:
-    """Connect to the warden of this socket; None when none listens. Raises OSError,
+    """Connect to the warden at this socket; return None if no warden listens. Raises OSError,
     ForeignSocket."""
     with _state_dir_fd_path() as place:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -69,7 +70,7 @@ def connect(name: str = SOCKET) -> socket.socket | None:
 
 
 def read_peer(connection: socket.socket) -> tuple[int, int]:
-    """The process and the user at the other end."""
+    """Return the pid and the uid of the process at the other end of the socket."""
     size = _CREDENTIALS.size
     pid, uid, _ = _CREDENTIALS.unpack(
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
@@ -87,10 +88,10 @@ def _state_dir_fd_path() -> Iterator[str]:
 
 
 class WardenLock:
-    """The right to be the warden. Let go by the kernel when we die."""
+    """Lock that only the warden holds. The kernel releases the lock when its holder dies."""
 
     def __init__(self) -> None:
-        """Raises BlockingIOError when there is a warden, OSError."""
+        """Take the lock. Raises BlockingIOError if another warden holds the lock, OSError."""
         self._fd = open_private(f"{private_state_dir()}/{LOCK}", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,7 +100,7 @@ class WardenLock:
             raise
 
     def write_owner(self, word: str) -> None:
-        """Say who has it."""
+        """Write the identity of the warden into the lock file."""
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{word}\n".encode(), 0)
 
@@ -110,7 +111,7 @@ class WardenLock:
 
 
 def read_owner() -> str | None:
-    """Who holds the lock, or was the last to do so."""
+    """Return the identity of the current or last holder of the lock."""
     try:
         with open(f"{private_state_dir()}/{LOCK}") as file:
             return file.read().strip() or None
@@ -119,12 +120,12 @@ def read_owner() -> str | None:
 
 
 def open_socket() -> socket.socket:
-    """For the holder of the lock: take the place. Raises OSError."""
+    """Create the warden's socket. Call only while holding the lock. Raises OSError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         with _state_dir_fd_path() as place:
             mine = f"{place}/{socket_name(os.getpid())}"
-            with suppress(FileNotFoundError):  # of somebody who had our number before
+            with suppress(FileNotFoundError):  # socket of an earlier process with the same pid
                 os.unlink(mine)
             before = os.umask(0o177)
             try:
@@ -145,20 +146,20 @@ def open_socket() -> socket.socket:
 
 
 def remove_public_socket() -> None:
-    """Take away the name that all look for. For the holder of the lock."""
+    """Remove the public name of this warden's socket. Call only while holding the lock."""
     with suppress(OSError), _state_dir_fd_path() as directory:
         if os.path.samefile(f"{directory}/{socket_name(os.getpid())}", f"{directory}/{SOCKET}"):
             os.unlink(f"{directory}/{SOCKET}")
 
 
 def remove_own_socket() -> None:
-    """Take away our own name, too."""
+    """Remove the socket name that contains the pid of this process."""
     with suppress(OSError), _state_dir_fd_path() as directory:
         os.unlink(f"{directory}/{socket_name(os.getpid())}")
 
 
 def _remove_dead_sockets(place: str) -> None:
-    """Remove sockets that nobody serves any more."""
+    """Remove the sockets of wardens that no longer run."""
     for name in os.listdir(place):
         number = name.removeprefix("warden.").partition(".")[0]
         ours = name.startswith("warden.") and ".sock" in name and number.isdigit()
@@ -172,10 +173,16 @@ def _remove_dead_sockets(place: str) -> None:
 
 
 def start_warden(pipes: tuple[int, ...] = (), *words: str) -> int:
-    """Start one, if it finds the place empty. Returns what says when it can be reached: a byte, or
-    nothing but the end if it never can. `pipes` go to it. Raises OSError."""
+    """Start a warden process, which exits at once if another warden holds the lock.
+
+    Return the read end of a pipe. The pipe yields one byte when a warden can be reached, or EOF
+    without a byte if the start failed. The new process inherits the descriptors `pipes`. Raises
+    OSError.
+    """
     if not sys.executable:
-        raise OSError("this program is no Python that could be started again; start nacre warden")
+        raise OSError(
+            "this program is not a Python interpreter that can start the warden; run nacre warden"
+        )
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         log = _open_log()
@@ -205,7 +212,7 @@ def start_warden(pipes: tuple[int, ...] = (), *words: str) -> int:
 
 
 def last_log_line() -> str:
-    """The last thing that a warden had to say."""
+    """Return the last line of the warden's log that is not blank."""
     with suppress(OSError), open(f"{private_state_dir()}/{LOG}", "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
         lines = file.read().decode("utf-8", "replace").split("\n")
@@ -229,7 +236,7 @@ def _warden_environment() -> dict[bytes, bytes]:
     files = [each.__file__ or "" for each in (nacre, msgspec)]
     passed = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     passed["NACRE_HOME"] = private_state_dir()
-    # Where our host has found us and what we need; its own interpreter may not look there.
+    # The directories where the host found nacre and msgspec: a new interpreter may not search them.
     passed["PYTHONPATH"] = os.pathsep.join(
         dict.fromkeys(os.path.dirname(os.path.dirname(each)) for each in files)
     )

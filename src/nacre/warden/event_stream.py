@@ -1,8 +1,9 @@
-"""A run's events on their way to a client that may be slow, or gone.
+"""Sender of one run's events from the warden to a client that may be slow or disconnected.
 
-The client says how much it has room for; what is sent beyond that would only pile up in the socket.
-What waits here is bounded, too: then the oldest is dropped and counted, or, if the client wishes
-so, the command waits. No thread: everything happens on the warden's loop.
+The client grants credit: the number of bytes that it has room for. Bytes sent beyond that credit
+would only pile up in the socket. The warden's own buffer is bounded, too. When the buffer is full,
+the oldest output is dropped and counted. If the client asked for backpressure, nothing is dropped
+and the command blocks. No thread is needed: everything happens on the warden's event loop.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from nacre.eventloop import Callback
 from nacre.model.events import Chunk, Finished, Full, Started, Stream
 from nacre.model.requests import ListenOptions
 
-INITIAL_WINDOW: Final = 256 * 1024  # what a client has room for at first
+INITIAL_WINDOW: Final = 256 * 1024  # bytes of credit that a client starts with
 _MAX_CHUNK: Final = 64 * 1024
 _LINGER: Final = 5.0
 
@@ -27,7 +28,11 @@ class EventStream:
         on_room: Callback,
         on_delivered: Callback,
     ) -> None:
-        """`on_room` is called when a full buffer has room again, `on_delivered` at the end."""
+        """Create the stream of one run.
+
+        `on_room` is called when a full buffer has room again. `on_delivered` is called once the
+        run has finished and its last event was sent, or its client has disconnected.
+        """
         self.linger: float | None = _LINGER
         self._run = ""
         self._finished = False
@@ -58,15 +63,15 @@ class EventStream:
         self._flush()
 
     def on_finished(self, event: Finished) -> None:
-        del event  # the answer says it
+        del event  # the response to the client carries the outcome
         self._finished = True
         self._flush()
 
     def join(self) -> None:
-        """There is no thread to be waited for."""
+        """Do nothing: an event stream has no thread to wait for."""
 
     def add_credit(self, count: int) -> None:
-        """The client has heard so many bytes."""
+        """Allow `count` more bytes to be sent, because the client has room for them."""
         was_full = self.full
         self._window += count
         self._flush()
@@ -74,7 +79,7 @@ class EventStream:
             self._on_room()
 
     def disconnect(self) -> None:
-        """The client is gone; the command goes on."""
+        """Stop sending, because the client has disconnected. The command continues."""
         was_full = self.full
         self._disconnected = True
         self._buffer.clear()

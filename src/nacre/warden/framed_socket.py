@@ -1,8 +1,8 @@
-"""One end of a socket: frames in, frames out, never waiting.
+"""Non-blocking sender and receiver of frames on one end of a socket, for client and warden.
 
-Used by both sides. What is sent is queued first and then written as far as it goes; what is
-received is kept before anything is made of it. So an interrupt (Ctrl-C in a host) loses nothing:
-whoever is interrupted calls `resume`.
+A frame to send is queued first and then written as far as the socket accepts it. Received bytes are
+stored before they are parsed. So an interrupt (Ctrl-C in a host) loses nothing: the interrupted
+caller calls `resume`.
 """
 
 import os
@@ -16,7 +16,7 @@ import msgspec
 from nacre.eventloop import EventLoop
 from nacre.warden.protocol import FrameBuffer, FrameTooLong, FromClient, FromWarden, encode_frame
 
-_READ_SIZE: Final = 64 * 1024  # more would be mapped and unmapped by malloc, each time
+_READ_SIZE: Final = 64 * 1024  # bytes; malloc would map and unmap a larger buffer at each read
 _ONE_READ: Final = (_READ_SIZE,)
 _WRITE_SIZE: Final = 256 * 1024
 _FD_SPACE: Final = socket.CMSG_SPACE(16 * 4)
@@ -33,10 +33,13 @@ class FramedSocket:
         on_close: Callable[[str], None],
         takes_descriptors: bool = False,
     ) -> None:
-        """`on_frame` gets each frame; `on_close` gets, once, why there will be no more: "" when the
-        other end has closed."""
+        """Start reading the socket.
+
+        `on_frame` is called with each frame. `on_close` is called once, with the reason why no more
+        frames will come. The reason is "" if the other end has closed the connection.
+        """
         self.open = True
-        self._peer_closed = False  # the other end does not hear us any more
+        self._peer_closed = False  # a write failed: the other end no longer reads
         self._handling = False
         self._socket = connection
         self._fd = connection.fileno()
@@ -47,14 +50,14 @@ class FramedSocket:
         self._takes_descriptors = takes_descriptors
         self._incoming = FrameBuffer()
         self._outgoing = bytearray()
-        self._sent_sizes: list[int] = []  # of what is outgoing
-        self.descriptors: list[int] = []  # that came along
+        self._sent_sizes: list[int] = []  # bytes of `_outgoing` written by each send(2)
+        self.descriptors: list[int] = []  # descriptors received from the other end
         connection.setblocking(False)
         loop.watch(self._fd, self.read)
 
     @property
     def intact(self) -> bool:
-        """Whether our socket is still ours: a host may have closed whatever was open."""
+        """Whether the descriptor is still this socket: a host may have closed or reused it."""
         try:
             status = os.fstat(self._fd)
         except OSError:
@@ -66,7 +69,7 @@ class FramedSocket:
         return len(self._outgoing) - sum(self._sent_sizes)
 
     def send(self, frame: FromClient | FromWarden) -> None:
-        """Raises OverflowError for a frame that is too long."""
+        """Queue a frame and try to write it. Raises OverflowError if the frame is too long."""
         data = encode_frame(frame)
         if not self.open or self._peer_closed:
             return
@@ -78,7 +81,7 @@ class FramedSocket:
             self._flush()
 
     def read(self) -> None:
-        """Take what is there, and hand on the frames that are complete."""
+        """Receive the available bytes and pass the complete frames to `on_frame`."""
         if not self.open:
             return
         try:
@@ -91,7 +94,7 @@ class FramedSocket:
         self.resume()
 
     def resume(self) -> None:
-        """Go on with what an interrupt has left undone."""
+        """Pass buffered frames to `on_frame` and write queued data, also after an interrupt."""
         if not self.open or self._handling:
             return
         self._handling = True
@@ -101,7 +104,7 @@ class FramedSocket:
                 if not self.open:
                     return
         except (FrameTooLong, msgspec.MsgspecError) as error:
-            self._close_with_reason(f"that is no frame: {error}")
+            self._close_with_reason(f"invalid frame: {error}")
             return
         finally:
             self._handling = False
@@ -120,12 +123,15 @@ class FramedSocket:
             os.close(self.descriptors.pop())
 
     def disown(self) -> None:
-        """The number is somebody else's: never touch it again."""
+        """Never use the descriptor again: the host has closed it or reused its number."""
         self.open = False
         self._socket.detach()
 
     def after_fork(self) -> None:
-        """In a fork: the connection is the parent's, and so is the epoll that watches it."""
+        """Close this process's copy of the socket after fork(2), without touching the epoll.
+
+        The connection and the epoll that watches it belong to the parent process.
+        """
         if self.open and self.intact:
             self._socket.close()
         elif self.open:
@@ -134,7 +140,7 @@ class FramedSocket:
 
     def _receive(self) -> None:
         if not self._takes_descriptors:
-            # In C, from the socket to the deque: no interrupt can lose what was received.
+            # `map` and `extend` run in C: an interrupt cannot lose bytes that were received.
             self._incoming.pieces.extend(map(self._socket.recv, _ONE_READ))
             return
         data, ancillary, _, _ = self._socket.recvmsg(_READ_SIZE, _FD_SPACE, _CLOEXEC)
@@ -146,19 +152,19 @@ class FramedSocket:
         outgoing, sent = self._outgoing, self._sent_sizes
         try:
             while (at := sum(sent)) < len(outgoing):
-                # In C, from the socket to the list: no interrupt has us send anything twice.
+                # `map` and `extend` run in C: an interrupt cannot cause bytes to be sent twice.
                 sent.extend(map(self._socket.send, (bytes(outgoing[at : at + _WRITE_SIZE]),)))
         except BlockingIOError:
             self._loop.watch_writable(self._fd, self._flush)
             return
         except OSError:
-            self._peer_closed = True  # it may have said more before it went
+            self._peer_closed = True  # frames from the other end may still be unread
         outgoing.clear()
         sent.clear()
         self._loop.unwatch_writable(self._fd)
 
     def _flush_once(self) -> None:
-        """As much as goes without waiting."""
+        """Write as much queued data as one non-blocking send(2) takes."""
         if self._outgoing and not self._peer_closed:
             try:
                 self._socket.send(bytes(self._outgoing[sum(self._sent_sizes) :]))

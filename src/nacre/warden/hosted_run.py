@@ -1,4 +1,4 @@
-"""One run of the warden's, and who wants to know of it."""
+"""One run inside the warden, with the client that started it and the clients that wait for it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,9 +20,9 @@ from nacre.warden.event_stream import EventStream
 if TYPE_CHECKING:
     from nacre.warden.server_connection import PendingRequest
 
-# One that somebody waits for has its output on disk after so long: others may want to read it.
+# Seconds until the output of a run with a waiting client is copied to disk for other readers.
 _DISK_DELAY = 0.25
-_SETUP_POLL = 0.1  # seconds until we look again whether a set-up has been read
+_SETUP_POLL = 0.1  # seconds between two checks whether the user's set-up has been read
 
 OnHostedEnd = Callable[["HostedRun", Outcome], None]
 
@@ -43,12 +43,12 @@ class HostedRun:
         self._record = record
         self.workspace = request.workspace
         self.command = decode(request.plan.command.original)
-        self._client: PendingRequest | None = client  # who has asked for it, until it is answered
+        # The client that started the run, until its last response.
+        self._client: PendingRequest | None = client
         self.job = request.job
         self._waiters: dict[PendingRequest, Timer | None] = {}
-        self._input_waiters: set[PendingRequest] = (
-            set()
-        )  # who of those wants to hear that it waits for input
+        # Clients in `_waiters` that also get a response when the run waits for input.
+        self._input_waiters: set[PendingRequest] = set()
         self._context = context
         self._on_end = on_end
         self.event_stream: EventStream | None = None
@@ -79,8 +79,10 @@ class HostedRun:
             )
 
     def _on_queue_timeout(self) -> None:
-        """Its caller has waited, and nothing was begun. While the user's set-up is read, which is
-        done once, that does not count."""
+        """End the wait of the client for a run that has not started within the wait limit.
+
+        Reading the user's set-up, which happens once, does not count against that limit.
+        """
         if self.run.reads_setup:
             self._wait_timer = self._context.loop.call_later(_SETUP_POLL, self._on_queue_timeout)
         else:
@@ -89,7 +91,10 @@ class HostedRun:
     def wait(
         self, client: "PendingRequest", wait_limit: float | None, *, for_input: bool = False
     ) -> None:
-        """Somebody else wants to know how it ends, or that it waits for input."""
+        """Respond to a further client when the run ends or the wait limit is over.
+
+        With `for_input`, also respond when the run waits for input.
+        """
         timer = None
         if wait_limit is not None:
             timer = self._context.loop.call_later(
@@ -101,14 +106,14 @@ class HostedRun:
             self._input_wait.begin()
 
     def detach_now(self, client: "PendingRequest") -> None:
-        """That one waits no longer."""
+        """Respond to this client now, without waiting any longer; the run continues."""
         if client is self._client:
             self._on_wait_over()
         else:
             self._respond_running(client)
 
     def disconnect(self, client: "PendingRequest") -> None:
-        """That one is gone, or has called its waiting off: the run goes on."""
+        """Drop a client that has disconnected or cancelled its wait. The run continues."""
         self._remove_waiter(client)
         if client is self._client:
             self._client = None
@@ -125,7 +130,7 @@ class HostedRun:
     def _on_started(self) -> None:
         loop, patience = self._context.loop, self.request.wait_limit
         if self._client is None:
-            self._detach()  # it went while this stood in line
+            self._detach()  # the client disconnected while the run was queued
         elif patience is not None and patience <= 0:
             self._on_wait_over()
         else:
@@ -134,30 +139,30 @@ class HostedRun:
             )
             if patience is not None:
                 if self._wait_timer is not None:
-                    self._wait_timer.cancel()  # it has stood in line
+                    self._wait_timer.cancel()  # the timer limited the time in the queue
                 self._wait_timer = loop.call_later(patience, self._on_wait_over)
                 if isinstance(self.request.plan.stdin, OpenStdin):
                     self._input_wait.begin()
 
     def _on_input_wait(self) -> None:
-        """It waits for input: whoever wants to know that has waited long enough."""
+        """Respond to the clients that asked to be notified when the run waits for input."""
         if self._client is not None and self.request.wait_limit is not None:
             self._on_wait_over(waits_for_input=True)
         for client in list(self._input_waiters):
             self._respond_running(client, waits_for_input=True)
 
     def _on_wait_over(self, *, waits_for_input: bool = False) -> None:
-        """Its caller waits no longer."""
+        """Detach the run and tell the client that started it that the run continues."""
         if not self.run.started and not self.run.queued:
-            return  # it is just ending, and that is the better answer
+            return  # the run is just ending, and its outcome is the better response
         running, client = self._detach(), self._client
         if self.run.queued:
-            self._record.write_start()  # it will be run, and can be found already now
+            self._record.write_start()  # so that other processes can find the queued run
             running = self.run.snapshot()
         if running is not None and waits_for_input:
             running = msgspec.structs.replace(running, waits_for_input=True)
         if self.event_stream is None:
-            self._client = None  # else it hears how it ends
+            self._client = None  # a client with an event stream stays and gets the outcome, too
         if client is not None and running is not None:
             client.respond(running, last=self.event_stream is None)
 
@@ -172,7 +177,7 @@ class HostedRun:
         return self.run.detach(job=self.job)
 
     def _respond_running(self, client: "PendingRequest", *, waits_for_input: bool = False) -> None:
-        """As it is now, to one whose patience is over."""
+        """Send a waiting client a snapshot of the run, and remove the client from the waiters."""
         if client in self._waiters:
             waits_for_input = waits_for_input or (
                 client in self._input_waiters and self.run.question() is not None

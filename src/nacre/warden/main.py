@@ -1,4 +1,4 @@
-"""`nacre warden`: be the warden, or (`--stdio`) speak to it through stdin and stdout."""
+"""Entry point of `nacre warden`: run the daemon, or (`--stdio`) connect stdin and stdout to it."""
 
 import gc
 import os
@@ -16,7 +16,7 @@ from nacre.warden import endpoint
 from nacre.warden.pipe_handover import forward_pipes, parse_handover
 from nacre.warden.server import IDLE_SECONDS, Warden
 
-_REAP_DELAY: Final = 0.05  # seconds that a dead orphan may stay
+_REAP_DELAY: Final = 0.05  # seconds from SIGCHLD until dead orphans are reaped
 _USAGE: Final = "nacre warden [--stdio]"
 
 
@@ -34,8 +34,11 @@ def entry() -> NoReturn:
 
 
 def run_warden(ready: int | None, adopt: str | None) -> int:
-    """Be the warden, unless there is one. `ready` is told when it can be reached; `adopt` are pipes
-    to be read from now on, see `pipe_handover`."""
+    """Serve as the warden until idle, unless another process is the warden. Return the exit code.
+
+    `ready` is a pipe descriptor that gets one byte when the warden can be reached. `adopt`
+    describes pipes that the warden reads from now on, see `pipe_handover`.
+    """
     run_tag.drop_tag()
     _raise_rlimits()
     os.umask(0o077)
@@ -49,7 +52,7 @@ def run_warden(ready: int | None, adopt: str | None) -> int:
         if given is not None:
             forward_pipes(*given)
         elif ready is None:
-            print(f"nacre: there is a warden already ({endpoint.read_owner()})", file=sys.stderr)
+            print(f"nacre: a warden is running already ({endpoint.read_owner()})", file=sys.stderr)
         return 0
     except OSError as error:
         print(f"nacre: the warden cannot start: {error}", file=sys.stderr, flush=True)
@@ -73,8 +76,11 @@ def _report_ready(ready: int | None) -> None:
 
 
 def _raise_rlimits() -> None:
-    """Whoever has started us may be short of something; we run things for others, too. A command
-    has the limits of whoever has asked for it."""
+    """Raise the soft limits of this process to the hard limits, except RLIMIT_LOCKS (the run tag).
+
+    The process that started the warden may have low limits, but the warden serves other clients,
+    too. A command still gets the limits of the caller that requested it.
+    """
     for number in rlimits.LIMIT_NUMBERS:
         if number != RLIMIT_LOCKS:
             with suppress(OSError, ValueError):
@@ -83,7 +89,7 @@ def _raise_rlimits() -> None:
 
 
 def _install_signal_handlers(warden: Warden) -> None:
-    """Whoever asks us to go is obeyed; orphans that came to us are let go when they have died."""
+    """Shut down on TERM and INT, survive HUP and QUIT, reap dead orphans after SIGCHLD."""
     waiting = False
 
     def reap() -> None:
@@ -93,7 +99,7 @@ def _install_signal_handlers(warden: Warden) -> None:
 
     def died(*_: object) -> None:
         nonlocal waiting
-        if not waiting:  # most are shells, whose runs see to them
+        if not waiting:  # most dead children are shells, which their own runs reap
             waiting = True
             warden.loop.post(schedule_reap)
 
@@ -104,7 +110,7 @@ def _install_signal_handlers(warden: Warden) -> None:
         warden.loop.post(warden.shut_down)
 
     def ignored(*_: object) -> None:
-        """A handler, since what is ignored is ignored by our children, too."""
+        """Do nothing; unlike SIG_IGN, this handler is not inherited by child processes."""
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)

@@ -1,8 +1,8 @@
-"""Handing the pipes of what a finished command left running to the warden.
+"""Handover of the pipes of leftover processes to the warden.
 
-To one that listens they go over the socket. Where there is none, one is started and has them from
-its birth: whoever hands over may be gone the next moment. If it finds another one in its place by
-then, it passes them on.
+A warden that listens receives the pipes over its socket. If no warden listens, a new one is started
+and inherits the pipes, because the process that hands them over may exit the next moment. If the
+new process finds that another warden holds the lock by then, it passes the pipes on to that warden.
 """
 
 import os
@@ -24,7 +24,10 @@ _ACCEPT_TIMEOUT: Final = 0.5
 
 
 def hand_over_pipes(adopt: Adopt, fds: list[int]) -> bool:
-    """False when nobody could be found who takes them; they are still ours in any case."""
+    """Give the warden copies of the pipes. Return False if no warden could take them.
+
+    The caller's own descriptors stay open in either case.
+    """
     try:
         return _send_to_warden(adopt, fds) or _start_with_pipes(adopt, fds)
     except (
@@ -50,8 +53,11 @@ def _send_to_warden(adopt: Adopt, fds: list[int]) -> bool:
 
 
 def _wait_for_acceptance(connection: socket.socket) -> bool:
-    """Whether it says so. One that says nothing will, when it comes to it: they are on their way.
-    One that hangs up has not."""
+    """Return whether the warden takes the pipes.
+
+    A warden that sends nothing in time will take the pipes later: they are in its socket already. A
+    warden that closes the connection has not taken the pipes.
+    """
     connection.settimeout(_ACCEPT_TIMEOUT)
     incoming = protocol.FrameBuffer()
     try:
@@ -76,7 +82,7 @@ def _start_with_pipes(adopt: Adopt, fds: list[int]) -> bool:
 
 
 def parse_handover(word: str) -> tuple[Adopt, list[int]]:
-    """What one is started with."""
+    """Parse the value of the `--adopt` option that a warden is started with."""
     run, workspace, limit, pipes = word.split(";")
     pairs = [each.partition(":") for each in pipes.split(",")]
     adopt = Adopt(
@@ -92,7 +98,7 @@ def parse_handover(word: str) -> tuple[Adopt, list[int]]:
 
 
 def forward_pipes(adopt: Adopt, fds: list[int]) -> None:
-    """To the one who was faster, and may be about to listen."""
+    """Pass the pipes on to the warden that took the lock first, which may not listen yet."""
     end = time.monotonic() + _FORWARD_TIMEOUT
     while time.monotonic() < end:
         with suppress(OSError):

@@ -1,14 +1,16 @@
-"""What goes over the socket: typed frames, each a length of four bytes and a msgpack map.
+"""Frames of the warden's socket protocol: a length of four bytes, then a msgpack map.
 
     → Hello                     ← Welcome, or Problem
     → Asked(id, ask)            ← Heard(id, event)…, Answered(id, answer)
     → Cancel(id), More(id), Enough(id), Adopt (with descriptors), Retire
                                 ← Leaving
 
-The first frame each way says which protocol is spoken. Unknown fields are passed over, so a field
-may be added without a new number; a frame that the other side cannot know needs one, and so does
-what must not be passed over, such as the session of a plan (3). Frames are small values: the same
-ones can go through a pipe, or to another machine. Only `Adopt` cannot.
+The first frame in each direction is the handshake: it says which protocol version its sender uses.
+Unknown fields are ignored, so a field can be added without a new version number. A new number is
+needed for a frame that the other side cannot know. A new number is also needed for a field that
+must not be ignored, such as the session of a plan (version 3). Frames are small values, so they can
+also go through a pipe or to another machine. Only `Adopt` needs the socket, because it passes
+descriptors.
 """
 
 import struct
@@ -24,14 +26,14 @@ from nacre.model.events import Chunk, Started, Stream
 from nacre.model.requests import Request, Response, SignalNumber
 
 PROTOCOL: Final = 3
-OLDEST_PROTOCOL: Final = 1  # that we still speak
-MAX_FRAME: Final = 64 * 1024 * 1024
-MAX_KEPT: Final = 16 * 1024 * 1024  # of each stream of a run, to fit into an answer
+OLDEST_PROTOCOL: Final = 1  # oldest protocol version that this nacre still accepts
+MAX_FRAME: Final = 64 * 1024 * 1024  # maximum frame size in bytes
+MAX_KEPT: Final = 16 * 1024 * 1024  # bytes kept of each stream of a run; fits into a frame
 
 
 class Hello(Struct, frozen=True, kw_only=True, tag="Hello"):
     protocol: int
-    version: str  # of nacre
+    version: str  # version of nacre
 
 
 class Welcome(Struct, frozen=True, kw_only=True, tag="Welcome"):
@@ -39,46 +41,49 @@ class Welcome(Struct, frozen=True, kw_only=True, tag="Welcome"):
     oldest: int
     version: str
     pid: int
-    runs: int = 0  # that live
+    runs: int = 0  # number of runs that have not ended
 
 
 class RequestFrame(Struct, frozen=True, tag="Asked", rename={"request": "ask"}):
-    id: int  # chosen by the client; once in a connection
+    id: int  # chosen by the client; unique in its connection
     request: Request
 
 
 class Cancel(Struct, frozen=True, tag="Cancel"):
-    """Call off what was asked."""
+    """Client frame: cancel a request; `signal` is the first signal sent to the run it started."""
 
     id: int
     signal: SignalNumber
 
 
 class Credit(Struct, frozen=True, tag="More"):
-    """So many bytes have been heard: as many more may come."""
+    """Client frame: the client has room for `count` more bytes of a run's output."""
 
     id: int
     count: int
 
 
 class DetachNow(Struct, frozen=True, tag="Enough"):
-    """Wait no longer for what was asked: answer now, and let it go on. (Since protocol 2.)"""
+    """Client frame: respond to this request now and let its run continue. (Since protocol 2.)"""
 
     id: int
 
 
 class Adopt(Struct, frozen=True, kw_only=True, tag="Adopt"):
-    """Here are the pipes of what a run of mine has left running: read them from now on."""
+    """Client frame with descriptors: the warden reads the pipes of a run's leftover processes."""
 
     id: int = 0
     run: str
     workspace: bytes
-    streams: tuple[Stream, ...]  # one descriptor comes along for each
+    streams: tuple[Stream, ...]  # one descriptor is passed for each stream
     limit: int
 
 
 class Retire(Struct, frozen=True, tag="Retire"):
-    """Give up your place to a newer one; see to what you have until it has ended."""
+    """Client frame: give up the lock and the public socket to a newer warden.
+
+    The retired warden keeps serving its own runs until they have ended.
+    """
 
 
 class ResponseFrame(Struct, frozen=True, tag="Answered", rename={"response": "answer"}):
@@ -92,11 +97,14 @@ class EventFrame(Struct, frozen=True, tag="Heard"):
 
 
 class Leaving(Struct, frozen=True, tag="Leaving"):
-    """I go. What you have asked and I have not answered was not done: ask the next one."""
+    """Warden frame: this warden is about to exit or has retired.
+
+    A request without a response was not carried out; the client sends it to the next warden.
+    """
 
 
 class Problem(Struct, frozen=True, tag="Problem"):
-    """I cannot understand you; this connection ends here."""
+    """Warden frame: the client sent something invalid, and the warden closes the connection."""
 
     text: str
 
@@ -109,7 +117,7 @@ _LENGTH: Final = struct.Struct("!I")
 
 
 def encode_frame(frame: FromClient | FromWarden) -> bytes:
-    """Raises OverflowError for one that is too long."""
+    """Return the frame with its length prefix. Raises OverflowError if the frame is too long."""
     data = _encode(frame)
     if len(data) > MAX_FRAME:
         raise OverflowError(f"a frame of {len(data)} bytes is too long; {MAX_FRAME} are the most")
@@ -127,7 +135,7 @@ def _warden_decoder() -> msgspec.msgpack.Decoder[FromWarden]:
 
 
 def decode_client_frame(data: bytes) -> FromClient:
-    """Raises msgspec.MsgspecError for nonsense."""
+    """Decode a frame from a client. Raises msgspec.MsgspecError for an invalid frame."""
     return _client_decoder().decode(data)
 
 
@@ -136,22 +144,25 @@ def decode_warden_frame(data: bytes) -> FromWarden:
 
 
 class FrameTooLong(Exception):
-    """Whoever announces such a frame is not one of us."""
+    """Error for a frame above the size limit: the peer does not use this protocol."""
 
 
 class FrameBuffer:
-    """Bytes as they come, frames as they are complete."""
+    """Buffer that takes received bytes and yields complete frames."""
 
     def __init__(self, longest: int = MAX_FRAME) -> None:
-        self.ended = False  # the other end has said all, and closed
-        # Filled by `extend`, in C: what was received is here, whatever interrupts us.
+        self.ended = False  # EOF was received: the other end has closed the connection
+        # Received bytes. `extend` fills this deque in C, so an interrupt (Ctrl-C) loses no data.
         self.pieces: deque[bytes] = deque()
         self._longest = longest
         self._buffer = b""
 
     def frames(self) -> Iterator[bytes]:
-        """Those that are complete. One is forgotten when the next one is asked for. Raises
-        FrameTooLong before anything of such a frame is kept."""
+        """Yield the complete frames.
+
+        A frame leaves the buffer when the caller asks for the next one. Raises FrameTooLong as soon
+        as the length prefix of such a frame has arrived.
+        """
         while True:
             self._join_pieces()
             buffered = self._buffer
@@ -167,7 +178,7 @@ class FrameBuffer:
             self._buffer = buffered[end:]
 
     def _join_pieces(self) -> None:
-        """Many small pieces of a large frame are joined once it may be complete."""
+        """Join the received pieces once they may contain a complete frame."""
         if not self.pieces:
             return
         if not self.pieces[-1]:

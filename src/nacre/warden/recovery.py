@@ -1,10 +1,10 @@
-"""What is known of runs whose owner was killed: their end, if it can still be seen, or that they
-are lost.
+"""Recovery of runs whose owner process was killed: find out and record how each run ended.
 
-Their pipes broke with their owner, so what they print is gone; most end at their next line. A shell
-that still lives is watched: since Linux 6.15 a descriptor of a process, opened while it lived,
-tells its exit code also to strangers. Runs of another boot are lost, whatever has their numbers
-now.
+The pipes of such a run broke with its owner, so its further output is gone. Most such runs end when
+they print their next line. If the run's shell still lives, recovery watches the shell. Since Linux
+6.15 a pidfd that was opened while the process lived returns the exit code to any process, not only
+to the parent. A run whose end cannot be seen is recorded as lost. A run of another boot is lost,
+even if another process has the pid of its shell now.
 """
 
 import os
@@ -27,8 +27,8 @@ from nacre.store.stored_run import StoredRun
 
 _PAUSE: Final = 0.005
 _TRIES: Final = 20
-_MAX_COUNTED: Final = 16 * MIB  # of longer output the lines are not counted
-_BROKEN_PIPE: Final = "the process that read it was killed; what came after that is lost"
+_MAX_COUNTED: Final = 16 * MIB  # bytes; lines of longer output are not counted
+_BROKEN_PIPE: Final = "the process that read the output was killed; later output is lost"
 
 
 class Recovery:
@@ -51,7 +51,7 @@ class Recovery:
         self._recover_next()
 
     def drop(self) -> None:
-        """Somebody else does it."""
+        """Stop recovering runs, because another warden does it from now on."""
         self._remaining.clear()
         while self._watched:
             pidfd = self._watched.pop()
@@ -59,7 +59,7 @@ class Recovery:
             os.close(pidfd)
 
     def _recover_next(self) -> None:
-        """One at a time: others want to be served meanwhile."""
+        """Recover one run and schedule the next, so that clients are served in between."""
         if not self._remaining:
             return
         run = self._remaining.popleft()
@@ -71,7 +71,10 @@ class Recovery:
             self._loop.call_later(_PAUSE, self._recover_next)
 
     def _complete_end(self, run: StoredRun, ended: EndEntry) -> None:
-        """Its end was written down, and whoever did so was killed over the last step."""
+        """Write the outcome file of a run whose end is in the journal.
+
+        The owner of the run was killed after it wrote the journal and before it wrote the file.
+        """
         with suppress(OSError, IndexError):
             start = ended.output.hidden[-1][0]
             fd = os.open(run.path(Stream.OUTPUT), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
@@ -89,7 +92,7 @@ class Recovery:
         self._files.journal.append(path, line)
 
     def _watch_if_alive(self, run: StoredRun) -> bool:
-        """Whether its shell lives, and we shall hear of its end."""
+        """Watch the shell of the run for its exit. Return False if the shell no longer runs."""
         shell, owned = run.start_entry.shell, run.owner
         if shell is None or owned is None or owned.boot != run_owner.boot_id():
             return False
@@ -97,7 +100,7 @@ class Recovery:
             pidfd = os.pidfd_open(shell.pid)
         except ProcessLookupError:
             return False
-        except OSError:  # no descriptor at this moment
+        except OSError:  # no free descriptor at this moment: try the run again later
             self._remaining.append(run)
             return True
         found = processes.read_process(shell.pid)
@@ -109,7 +112,10 @@ class Recovery:
         return True
 
     def _on_exit(self, run: StoredRun, pidfd: int) -> None:
-        """It has ended. How is told by its zombie, or by the kernel once that is collected."""
+        """Read the exit status of the shell.
+
+        The status comes from the zombie, or from the kernel once the zombie is reaped.
+        """
         self._loop.unwatch(pidfd)
         self._read_status(run, pidfd, _TRIES)
 
@@ -127,7 +133,7 @@ class Recovery:
         self._write_end(run, status or Lost(last_seen=time.time() - run.start_entry.time))
 
     def _write_end(self, run: StoredRun, ending: Ending) -> None:
-        """Write down how it ended, in every place where somebody may look."""
+        """Record how the run ended, in its outcome file and in the journal."""
         output = self._stored_stream(run, Stream.OUTPUT, ending)
         errors = None
         if os.path.exists(run.path(Stream.ERRORS)):
@@ -150,7 +156,7 @@ class Recovery:
             self._append_to_journal(run, line)
 
     def _stored_stream(self, run: StoredRun, stream: Stream, ending: Ending | None) -> StoredStream:
-        """`ending`: to be told at the end of the file."""
+        """Measure a stream's file; append the completion line to the file if `ending` is given."""
         path, line = run.path(stream), run.start_entry.completion_line
         try:
             fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -180,7 +186,7 @@ def _count_lines(fd: int) -> int:
 
 
 def _find_leftovers(run: StoredRun) -> tuple[Survivor, ...]:
-    """Who of it still lives, by its tag."""
+    """Return the live processes that carry the tag of the run."""
     from nacre.process.process_tree import TaggedProcesses
     from nacre.process.run_tag import parse_tag
 

@@ -1,9 +1,9 @@
-"""The warden: one small process that runs things for many clients, and goes when it is idle.
+"""The warden: a small daemon that runs commands for many clients and exits when it is idle.
 
-It hosts the same engine as any other process of ours, on one loop and one thread: sockets, pipes
-and clocks. A client that is gone leaves its runs behind; a cancel ends one. Nothing that a client
-sends can hurt the others: frames that make no sense end its connection, what it does not read is
-bounded.
+The warden uses the same engine as any host. One event loop on one thread serves its sockets, pipes
+and timers. When a client disconnects, its runs continue; a cancel ends a run. Nothing that a client
+sends can harm other clients. An invalid frame closes the connection of its sender. The amount of
+data that a client leaves unread is bounded.
 """
 
 import os
@@ -31,18 +31,18 @@ from nacre.warden.protocol import MAX_KEPT, Adopt, Leaving
 from nacre.warden.recovery import Recovery
 from nacre.warden.server_connection import PendingRequest, ServerConnection
 
-IDLE_SECONDS: Final = 60.0  # seconds without anything to do
-_MAX_LOG: Final = 1024 * 1024
-_TRIM_ABOVE: Final = 16 * 1024 * 1024  # bytes of output that leave memory behind
+IDLE_SECONDS: Final = 60.0  # seconds without work until the warden exits
+_MAX_LOG: Final = 1024 * 1024  # maximum size of the log in bytes
+_TRIM_ABOVE: Final = 16 * 1024 * 1024  # bytes of output above which memory is trimmed after a run
 _RETRY_INTERVAL: Final = 0.05
-_FIRST_REQUEST_TIME: Final = 10.0  # seconds that whoever has started us may take to ask
+_FIRST_REQUEST_TIME: Final = 10.0  # minimum seconds that a new warden waits for its first request
 
 
 class Warden:
     def __init__(self, lock: endpoint.WardenLock, *, idle: float = IDLE_SECONDS) -> None:
         self._idle_timer: Timer | None = None
         self._retired = False
-        self.used = False  # somebody has asked for something
+        self.used = False  # a client has sent a request
         self.stopping = False
         self._shutting_down = False
         self._lock = lock
@@ -70,12 +70,12 @@ class Warden:
             self.loop.watch(self._socket.fileno(), self._accept)
 
     def serve(self) -> None:
-        """Until there is nothing to do for a while."""
+        """Run the event loop until the warden has been idle for long enough."""
         self.loop.post(self.recovery.start)
         while not self.stopping:
             try:
                 self.loop.step()
-            except Exception:  # noqa: BLE001 - whatever went wrong with one must not end the others
+            except Exception:  # noqa: BLE001 - an error in one run must not end the others
                 log_exception()
                 time.sleep(_RETRY_INTERVAL)
         self.close()
@@ -92,7 +92,7 @@ class Warden:
         self.context.close()
 
     def schedule_idle_exit(self) -> None:
-        """Called whenever something has ended: go, after a while in which nothing begins."""
+        """Restart the idle timer if there is no work left; called whenever some work has ended."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
@@ -112,7 +112,11 @@ class Warden:
         return bool(self.hosted or self.leftover_pipes or asked or self.recovery.busy)
 
     def _exit_if_idle(self) -> None:
-        """Nothing that comes from now on is begun; whoever has asked is told so, and asks again."""
+        """Exit if there is still no work.
+
+        Requests that arrive from now on are not started. All clients get a Leaving frame and send
+        such requests to the next warden.
+        """
         if self._busy:
             self.schedule_idle_exit()
             return
@@ -122,16 +126,19 @@ class Warden:
         self.stopping = True
 
     def retire(self) -> None:
-        """A newer one shall have our place. What we have stays with us, under our own name."""
+        """Give up the lock and the public socket name to the next warden.
+
+        The present runs stay with this warden, which clients reach through its own socket name.
+        """
         if not self._retired:
             self._retired = True
-            self.recovery.drop()  # the next one sees to that
+            self.recovery.drop()  # the next warden does the recovery
             endpoint.remove_public_socket()
             self._lock.release()
             self.schedule_idle_exit()
 
     def shut_down(self) -> None:
-        """We are asked to go: orderly, with all that we run."""
+        """Cancel all runs and exit once they have ended."""
         self._shutting_down, self.used, self._idle_seconds = True, True, 0.0
         for hosted in list(self.hosted.values()):
             hosted.run.cancel()
@@ -141,9 +148,9 @@ class Warden:
     def _accept(self) -> None:
         try:
             connection, _ = self._socket.accept()
-        except BlockingIOError:  # it has gone meanwhile
+        except BlockingIOError:  # the client has disconnected again
             return
-        except OSError:  # there is no descriptor for it: a little later there may be
+        except OSError:  # no free descriptor: accept the client a little later
             self.loop.unwatch(self._socket.fileno())
             self.loop.call_later(_RETRY_INTERVAL, self._listen)
             return
@@ -152,17 +159,20 @@ class Warden:
             return
         self.connections.add(ServerConnection(self, connection))
 
-    # What is asked.
+    # Requests.
 
     def start_run(self, request: requests.StartRun, client: PendingRequest) -> None:
-        """Raises Refused."""
+        """Start a run for a client, unless the same request has already started that run. Raises
+        Refused."""
         if self._shutting_down:
-            raise Refused(Unavailable(problem="this warden is asked to go; ask again in a moment"))
+            raise Refused(Unavailable(problem="this warden is shutting down; retry in a moment"))
         if request.plan.keep.whole > MAX_KEPT or request.plan.keep.tail > MAX_KEPT:
-            raise Refused(Unavailable(problem=f"more than {MAX_KEPT} bytes cannot be answered"))
+            raise Refused(
+                Unavailable(problem=f"more than {MAX_KEPT} bytes do not fit into a response")
+            )
         known = None if request.number is None else self.hosted.get(f"r{request.number}")
         if known is not None and known.workspace == request.workspace:
-            client.hosted_run = known  # it has lost its line, and asks again
+            client.hosted_run = known  # the client lost its connection and sends the request again
             known.wait(client, request.wait_limit)
             return
         if (
@@ -189,14 +199,14 @@ class Warden:
     def _find_earlier(
         self, request: requests.StartRun, key: requests.IdempotencyKey
     ) -> requests.AlreadyStarted | None:
-        """The run that was made of the same request before. Raises Refused."""
+        """Return the run that was started before with the same idempotency key. Raises Refused."""
         if request.number is None:
             raise Refused(Unavailable(problem="a request needs the number of its run"))
         run = claim_run(key, request.workspace, request.number, "warden")
         return None if run == request.number else requests.AlreadyStarted(run=f"r{run}")
 
     def _check_limit(self, request: requests.StartRun) -> None:
-        """Raises Refused."""
+        """Check the limit of live runs in the workspace. Raises Refused if it is reached."""
         if request.max_live is None or (request.job and request.wait_limit != 0):
             return
         live = [
@@ -210,7 +220,7 @@ class Warden:
             raise Refused(TooMany(limit=request.max_live, runs=tuple(live), kind=kind))
 
     def find(self, name: str, workspace: bytes) -> HostedRun:
-        """Raises Refused: a run of another workspace is not found, either."""
+        """Return a live run of this workspace. Raises Refused if there is no such run."""
         hosted = self.hosted.get(name)
         if hosted is None or hosted.workspace != workspace:
             raise Refused(UnknownRun(run=name))
@@ -224,17 +234,17 @@ class Warden:
             trim_memory()
         self.schedule_idle_exit()
 
-    # What is left running.
+    # Leftover processes.
 
     def keep_leftover(self, leftover: LeftoverPipes) -> None:
-        """The pipes of a run of ours that has ended, but left something running."""
+        """Keep reading the pipes of leftover processes of a run that this warden hosted."""
         if leftover.workspace is not None:
             self._append_late_output(leftover, leftover.workspace, leftover.limit)
         else:
             self._watch_leftover(leftover, None)
 
     def adopt_pipes(self, frame: Adopt, fds: list[int]) -> None:
-        """Somebody else's run has left something running, and here are its pipes."""
+        """Read the pipes of leftover processes of a run that another process hosted."""
         self.used = True
         readers = {}
         for stream, fd in zip(frame.streams, fds, strict=False):
@@ -267,7 +277,7 @@ class Warden:
 
 
 def log_exception() -> None:
-    """Into our log, of what should not have happened; not without end."""
+    """Write the current exception to the warden's log; truncate a log that is too long."""
     import traceback
 
     with suppress(OSError):
@@ -277,12 +287,16 @@ def log_exception() -> None:
 
 
 def _prepare_output(record: RunRecord) -> None:
-    """What nobody waits for must be kept, or not begun. Raises Refused."""
+    """Create the output file of a run before the run starts.
+
+    A run that no client waits for must not start if its output cannot be stored. Raises Refused.
+    """
     try:
         record.prepare_output()
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        why = Unavailable(problem=f"its output cannot be kept: {error.strerror or error}{where}")
-        # Its first line may be written: nobody shall wait for the end of what never began.
+        why = Unavailable(problem=f"the output cannot be stored: {error.strerror or error}{where}")
+        # The start of the run may be in the journal already. The end is written, too, so that no
+        # process waits for a run that never started.
         record.write_end(Outcome(run=record.name, ending=NotStarted(why), output=Capture()))
         raise Refused(why) from None

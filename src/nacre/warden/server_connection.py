@@ -1,4 +1,4 @@
-"""One client of the warden, which may ask many things at once."""
+"""The warden's side of a client connection, which may have many concurrent requests."""
 
 import os
 import socket
@@ -33,14 +33,14 @@ from nacre.warden.protocol import (
 if TYPE_CHECKING:
     from nacre.warden.server import Warden
 
-_MAX_UNSENT: Final = 2 * wire.MAX_FRAME  # that a client has not taken
+_MAX_UNSENT: Final = 2 * wire.MAX_FRAME  # bytes that a client may leave unread
 
 
 class ServerConnection:
-    """One client, which may ask many things at once."""
+    """Connection of one client, with its pending requests."""
 
     def __init__(self, warden: "Warden", connection: socket.socket) -> None:
-        self.protocol = 0  # that both sides speak; 0: it has not said Hello
+        self.protocol = 0  # version that both sides use; 0: no Hello frame has arrived
         self._warden = warden
         self.pending: dict[int, PendingRequest] = {}
         self._stream = FramedSocket(
@@ -52,17 +52,18 @@ class ServerConnection:
         )
 
     def send(self, frame: FromWarden) -> None:
-        """Raises OverflowError."""
+        """Send a frame. Disconnect a client that leaves too many bytes unread. Raises
+        OverflowError."""
         self._stream.send(frame)
         if self._stream.unsent > _MAX_UNSENT:
-            self._hang_up()  # it asks, and never reads what we answer
+            self._hang_up()  # the client sends requests but reads no responses
 
     def close(self) -> None:
         self._warden.connections.discard(self)
         self._stream.close()
 
     def _on_close(self, why: str) -> None:
-        """It is gone, or makes no sense; what it has asked to be run goes on."""
+        """Drop a client that has disconnected or sent an invalid frame. Its runs continue."""
         if why:
             self._stream.send(Problem(why))
         self._drop_clients()
@@ -87,7 +88,7 @@ class ServerConnection:
         except msgspec.MsgspecError:
             raise
         except Exception:
-            self._hang_up()  # whatever it was, it must not come again
+            self._hang_up()  # without the disconnect, the same frame would be handled again
             raise
 
     def _handle(self, frame: wire.FromClient) -> None:
@@ -100,7 +101,7 @@ class ServerConnection:
             case Cancel(id=number, signal=signal_number):
                 if (pending := self.pending.get(number)) is not None:
                     pending.cancel(signal_number)
-                else:  # it may never have come, or be answered already; then this says nothing new
+                else:  # the request never arrived, or this second response is ignored
                     self.send(ResponseFrame(number, Rejected(refusal=CalledOff())))
             case DetachNow(id=number):
                 if (pending := self.pending.get(number)) is not None:
@@ -136,7 +137,7 @@ class ServerConnection:
 
     def _on_request(self, number: int, request: requests.Request) -> None:
         if number in self.pending:
-            self._reject(f"{number} is asked already")
+            self._reject(f"request {number} exists already")
             return
         self._warden.used = True
         pending = self.pending[number] = PendingRequest(self, number)
@@ -157,7 +158,7 @@ class ServerConnection:
         try:
             self.send(ResponseFrame(number, answer))
         except OverflowError:
-            problem = "its output is too long for an answer; read it by the name of the run"
+            problem = "the output is too long for a response; read it by the id of the run"
             self.send(ResponseFrame(number, Rejected(refusal=Unavailable(problem=problem))))
         if last:
             self._warden.schedule_idle_exit()
@@ -167,16 +168,16 @@ class ServerConnection:
 
 
 class PendingRequest:
-    """One ask of a connection."""
+    """One request of a client, until its final response."""
 
     def __init__(self, connection: ServerConnection, number: int) -> None:
         self.hosted_run: HostedRun | None = None
-        self._owns_run = False  # it is a run of its own that it has asked for
+        self._owns_run = False  # the request itself started the run
         self._connection = connection
         self._number = number
 
     def handle(self, warden: "Warden", request: requests.Request) -> None:
-        """Raises Refused."""
+        """Carry out the request. Raises Refused."""
         match request:
             case requests.StartRun():
                 self._owns_run = True
@@ -208,9 +209,8 @@ class PendingRequest:
 
     def cancel(self, number: int) -> None:
         if self.hosted_run is None:
-            self.respond(
-                Rejected(refusal=CalledOff())
-            )  # a write that waits; what it gave may be read
+            # The request is a write that waits for room. The run may still read the written data.
+            self.respond(Rejected(refusal=CalledOff()))
         elif self._owns_run:
             self.hosted_run.run.cancel(number)
         else:

@@ -1,7 +1,8 @@
-"""`nacre warden --stdio`: the frames of the socket on stdin and stdout.
+"""`nacre warden --stdio`: the frames of the warden's socket on stdin and stdout.
 
-For whoever can start a program but not open a socket: `ssh host nacre warden --stdio`. Runs outlive
-it as they outlive any client. It only carries bytes; descriptors cannot go that way.
+The bridge is for a client that can start a program but not open a socket, for example with
+`ssh host nacre warden --stdio`. Runs outlive the bridge as they outlive any client. The bridge only
+copies bytes, so descriptors cannot be passed through it.
 """
 
 import os
@@ -16,23 +17,23 @@ from nacre.warden import endpoint
 
 _START_TIMEOUT: Final = 10.0
 _READ_SIZE: Final = 256 * 1024
-_CLOSE_LINGER: Final = 300  # milliseconds of silence after our own end
+_CLOSE_LINGER: Final = 300  # milliseconds to wait for more data from the warden after EOF on stdin
 
 
 def run_bridge() -> int:
     try:
         warden = connect_or_start()
     except (OSError, endpoint.ForeignSocket) as error:
-        print(f"nacre: there is no warden: {error}", file=sys.stderr)
+        print(f"nacre: no warden is running: {error}", file=sys.stderr)
         return 1
-    with warden, suppress(OSError):  # whichever end is gone, the other need not be told how
+    with warden, suppress(OSError):  # an error means that one end has closed
         warden.setblocking(True)
         _copy_both_ways(warden)
     return 0
 
 
 def connect_or_start() -> socket.socket:
-    """A connection, to one that is started if need be. Raises OSError."""
+    """Connect to the warden, starting one if none runs. Raises OSError, ForeignSocket."""
     found = endpoint.connect()
     if found is not None:
         return found
@@ -50,11 +51,11 @@ def connect_or_start() -> socket.socket:
             time.sleep(0.005)
     finally:
         os.close(ready)
-    raise OSError(f"it could not be started: {endpoint.last_log_line() or 'nobody knows why'}")
+    raise OSError(f"it could not be started: {endpoint.last_log_line() or 'its log is empty'}")
 
 
 def _copy_both_ways(warden: socket.socket) -> None:
-    """Both ways, until the warden hangs up, or our own end does and nothing more comes for it."""
+    """Copy both ways until the warden closes, or until stdin has ended and the warden is silent."""
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(warden.fileno(), select.POLLIN)
@@ -68,7 +69,7 @@ def _copy_both_ways(warden: socket.socket) -> None:
                 _write_stdout(data)
             elif data := os.read(0, _READ_SIZE):
                 if not _try_send(warden, data):
-                    poll.unregister(0)  # what it had to say about that is yet to be read
+                    poll.unregister(0)  # the warden has closed, but sent data that is still unread
             else:
                 poll.unregister(0)
                 patience = _CLOSE_LINGER

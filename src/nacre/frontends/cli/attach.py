@@ -1,4 +1,7 @@
-"""`nacre attach`: a run's output as it comes, and our stdin for it. Ctrl-C lets go of it."""
+"""`nacre attach`: print a run's output as it arrives, and copy stdin to the run.
+
+Ctrl-C detaches; the run continues.
+"""
 
 import argparse
 import os
@@ -20,12 +23,14 @@ _PIECE: Final = 64 * 1024
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Show a run's output as it comes, and give it our stdin, also its end. "
-        "Ctrl-C lets go of it; it goes on."
+        "Show a run's output live, and forward stdin to the run, with its end of file. "
+        "Ctrl-C detaches; the run is not affected."
     )
-    parser.add_argument("run", metavar="ID", help="17 or r17")
-    parser.add_argument("--no-stdin", action="store_true", help="only watch")
-    parser.add_argument("--cwd", metavar="D", help="of the workspace there")
+    parser.add_argument("run", metavar="ID", help="run id, 17 or r17")
+    parser.add_argument("--no-stdin", action="store_true", help="only show the output")
+    parser.add_argument(
+        "--cwd", metavar="D", help="directory of the workspace (default: the current one)"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -37,7 +42,9 @@ def main(options: argparse.Namespace) -> int:
         show_output(run, runs.workspace)
         run = runs.find(options.run)
     except KeyboardInterrupt:
-        print_note(f"\n[detached; {options.run} goes on, nacre kill {options.run} ends it]")
+        print_note(
+            f"\n[detached; {options.run} is still running, nacre kill {options.run} ends it]"
+        )
         return 130
     except (LookupError, OSError) as error:
         if isinstance(error, BrokenPipeError):
@@ -49,7 +56,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def show_output(run: StoredRun, workspace: bytes) -> None:
-    """Everything that there is, and that is yet to come."""
+    """Print the output so far, then all new output until the run ends."""
     for data in stored_run.follow_output(run, workspace):
         if data:
             write_all(1, data)
@@ -58,7 +65,7 @@ def show_output(run: StoredRun, workspace: bytes) -> None:
 
 
 def _copy_stdin(runs: RunAccess, run: StoredRun) -> None:
-    """What we read is for the run, as long as it wants it."""
+    """Copy stdin of this process to the run, until EOF or until the run accepts no more input."""
     try:
         while data := os.read(0, _PIECE):
             raise_if_rejected(runs.write(run.name, data, eof=False, wait_for_room=True).wait())

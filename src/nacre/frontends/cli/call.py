@@ -1,4 +1,4 @@
-"""`nacre call`: one tool call, one JSON object."""
+"""`nacre call`: make one tool call and print the reply as one JSON object."""
 
 import argparse
 import json
@@ -27,8 +27,12 @@ from nacre.model.cancel import CancelToken
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_contract_argument(parser)
     add_session_argument(parser)
-    parser.add_argument("--tool", default="bash", metavar="T", help="which tool (default bash)")
-    parser.add_argument("--cwd", metavar="D", help="call it there instead of here")
+    parser.add_argument(
+        "--tool", default="bash", metavar="T", help="name of the tool (default bash)"
+    )
+    parser.add_argument(
+        "--cwd", metavar="D", help="directory of the call (default: the current one)"
+    )
     add_caller_arguments(parser)
     parser.add_argument("arguments", metavar="ARGUMENTS", help="a JSON object, or - for stdin")
 

@@ -1,4 +1,7 @@
-"""What the commands share: a tool in a process of our own, and signals that cancel."""
+"""Helpers that several commands share: building a tool, handling signals, printing.
+
+Tools and engines are set up here for a process that belongs to nacre, not to a host.
+"""
 
 import contextlib
 import functools
@@ -18,13 +21,14 @@ from nacre.runs.dispatch import hand_over_leftover
 from nacre.store.workspace import find_workspace
 from nacre.tool.tool import Tool
 
-# By these a person or a supervisor asks us to stop; by those they speak to the command.
+# STOP_SIGNALS come from a user or a process supervisor that wants nacre to stop. FORWARDED_SIGNALS
+# are meant for the command.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 FORWARDED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 
 
 class UsageError(Exception):
-    """The command line cannot be understood; the message says how it can."""
+    """Invalid command line; the message says how to correct it."""
 
 
 def own_tool(
@@ -37,9 +41,12 @@ def own_tool(
     max_wait: float | None = None,
     engine: Engine | None = None,
 ) -> Tool:
-    """A tool whose process is ours: nothing that a stopped command started gets away, and
-    what a command must not have it does not find in its parent either. Where a process has
-    several of them, they share an `engine`."""
+    """Build a tool in a process that belongs to nacre. Raises UsageError.
+
+    The process becomes a subreaper, so that no process of a stopped command escapes. Variables that
+    commands must not get are also erased from this process's /proc/PID/environ. Several tools in
+    one process share an `engine`.
+    """
     env = initial_environment()
     try:
         tool = Tool(
@@ -61,8 +68,11 @@ def own_tool(
 
 
 def own_engine(*, serves: bool = False, wake_on_signals: bool = True) -> Engine:
-    """`serves`: there will be many calls, so shells are kept ready for them. `wake_on_signals`: not
-    under asyncio, which has a wake-up descriptor for signals of its own."""
+    """Build the engine of a process that belongs to nacre.
+
+    `serves` is for a server with many calls: the engine keeps prewarmed shells. `wake_on_signals`
+    must be False under asyncio, because asyncio sets its own wake-up descriptor for signals.
+    """
     return Engine(
         own_process=become_subreaper(),
         keep_loop=True,
@@ -73,15 +83,17 @@ def own_engine(*, serves: bool = False, wake_on_signals: bool = True) -> Engine:
 
 
 def find_current_workspace(cwd: str | None) -> bytes:
-    """The workspace there. Raises OSError."""
+    """Return the workspace of `cwd` or of the current directory. Raises OSError."""
     try:
         return find_workspace(os.path.abspath(os.fsencode(cwd or os.getcwd())))
     except FileNotFoundError:
-        raise OSError("the directory that we are in is gone; go to another, or say --cwd") from None
+        raise OSError(
+            "the current directory was deleted; change to another one, or give --cwd"
+        ) from None
 
 
 def parse_settings(given: list[str]) -> dict[str, str]:
-    """What `--set` says."""
+    """Parse the KEY=VALUE arguments of `--set`. Raises UsageError."""
     parsed = {}
     for each in given:
         key, equals, value = each.partition("=")
@@ -92,23 +104,24 @@ def parse_settings(given: list[str]) -> dict[str, str]:
 
 
 def check_directory(cwd: str | None) -> None:
-    """For who serves: what is wrong with it is said now, not to each caller. Raises UsageError."""
+    """Check the `--cwd` of a server once, before the first call. Raises UsageError."""
     if cwd is not None and not os.path.isdir(cwd):
-        raise UsageError(f"--cwd {cwd} is no directory; name one that is there")
+        raise UsageError(f"--cwd {cwd} is not a directory; give an existing one")
 
 
 def print_server_hint(language: str) -> None:
-    """To a person who has started a server in a terminal."""
+    """Print a hint for a user that started a server in a terminal."""
     if sys.stdin.isatty():
-        print_note(
-            f"nacre: this speaks {language} on stdin and stdout, for a program; Ctrl-D ends it"
-        )
+        print_note(f"nacre: serving a program on stdin and stdout, with {language}; Ctrl-D ends it")
 
 
 @functools.cache
 def initial_environment() -> dict[bytes, bytes] | None:
-    """What we were started with; asked once, since some of it is forgotten then. Python itself
-    adds LC_CTYPE to it where no locale is set."""
+    """Return the environment that this process was started with, or None if it is unreadable.
+
+    The first result is cached, because `own_tool` later erases some variables. `os.environ` is not
+    the same: Python adds LC_CTYPE to `os.environ` where no locale is set.
+    """
     try:
         with open("/proc/self/environ", "rb") as file:
             block = file.read()
@@ -120,7 +133,7 @@ def initial_environment() -> dict[bytes, bytes] | None:
 
 def cancel_on_signals(cancel: CancelToken, *more: signal.Signals) -> None:
     for number in (*STOP_SIGNALS, *more):
-        # Whoever started us with a signal ignored (nohup, say) wants it ignored.
+        # A signal that the parent process ignores (nohup, for example) stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda received, _: cancel.cancel(received))
 
@@ -132,13 +145,13 @@ def forward_signals(send: Callable[[int], object]) -> None:
 
 
 def print_line(text: str) -> None:
-    """A line on stdout, in UTF-8 whatever the locale is."""
+    """Print a line on stdout, always in UTF-8."""
     sys.stdout.flush()
     write_all(1, f"{text}\n".encode())
 
 
 def print_problem(problem: str) -> None:
-    """A line on stderr; where that cannot be written, nobody can be told."""
+    """Print a problem on stderr. A failed write to stderr is ignored."""
     print_note(f"nacre: {problem}")
 
 
@@ -148,9 +161,9 @@ def print_note(text: str) -> None:
 
 
 def pause(seconds: float) -> None:
-    """Pause, unless nobody reads our stdout any more. Raises BrokenPipeError."""
+    """Sleep for `seconds`. Raises BrokenPipeError when the reader of stdout has closed its end."""
     poll = select.poll()
-    poll.register(1, 0)  # only what is wrong with it
+    poll.register(1, 0)  # event mask 0: only errors and hang-up are reported
     if poll.poll(seconds * 1000):
         raise BrokenPipeError
 
@@ -162,7 +175,7 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def escape_controls(text: str) -> str:
-    """Without what could move the cursor, or turn the text around."""
+    """Escape characters that could move the cursor or reverse the direction of text."""
     return "".join(
         each if each.isprintable() or unicodedata.combining(each) else f"\\x{ord(each):02x}"
         for each in text.replace("\t", " ")

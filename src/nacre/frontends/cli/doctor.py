@@ -1,4 +1,7 @@
-"""`nacre doctor`: what this machine offers, one line each, with the remedy."""
+"""`nacre doctor`: check this machine and print one line for each topic, with the remedy.
+
+The command then prints the settings in force.
+"""
 
 import argparse
 import os
@@ -33,14 +36,14 @@ from nacre.warden import endpoint
 class Diagnosis(NamedTuple):
     topic: str
     text: str
-    remedy: str | None = None  # None: all is well
+    remedy: str | None = None  # how to fix the problem; None: no problem
     essential: bool = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cwd", metavar="D", help="as if called there")
+    parser.add_argument("--cwd", metavar="D", help="directory (default: the current one)")
     parser.add_argument(
-        "--all", action="store_true", help="list also the settings that nobody has changed"
+        "--all", action="store_true", help="also list settings that have their default value"
     )
 
 
@@ -53,16 +56,16 @@ def main(options: argparse.Namespace) -> int:
     try:
         here = os.path.abspath(os.fsencode(options.cwd or os.getcwd()))
     except OSError:
-        print_line("NO  directory    the one we are in is gone; go to another")
+        print_line("NO  directory    the current directory was deleted; change to another one")
         return 1
     problem = _show_settings(here, everything=options.all)
     return 1 if problem or any(each.remedy and each.essential for each in findings) else 0
 
 
 def _show_settings(here: bytes, *, everything: bool) -> bool:
-    """What is in force for each contract, and from where. Whether something is wrong with it."""
+    """Print each contract's settings and their origins. Return whether a setting is invalid."""
     files = (settings.workspace_file(here), settings.user_file())
-    found = [f"{each}{'' if os.path.exists(each) else ' (not there)'}" for each in files]
+    found = [f"{each}{'' if os.path.exists(each) else ' (missing)'}" for each in files]
     print_line(f"\nsettings, from {' and '.join(found)}")
     try:
         loaded = {name: settings.load(name, here, {}) for name in registry.contract_names()}
@@ -81,12 +84,14 @@ def _show_settings(here: bytes, *, everything: bool) -> bool:
         value = msgspec.json.encode(each.value).decode()
         print_line(f"    {key:<24} {value:<30} {each.origin}")
     if not everything:
-        print_line(f"    {'all' if not rows else 'the others'} as by default; --all lists them")
+        print_line(
+            f"    {'all' if not rows else 'the others'} have their default value; --all lists them"
+        )
     return False
 
 
 def examine() -> Iterator[Diagnosis]:
-    """Look at everything; a check that itself fails is a finding too."""
+    """Run every check. A check that raises an exception also gives a diagnosis."""
     for about, check in _CHECKS.items():
         try:
             yield check()
@@ -102,7 +107,7 @@ def _nacre() -> Diagnosis:
 def _bash() -> Diagnosis:
     path = os.fsdecode(BASH)
     if not os.access(path, os.X_OK):
-        return Diagnosis("bash", f"{path} is not there", "install bash, or link it there")
+        return Diagnosis("bash", f"{path} is missing", "install bash, or link it there")
     asked = subprocess.run([path, "-c", "echo $BASH_VERSION"], capture_output=True, timeout=10)
     return Diagnosis("bash", f"{path} {asked.stdout.decode().strip()}")
 
@@ -111,7 +116,7 @@ def _git() -> Diagnosis:
     path = shutil.which("git")
     if path is None:
         return Diagnosis(
-            "git", "is not there", "install git to have commit trailers", essential=False
+            "git", "is missing", "install git to have commit trailers", essential=False
         )
     version_text = subprocess.run(
         [path, "version"], capture_output=True, timeout=10
@@ -129,20 +134,22 @@ def _processes() -> Diagnosis:
     if not hasattr(os, "pidfd_open"):
         return Diagnosis("processes", "no pidfd_open", "use Linux 5.3 or later")
     os.close(os.pidfd_open(os.getpid()))
-    return Diagnosis("processes", "/proc and pidfds work: signals go to exactly whom they are for")
+    return Diagnosis(
+        "processes", "/proc and pidfds work: a signal reaches exactly the process that it is for"
+    )
 
 
 def _escapees() -> Diagnosis:
     if run_tag.new_tag() is None:
         remedy = "raise the hard limit (ulimit -Hx unlimited)"
-        return Diagnosis("escapees", "the limit on file locks leaves no room for run tags", remedy)
+        return Diagnosis("escapees", "the limit on file locks is too low for run tags", remedy)
     if not become_subreaper():
         return Diagnosis("escapees", "cannot be the subreaper", "allow prctl in the container")
     says = "run tags and subreaper work"
     if not os.access("/usr/bin/prlimit", os.X_OK):
         remedy = "install util-linux: hosts with threads need prlimit to tag in time"
         return Diagnosis("escapees", says, remedy, essential=False)
-    return Diagnosis("escapees", f"{says}: what a stopped command started ends with it")
+    return Diagnosis("escapees", f"{says}: the process tree of a stopped command is ended")
 
 
 def _terminals() -> Diagnosis:
@@ -206,13 +213,16 @@ def _state() -> Diagnosis:
 
 
 def _warden() -> Diagnosis:
-    """Whether one runs, and whether its commands have what ours would have."""
+    """Check whether a warden runs, and whether its runs get what commands of this shell get.
+
+    Compared are namespaces, cgroup and hard resource limits of the warden and of this process.
+    """
     try:
         signed = run_owner.parse_owner(endpoint.read_owner() or "")
     except OSError as error:
         return Diagnosis("warden", str(error), "see state, above", essential=False)
     if signed is None or not signed.is_alive:
-        return Diagnosis("warden", "none runs; it is started when something shall outlive its call")
+        return Diagnosis("warden", "not running; nacre starts it when a command outlives its call")
     says = f"process {signed.pid}"
     theirs = [
         each for each in _NAMESPACES if _namespace("self", each) != _namespace(signed.pid, each)
@@ -267,12 +277,12 @@ def _mcp() -> Diagnosis:
 
 
 def _writable(about: str, path: Path, remedy: str) -> Diagnosis:
-    """Whether files can be made in a directory, which may not be there yet."""
+    """Check whether files can be created in a directory that may not exist yet."""
     nearest = next(each for each in (path, *path.parents) if each.exists())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
         return Diagnosis(about, f"{path} cannot be written", remedy)
     usage = shutil.disk_usage(nearest)
-    if not usage.total:  # /proc and the like, where root may do everything and can do nothing
+    if not usage.total:  # in /proc, root passes access(2), but no file can be created
         return Diagnosis(about, f"{path} cannot be written", remedy)
     free = human_size(usage.free)
     return Diagnosis(about, f"{path}, {free} free")

@@ -1,4 +1,4 @@
-"""Exit codes of `nacre run`, `wait` and `attach`."""
+"""Exit codes of `nacre run`, `nacre wait` and `nacre attach`."""
 
 import signal
 from typing import Final
@@ -6,12 +6,12 @@ from typing import Final
 from nacre.model.outcome import Ending, Exited, Lost, NotStarted, TimedOut, ending_code
 
 TIMEOUT_EXIT: Final = 124
-NOT_STARTED_EXIT: Final = 125  # also of a run that was lost
+NOT_STARTED_EXIT: Final = 125  # also the exit code for a lost run
 _KILLED_EXIT: Final = 128 + signal.SIGKILL
 
 
 def exit_code(ending: Ending | None) -> int:
-    """For `nacre run`: the command's own code where it has one; 128+n for a signal."""
+    """Return the exit code of `nacre run`: the command's own code, or 128+n for signal n."""
     match ending:
         case TimedOut():
             return TIMEOUT_EXIT
@@ -22,6 +22,8 @@ def exit_code(ending: Ending | None) -> int:
 
 
 def waiter_exit_code(ending: Ending | None) -> int:
-    """For commands that wait for a run: never 0 for a run that was stopped, although its command
-    may have exited with 0 then."""
+    """Return the exit code of `nacre wait` and `nacre attach`.
+
+    The code is never 0 for a run that was stopped, although the command may have exited with 0.
+    """
     return exit_code(ending) or (0 if isinstance(ending, Exited) else _KILLED_EXIT)

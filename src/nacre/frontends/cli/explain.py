@@ -1,4 +1,7 @@
-"""`nacre explain`: what the checks see in a command and would do about it. Runs nothing."""
+"""`nacre explain`: show what the checks find in a command and what they would do about it.
+
+`nacre explain` does not run the command.
+"""
 
 import argparse
 import json
@@ -44,19 +47,19 @@ from nacre.store.url_resolvers import build_resolvers
 from nacre.store.workspace import find_workspace
 from nacre.text.clean import decode
 
-_MOST_LINES: Final = 40  # of a script
+_MOST_LINES: Final = 40  # maximum lines of a script to print
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
     decision: Decision
-    analysis: Analysis  # of the command as it was given
+    analysis: Analysis  # analysis of the command as the caller wrote it
     suggestion: ToolSuggested | None
     terminal: tuple[NeedsTerminal, ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_contract_argument(parser)
-    parser.add_argument("--cwd", metavar="D", help="as if called there")
+    parser.add_argument("--cwd", metavar="D", help="directory (default: the current one)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_caller_arguments(parser)
     parser.add_argument("command", metavar="COMMAND", help="a script, or - for stdin")
@@ -85,7 +88,7 @@ def main(options: argparse.Namespace) -> int:
 def explain(
     command: str, *, contract: str, tools: list[str], options: dict[str, str], cwd: str | None
 ) -> Explanation:
-    """Raises UsageError."""
+    """Apply a contract's checks to a command without running the command. Raises UsageError."""
     try:
         here = os.path.abspath(os.fsencode(cwd or os.getcwd()))
         checks = registry.build_checks(contract, load(contract, here, options).option_values)
@@ -166,7 +169,7 @@ def _instead(refusal: object) -> str | None:
             return None
 
 
-# For people
+# Plain-text form of an explanation.
 
 
 def _lines(explained: Explanation) -> list[str]:
@@ -184,7 +187,10 @@ def _lines(explained: Explanation) -> list[str]:
         if instead is not None:
             lines.append(f"  instead: {instead}")
     if reading.unreadable is not None:
-        lines += ["", f"not all of it can be read: {reading.unreadable.why}; bash will say more"]
+        lines += [
+            "",
+            f"the command cannot be parsed completely: {reading.unreadable.why}; bash reports more",
+        ]
     lines += ["", "commands"]
     lines += [f"  {_show_command(each)}" for each in reading.commands if each.words] or ["  none"]
     notes = [*_notes(explained)]
@@ -237,7 +243,7 @@ def _notes(explained: Explanation) -> list[str]:
 def _note(finding: AnyFinding) -> str | None:
     match finding:
         case CdLifted(path=path):
-            return f"runs in {decode(path)}, where its cd leads"
+            return f"runs in {decode(path)}, the target of its cd"
         case VariablesDropped(names=names):
             return f"does not get these variables: {', '.join(names)}"
         case TrailerAdded(trailer=trailer, commits=count):
@@ -249,7 +255,7 @@ def _note(finding: AnyFinding) -> str | None:
 
 
 def _show_spans(script: bytes, spans: tuple[tuple[int, int], ...]) -> list[str]:
-    """The lines that matched, with a mark under each character that did."""
+    """Return the matching lines of a script, with a mark under each matching character."""
     lines, at = [], 0
     for line in script.split(b"\n"):
         end = at + len(line)
@@ -273,7 +279,7 @@ def _underline(line: bytes, spans: list[tuple[int, int]]) -> str:
 
 
 def _width(character: str) -> int:
-    """Columns on a terminal."""
+    """Return the number of terminal columns that a character takes."""
     if unicodedata.combining(character):
         return 0
     shown = escape_controls(character)

@@ -1,4 +1,4 @@
-"""`nacre kill`: end runs and all that they have started, or send them a signal."""
+"""`nacre kill`: end runs with their whole process trees, or send the runs a signal."""
 
 import argparse
 import signal
@@ -13,12 +13,18 @@ from nacre.runs.access import RunAccess, raise_if_rejected
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="ID", nargs="+", help="17 or r17")
-    parser.add_argument("--signal", metavar="S", help="just send this one: INT, HUP, 9, ...")
+    parser.add_argument("run", metavar="ID", nargs="+", help="run id, 17 or r17")
+    parser.add_argument("--signal", metavar="S", help="send only this signal: INT, HUP, 9, ...")
     parser.add_argument(
-        "--grace", type=seconds, default=5.0, metavar="S", help="between TERM and KILL (default 5)"
+        "--grace",
+        type=seconds,
+        default=5.0,
+        metavar="S",
+        help="seconds between TERM and KILL (default 5)",
     )
-    parser.add_argument("--cwd", metavar="D", help="of the workspace there")
+    parser.add_argument(
+        "--cwd", metavar="D", help="directory of the workspace (default: the current one)"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -42,10 +48,10 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _end_run(runs: RunAccess, name: str, grace: float) -> None:
-    """Raises OSError when something is left."""
+    """End a run and print how the run ended. Raises OSError when a process survives KILL."""
     before = runs.find(name)
     outcome = runs.end(name, signal.SIGTERM, grace).wait()
     if outcome is None:
-        raise OSError(f"something of {name} could not be killed; nacre ps shows it")
+        raise OSError(f"a process of {name} could not be killed; nacre ps shows the run")
     already = before.ending is not None and not (before.end_entry and before.end_entry.left_running)
     print_note(f"{describe_run(runs.find(name))}{', before this' if already else ''}")

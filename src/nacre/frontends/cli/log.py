@@ -1,4 +1,4 @@
-"""`nacre log`: the audit log, for people."""
+"""`nacre log`: print the last lines of the audit log, and optionally follow new lines."""
 
 import argparse
 import json
@@ -21,11 +21,11 @@ _PAUSE = 0.25
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--follow", "-f", action="store_true", help="and what is yet to come")
+    parser.add_argument("--follow", "-f", action="store_true", help="also print what follows, live")
     parser.add_argument(
-        "--lines", "-n", type=lines, default=50, metavar="N", help="the last N (default 50)"
+        "--lines", "-n", type=lines, default=50, metavar="N", help="the last N lines (default 50)"
     )
-    parser.add_argument("--json", action="store_true", help="the lines as they are")
+    parser.add_argument("--json", action="store_true", help="print the JSON lines unchanged")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -47,7 +47,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 class _Follower:
-    """Reads the log, and what is added to it, also when a new file has begun meanwhile."""
+    """Reader of the audit log that also follows new lines across a log rotation."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -56,13 +56,13 @@ class _Follower:
         self._rest = b""
 
     def read_existing(self) -> Iterator[bytes]:
-        """All there is, the oldest first."""
+        """Yield all existing lines, oldest first."""
         for number in range(KEPT_ROTATIONS, 0, -1):
             yield from _lines(f"{self._path}.{number}")
         yield from self.read_new()
 
     def read_new(self) -> Iterator[bytes]:
-        """What has come since the last time."""
+        """Yield the lines that were added since the last call."""
         try:
             with open(self._path, "rb") as file:
                 inode = os.fstat(file.fileno()).st_ino
@@ -76,7 +76,7 @@ class _Follower:
             return
 
     def _remainder(self) -> Iterator[bytes]:
-        """What came to the file that we knew before it was put aside."""
+        """Yield the lines that were added to the previous log file right before its rotation."""
         try:
             with open(f"{self._path}.1", "rb") as file:
                 if os.fstat(file.fileno()).st_ino == self._inode:
@@ -113,7 +113,10 @@ def _show(line: bytes, options: argparse.Namespace) -> None:
 
 
 def _format_line(entry: dict[str, Any]) -> str:
-    """`10:15:02  phoenix  r17   exit 0    0.02s   1.2KB  make test   (~/repo)`."""
+    """Return a log entry as one line of text, for example:
+
+    `10:15:02  phoenix  r17   exit 0    0.02s   1.2KB  make test   (~/repo)`
+    """
     moment = datetime.fromisoformat(entry["time"]).astimezone()
     when = (
         f"{moment:%H:%M:%S}" if moment.date() == datetime.now().date() else f"{moment:%d %b %H:%M}"

@@ -1,5 +1,7 @@
-"""The command line. `main` is the table of contents; each command is a module of its own, loaded
-when it is used."""
+"""The command line: the list of commands, argument parsing and the exit of the process.
+
+Each command has its own module, which is imported only when the command is used.
+"""
 
 import argparse
 import os
@@ -12,35 +14,36 @@ from nacre import __version__
 from nacre.model.refusals import Refused
 
 _COMMANDS = {
-    "run": "run one command as an agent would, stream its output, exit with its code",
+    "run": "run one command like an agent, stream its output, and exit with its code",
     "call": "make one tool call and print the reply as one JSON object",
-    "schema": "print the tools as a model provider wants them",
-    "ps": "list the runs of this workspace, those that live and the last that have ended",
-    "read": "print the output of a run, all of it, some lines, or what matches",
+    "schema": "print the tool schemas in the format of a model provider",
+    "ps": "list the runs of this workspace: the live ones and the last that have ended",
+    "read": "print the output of a run: all of it, some lines, or matching lines",
     "wait": "wait until a run has ended, and exit with its code",
-    "write": "write to the stdin of a run, where that was left open",
-    "kill": "end runs and all that they have started: TERM, a grace, KILL",
-    "attach": "show a run's output as it comes, and give it our stdin",
-    "sessions": "list the shells that remember, or reset, fork, remove one",
-    "log": "print the audit log: one line a call",
-    "explain": "show what the checks see in a command and would do about it; runs nothing",
+    "write": "write to the stdin of a run that was started as interactive",
+    "kill": "end runs and their process trees: TERM, a grace, KILL",
+    "attach": "show a run's output live, and forward stdin to the run",
+    "sessions": "list, show, reset, fork or remove sessions (persistent shells)",
+    "log": "print the audit log: one line for each call",
+    "explain": "show what the safety checks find in a command, without running it",
     "mcp": "serve the tools to an MCP client, on stdio or HTTP",
-    "rpc": "serve the tools to a program, as JSON lines on stdio",
-    "warden": "be the process that keeps runs alive; it is started by itself when it is needed",
-    "doctor": "say what this machine offers, with the remedy for what is missing",
+    "rpc": "serve the tools to a program as JSON lines on stdio",
+    "warden": "run the daemon that keeps runs alive; nacre starts it when needed",
+    "doctor": "check this machine, with a remedy for what is missing",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
-    # A word before the command can only be an option without a value.
+    # Options before the command take no value, so the first word without a dash is the command.
     parser = build_parser([word for word in words if not word.startswith("-")][:1])
     options, rest = parser.parse_known_args(words)
     if rest and options.name == "write" and not any(word.startswith("-") for word in rest):
-        # argparse loses a last word that comes after an option; and a line may come unquoted.
+        # argparse does not assign a last word that follows an option. The user may also type the
+        # text without quotes, as several words.
         options.text, rest = " ".join([*([options.text] if options.text else []), *rest]), []
     if rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}; is something to be quoted?")
+        parser.error(f"unrecognized arguments: {' '.join(rest)}; does the command need quotes?")
     if options.name is None:
         parser.print_help()
         return 2
@@ -49,7 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def entry() -> NoReturn:
-    """The program. Whatever happens to its descriptors ends in a sentence, never a traceback."""
+    """Run the command line and exit.
+
+    An error on a standard descriptor is reported as one sentence, never as a traceback.
+    """
     _fill_standard_descriptors()
     try:
         code = main()
@@ -57,7 +63,7 @@ def entry() -> NoReturn:
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
-        code = 141  # whoever read us has seen enough
+        code = 141  # 128+SIGPIPE: the reader of stdout has closed its end
     except Refused as refused:
         _print_error(f"nacre: {refused}\n")
         code = 1
@@ -66,11 +72,14 @@ def entry() -> NoReturn:
         code = 1
     if (sessions := sys.modules.get("nacre.sessions.manager")) is not None:
         sessions.close_all()
-    os._exit(code)  # not to flush again, nor to wait for a writer that is stuck
+    os._exit(code)  # exits without another flush and without waiting for a blocked writer thread
 
 
 def _fill_standard_descriptors() -> None:
-    """Closed standard descriptors would be given to the next file that is opened."""
+    """Open /dev/null on each closed standard descriptor.
+
+    Otherwise the next file that is opened would get the number of a standard descriptor.
+    """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
@@ -87,8 +96,13 @@ def _print_error(text: str) -> None:
 
 
 def build_parser(loaded: Collection[str] = tuple(_COMMANDS)) -> argparse.ArgumentParser:
-    """All commands; only those of `loaded` have their arguments, as these are in their modules."""
-    parser = argparse.ArgumentParser(prog="nacre", description="The shell tool for agents.")
+    """Build the parser of all commands.
+
+    Only the commands in `loaded` get their arguments, because that imports the command's module.
+    """
+    parser = argparse.ArgumentParser(
+        prog="nacre", description="The shell tool for language-model agents."
+    )
     parser.add_argument("--version", action="version", version=f"nacre {__version__}")
     commands = parser.add_subparsers(dest="name", metavar="COMMAND")
     for name, does in _COMMANDS.items():

@@ -1,4 +1,4 @@
-"""`nacre mcp`: the tools for an MCP client, on stdio or HTTP."""
+"""`nacre mcp`: serve the tools to an MCP client, on stdio or HTTP."""
 
 import argparse
 import contextlib
@@ -30,33 +30,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_contract_argument(parser)
     parser.description = "Serve the tools to an MCP client, on stdio or HTTP; docs/guide/mcp.md."
     add_session_argument(parser)
-    parser.add_argument("--cwd", metavar="D", help="where commands run (default: here)")
+    parser.add_argument(
+        "--cwd", metavar="D", help="directory of commands (default: the current one)"
+    )
     add_caller_arguments(parser)
     parser.add_argument(
         "--max-wait",
         type=seconds,
         default=45.0,
         metavar="S",
-        help="how long a call may block, where what still runs can be handed back (default 45)",
+        help="seconds that a call may block before its run is detached (default 45)",
     )
     parser.add_argument(
         "--http",
         metavar="[HOST:]PORT",
-        help="HTTP instead of stdio, on this machine unless HOST is another; 0 is any free port",
+        help="serve HTTP instead of stdio; HOST defaults to loopback, port 0 is any free one",
     )
     parser.add_argument(
-        "--token-file", metavar="F", help="with --http: the token (default: in the state directory)"
+        "--token-file",
+        metavar="F",
+        help="with --http: file with the token (default: in the state directory)",
     )
-    parser.add_argument("--no-token", action="store_true", help="with --http: let everybody in")
+    parser.add_argument("--no-token", action="store_true", help="with --http: ask for no token")
     parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="H", help="another name of this server"
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="H",
+        help="another host name that clients use",
     )
     parser.add_argument(
         "--allow-origin",
         action="append",
         default=[],
         metavar="O",
-        help="a page's origin, from which it may call",
+        help="web origin that may call this server",
     )
 
 
@@ -66,12 +74,12 @@ def main(options: argparse.Namespace) -> int:
         return 2
     try:
         if options.no_token and options.token_file:
-            raise UsageError("--no-token and --token-file do not go together; choose one")
+            raise UsageError("--no-token and --token-file exclude each other; choose one")
         check_directory(options.cwd)
         file, where = (None, None) if options.http is None else _listen_address(options)
         for name in ("token_file", "no_token", "allow_host", "allow_origin"):
             if getattr(options, name) and where is None:
-                raise UsageError(f"--{name.replace('_', '-')} goes with --http")
+                raise UsageError(f"--{name.replace('_', '-')} needs --http")
         tool = own_tool(
             options.contract,
             cwd=options.cwd,
@@ -89,7 +97,10 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _listen_address(options: argparse.Namespace) -> tuple[str | None, ListenAddress]:
-    """The file that has the token, if there is one, and the address. Raises ValueError, OSError."""
+    """Return the token file, or None if no token is used, and the address.
+
+    Raises ValueError, OSError.
+    """
     token, file = (None, None) if options.no_token else load_token(options.token_file)
     return file, parse_address(
         options.http, token=token, hosts=options.allow_host, origins=options.allow_origin
@@ -103,11 +114,11 @@ def _serve(tool: Tool, where: ListenAddress | None, file: str | None) -> int:
     from nacre.frontends.mcp.transport import serve_http, serve_stdio
 
     def ready(url: str) -> None:
-        needs = f"the token is in {shlex.quote(file)}" if file else "it asks for no token"
+        needs = f"the token is in {shlex.quote(file)}" if file else "no token is required"
         print_note(f"nacre: serving {url}; {needs}")
         if where is not None and not where.local:
             names = ", ".join(dict.fromkeys(where.names))
-            print_note(f"nacre: it answers to the names {names}; --allow-host adds another")
+            print_note(f"nacre: allowed host names: {names}; --allow-host adds another")
 
     shell = McpServer(tool)
     make_stdio_private()
@@ -117,7 +128,7 @@ def _serve(tool: Tool, where: ListenAddress | None, file: str | None) -> int:
     code = anyio.run(serve_http, shell, where, ready)
     if code is None:
         print_problem(
-            f"{where.host}:{where.port} cannot be had: it is in use, or not an address of this "
+            f"{where.host}:{where.port} cannot be bound: it is in use, or not an address of this "
             "machine; choose another, or --http 0"
         )
         return 1

@@ -1,4 +1,4 @@
-"""`nacre ps`: the runs of a workspace, as a table that people like to look at."""
+"""`nacre ps`: print the runs of a workspace as a table or as JSON."""
 
 import argparse
 import os
@@ -27,22 +27,24 @@ from nacre.text.clean import human_size
 
 _PAUSE: Final = 1.0
 _HEADER: Final = ("ID", "AGE", "STATE", "OUTPUT", "COMMAND", "DIRECTORY")
-_NARROW: Final = 20  # characters that a command has at least
+_NARROW: Final = 20  # minimum width of the command column, in characters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="of all workspaces")
+    parser.add_argument("--all", action="store_true", help="list the runs of all workspaces")
     parser.add_argument("--json", action="store_true", help="print one JSON array")
-    parser.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="refresh every second, until Ctrl-C")
     parser.add_argument(
         "--lines",
         "-n",
         type=lines,
         default=20,
         metavar="N",
-        help="of those that have ended, the last N (default 20)",
+        help="number of ended runs (default 20)",
     )
-    parser.add_argument("--cwd", metavar="D", help="of the workspace there")
+    parser.add_argument(
+        "--cwd", metavar="D", help="directory of the workspace (default: the current one)"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -80,7 +82,7 @@ def _use_colour() -> bool:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    """The same again and again, until somebody has seen enough."""
+    """Print the table every second, until Ctrl-C or until stdout has no reader."""
     while True:
         runs = _list_runs(options)
         lines = _table(runs, colour=_use_colour()) if runs else [_print_empty(options)]
@@ -95,7 +97,7 @@ def _table(runs: list[StoredRun], *, colour: bool) -> list[str]:
     widths = [max(len(row[i]) for row in (_HEADER, *rows)) for i in range(4)]
     room = shutil.get_terminal_size().columns - sum(widths) - 2 * 5
     command, directory = (max(len(row[i]) for row in (_HEADER, *rows)) for i in (4, 5))
-    if command + directory > room:  # both are cut, the directory to a third, or away
+    if command + directory > room:  # shorten both columns: the directory to a third, or to nothing
         directory = min(directory, max(12, room // 3)) if room > 2 * _NARROW else 0
         command = min(command, max(_NARROW, room - directory))
     lines = []

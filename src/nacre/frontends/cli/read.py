@@ -1,4 +1,4 @@
-"""`nacre read`: the output of a run, all of it or some lines, for pipes and for people."""
+"""`nacre read`: print a run's output: all of it, a range of lines, or matching lines."""
 
 import argparse
 import re
@@ -26,15 +26,19 @@ _PAUSE = 0.05
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="ID", help="17, r17 or artifact://17")
-    parser.add_argument("--from", dest="first", type=int, metavar="A", help="from this line on")
-    parser.add_argument("--to", dest="last", type=int, metavar="B", help="up to this line")
+    parser.add_argument("run", metavar="ID", help="run id: 17, r17 or artifact://17")
+    parser.add_argument("--from", dest="first", type=int, metavar="A", help="first line")
+    parser.add_argument("--to", dest="last", type=int, metavar="B", help="last line")
     parser.add_argument("--lines", "-n", type=int, metavar="N", help="the last N lines")
-    parser.add_argument("--grep", metavar="REGEX", help="the lines that match, with their numbers")
-    parser.add_argument("--context", type=int, metavar="C", help="and C lines around each")
-    parser.add_argument("--errors", action="store_true", help="stderr, where it is kept apart")
-    parser.add_argument("--follow", "-f", action="store_true", help="and what is yet to come")
-    parser.add_argument("--cwd", metavar="D", help="a run of the workspace there")
+    parser.add_argument("--grep", metavar="REGEX", help="only matching lines, with their numbers")
+    parser.add_argument("--context", type=int, metavar="C", help="C lines around each match")
+    parser.add_argument(
+        "--errors", action="store_true", help="stderr, where the contract keeps it apart"
+    )
+    parser.add_argument("--follow", "-f", action="store_true", help="also print what follows, live")
+    parser.add_argument(
+        "--cwd", metavar="D", help="directory of the workspace (default: the current one)"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -50,7 +54,7 @@ def main(options: argparse.Namespace) -> int:
             for data in _select_blocks(source, run.line_index(stream), options):
                 write_all(1, data)
     except BrokenPipeError:
-        raise  # whoever read us has seen enough
+        raise  # handled in `main`: the reader of stdout has closed its end
     except UsageError as error:
         print_problem(str(error))
         return 2
@@ -71,7 +75,10 @@ def main(options: argparse.Namespace) -> int:
 def _follow(
     run: stored_run.StoredRun, place: bytes, stream: Stream, options: argparse.Namespace
 ) -> None:
-    """What is there, or the last lines of it, and what is yet to come; then how it ended."""
+    """Print the output so far (or its last lines), then new output until the run ends.
+
+    Afterwards print how the run ended, on stderr.
+    """
     for data in stored_run.follow_output(run, place, stream, options.lines):
         if data:
             write_all(1, data)
@@ -91,17 +98,19 @@ def _check_options(options: argparse.Namespace) -> None:
         if given
     ]
     if options.follow and (options.grep is not None or options.last is not None):
-        raise UsageError("--follow has no end, and no lines to choose from; pipe it into grep")
+        raise UsageError(
+            "--follow cannot be combined with --grep, --from or --to; pipe it into grep"
+        )
     if options.follow and options.first is not None:
-        raise UsageError("--follow begins at the start, or with --lines before the end")
+        raise UsageError("--follow starts at the beginning, or with --lines N at the last N lines")
     if options.context is not None and options.grep is None:
-        raise UsageError("--context goes with --grep; there are no lines to stand around")
+        raise UsageError("--context needs --grep; give both, or leave --context out")
     if len(chosen) > 1:
-        raise UsageError(f"{' and '.join(chosen)} do not go together; choose one")
+        raise UsageError(f"{' and '.join(chosen)} exclude each other; choose one")
     for name in ("first", "last", "lines", "context"):
         value = getattr(options, name)
         if value is not None and value < (name in ("first", "last")):
-            raise UsageError("lines are counted from 1, and there is no negative number of them")
+            raise UsageError("line numbers start at 1, and counts are 0 or more")
 
 
 def _select_blocks(
@@ -117,11 +126,11 @@ def _select_blocks(
 
 
 def _grep_lines(source: BinaryIO, pattern: str, context: int) -> Iterator[bytes]:
-    """Raises UsageError."""
+    """Yield the matching lines with their numbers. Raises UsageError for an invalid pattern."""
     try:
         wanted = compile_pattern(pattern)
     except re.error as error:
-        raise UsageError(f"--grep {pattern} is no regular expression: {error}") from None
+        raise UsageError(f"--grep {pattern} is not a regular expression: {error}") from None
     found = (each for each in grep(source, wanted, context) if not isinstance(each, int))
     for line in number_lines(found, separate=bool(context)):
         yield line.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""`nacre rpc`: JSON lines on stdio, for a program that drives the shell."""
+"""`nacre rpc`: serve the tools to a program, as JSON lines on stdio."""
 
 import argparse
 import os
@@ -29,7 +29,9 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_contract_argument(parser)
     parser.description = "Serve the tools to a program, as JSON lines on stdio; docs/guide/rpc.md."
-    parser.add_argument("--cwd", metavar="D", help="where calls run that name no directory")
+    parser.add_argument(
+        "--cwd", metavar="D", help="directory of calls without one (default: the current one)"
+    )
     add_option_arguments(parser)
 
 
@@ -37,9 +39,11 @@ def main(options: argparse.Namespace) -> int:
     engine = own_engine(serves=True)
     try:
         check_directory(options.cwd)
-        cwd = os.path.abspath(options.cwd or os.getcwd())  # it may be gone one day
+        # The path is resolved once at startup: the current directory may be deleted later.
+        cwd = os.path.abspath(options.cwd or os.getcwd())
         make = tool_factory(engine, options.contract, parse_settings(options.set))
-        make(ToolKey(contract=options.contract, cwd=cwd)).close()  # it can be had at all
+        # Build one tool as a check, so that a wrong option is reported at startup.
+        make(ToolKey(contract=options.contract, cwd=cwd)).close()
     except (UsageError, ValueError, OSError) as error:
         print_problem(str(error))
         return 2
@@ -55,7 +59,11 @@ def main(options: argparse.Namespace) -> int:
 
 
 def tool_factory(engine: Engine, contract: str, chosen: Mapping[str, str]) -> MakeTool:
-    """What was chosen on the command line is for the contract that was chosen there."""
+    """Return a function that builds tools on `engine`.
+
+    The options from the command line (`chosen`) apply only to the contract that the
+    command line names.
+    """
 
     def make(session: ToolKey) -> Tool:
         given = chosen if session.contract == contract else {}

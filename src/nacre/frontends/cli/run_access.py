@@ -1,6 +1,7 @@
 """Access to runs, for the commands that wait for a run, write to it or end it.
 
-Apart from `common`: it loads the warden's client, which `nacre run` does without.
+This module is separate from `common`, because it loads the warden's client. `nacre run` does not
+need that client.
 """
 
 from nacre.engine.engine import Engine
@@ -9,5 +10,5 @@ from nacre.runs.access import RunAccess
 
 
 def open_access(cwd: str | None) -> RunAccess:
-    """Access to the runs of the workspace of `cwd`. Raises OSError."""
+    """Return access to the runs of the workspace of `cwd`. Raises OSError."""
     return RunAccess(Engine(wake_on_signals=True), find_current_workspace(cwd))

@@ -1,4 +1,4 @@
-"""Runs, ages and paths as the commands print them."""
+"""Text forms of runs, errors, ages and paths, as the commands print them."""
 
 import contextlib
 import os
@@ -12,26 +12,26 @@ from nacre.store.stored_run import NoSuchRun, StoredRun
 
 
 def describe_error(error: Exception) -> str:
-    """As a sentence."""
+    """Return an error as a sentence. For an unknown run the sentence says where the run is."""
     if isinstance(error, NoSuchRun):
         return f"{error.args[0]}{_hint(str(error.args[0]))}"
     return str(error)
 
 
 def _hint(message: str) -> str:
-    """Where a run that is not here is, if it is anywhere."""
+    """Return a hint that names the workspace of a run that belongs to another workspace."""
     found = re.search(r"there is no run r(\d+) in this workspace", message)
     if found is None:
         return ""
     with contextlib.suppress(OSError):
         place = find_workspace_of_run(int(found[1]))
         if place is not None:
-            return f"; it belongs to {place}: go there, or say --cwd {shlex.quote(place)}"
-    return "; nacre ps lists what there is"
+            return f"; it belongs to {place}: change to it, or give --cwd {shlex.quote(place)}"
+    return "; nacre ps lists the runs"
 
 
 def describe_ending(state: Ending | None) -> str:
-    """`running`, `exit 3`, `signal 9`, `timed out`."""
+    """Return the state of a run as text: `running`, `exit 3`, `SIGKILL`, `timed out`."""
     code = ending_code(state)
     match ending_state(state):
         case "exited":
@@ -43,7 +43,7 @@ def describe_ending(state: Ending | None) -> str:
 
 
 def describe_run(run: StoredRun) -> str:
-    """How it stands, for a remark."""
+    """Return one line with the run's id, its state and its duration."""
     state = describe_ending(run.ending)
     return (
         f"{run.name}: {state}"
@@ -53,7 +53,7 @@ def describe_run(run: StoredRun) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """`12s`, `3m`, `2h`, `4d`."""
+    """Return an age in its largest unit: `12s`, `3m`, `2h`, `4d`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
             return f"{seconds / size:.0f}{unit}"

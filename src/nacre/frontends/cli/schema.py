@@ -1,4 +1,4 @@
-"""`nacre schema`: what to give the model."""
+"""`nacre schema`: print the tool definitions in the format of a model provider."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from nacre.tool.tool import Tool
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_contract_argument(parser)
     parser.add_argument("--format", choices=("anthropic", "openai", "mcp"), default="anthropic")
-    parser.add_argument("--cwd", metavar="D", help="as if called there")
+    parser.add_argument("--cwd", metavar="D", help="directory (default: the current one)")
     add_option_arguments(parser)
 
 

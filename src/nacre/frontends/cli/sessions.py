@@ -1,4 +1,4 @@
-"""`nacre sessions`: the shells that remember, of one workspace."""
+"""`nacre sessions`: list, show, reset, fork or remove the sessions of one workspace."""
 
 import argparse
 import shutil
@@ -20,19 +20,19 @@ from nacre.store import journal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "List the shells of this workspace that remember; or do something to one."
-    parser.add_argument("--cwd", metavar="D", help="as if called there")
-    parser.add_argument("--contract", metavar="C", help="only those of this contract")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.description = "List the sessions (persistent shells) of this workspace, or act on one."
+    parser.add_argument("--cwd", metavar="D", help="directory (default: the current one)")
+    parser.add_argument("--contract", metavar="C", help="only sessions of this contract")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "action",
         nargs="?",
         default="list",
         choices=("list", "show", "reset", "fork", "remove"),
-        help="list (default), or what to do to NAME",
+        help="list (default), or the action on session NAME",
     )
-    parser.add_argument("session", nargs="?", metavar="NAME", help="which one")
-    parser.add_argument("new", nargs="?", metavar="NEW", help="what a fork of it is called")
+    parser.add_argument("session", nargs="?", metavar="NAME", help="name of the session")
+    parser.add_argument("new", nargs="?", metavar="NEW", help="name of the fork")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -54,17 +54,17 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises UsageError."""
+    """Check that the action has the session names that it needs. Raises UsageError."""
     action, name, new = options.action, options.session, options.new
     if action == "list" and name is not None:
         raise UsageError(f"to see one of them, write: nacre sessions show {name}")
     if action != "list" and name is None:
-        raise UsageError(f"which one? Write: nacre sessions {action} NAME")
+        raise UsageError(f"no name was given; write: nacre sessions {action} NAME")
     if (action == "fork") != (new is not None):
         raise UsageError(
-            "what shall it be called? Write: nacre sessions fork NAME NEW"
+            "no new name was given; write: nacre sessions fork NAME NEW"
             if action == "fork"
-            else f"{action} takes one name, not {new!r} as well"
+            else f"{action} takes one name; {new!r} is one too many"
         )
 
 

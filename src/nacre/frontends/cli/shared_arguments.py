@@ -1,4 +1,4 @@
-"""Arguments that several commands have."""
+"""Command-line arguments that several commands share, and their types."""
 
 import argparse
 
@@ -16,7 +16,7 @@ def add_contract_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_session_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--session", metavar="NAME", help="in the shell of that name, which remembers (nacre, pi)"
+        "--session", metavar="NAME", help="name of a persistent shell (contracts nacre and pi)"
     )
 
 
@@ -25,7 +25,7 @@ def add_caller_arguments(parser: argparse.ArgumentParser) -> None:
         "--tools",
         default="",
         metavar="a,b",
-        help="what else the caller has, for interception (option intercept, of pi)",
+        help="another tool of the agent, for interception (option intercept of pi)",
     )
     add_option_arguments(parser)
 
@@ -41,7 +41,7 @@ def add_option_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """Its name stands in argparse's message."""
+    """Parse a number of seconds. argparse shows this function's name in its error message."""
     number = float(text)
     if not 0 <= number < float("inf"):
         raise ValueError
@@ -49,7 +49,7 @@ def seconds(text: str) -> float:
 
 
 def lines(text: str) -> int:
-    """Its name stands in argparse's message."""
+    """Parse a number of lines. argparse shows this function's name in its error message."""
     number = int(text)
     if number < 0:
         raise ValueError

@@ -1,4 +1,4 @@
-"""`nacre wait`: until a run has ended; exits with its code."""
+"""`nacre wait`: wait until a run has ended, and exit with the run's exit code."""
 
 import argparse
 
@@ -10,11 +10,13 @@ from nacre.frontends.cli.shared_arguments import seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="ID", help="17 or r17")
+    parser.add_argument("run", metavar="ID", help="run id, 17 or r17")
     parser.add_argument(
-        "--timeout", type=seconds, metavar="S", help="wait at most so long; then exit with 124"
+        "--timeout", type=seconds, metavar="S", help="seconds to wait at most; then exit with 124"
     )
-    parser.add_argument("--cwd", metavar="D", help="of the workspace there")
+    parser.add_argument(
+        "--cwd", metavar="D", help="directory of the workspace (default: the current one)"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -26,7 +28,7 @@ def main(options: argparse.Namespace) -> int:
         print_problem(describe_error(error))
         return 1
     if outcome is None:
-        print_problem(f"{run.name} still runs; nothing was done to it")
+        print_problem(f"{run.name} is still running")
         return TIMEOUT_EXIT
     print_note(describe_run(run))
     return waiter_exit_code(outcome.ending)

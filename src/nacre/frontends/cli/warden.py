@@ -1,6 +1,6 @@
-"""`nacre warden`: the process that keeps runs alive, in the foreground, or on stdin and stdout.
+"""`nacre warden`: run the warden in the foreground, or connect stdin and stdout to the warden.
 
-It becomes another program: the small one that is also started on need.
+This process replaces itself (execv) with the small program that nacre also starts on demand.
 """
 
 import argparse
@@ -11,7 +11,9 @@ from typing import NoReturn
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--stdio", action="store_true", help="speak to it through stdin and stdout, as over ssh"
+        "--stdio",
+        action="store_true",
+        help="connect stdin and stdout to the warden, for example over ssh",
     )
 
 

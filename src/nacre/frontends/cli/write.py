@@ -1,4 +1,4 @@
-"""`nacre write`: to the stdin of a run that was started with one that stays open."""
+"""`nacre write`: write to the stdin of a run that was started with an open stdin."""
 
 import argparse
 import os
@@ -14,11 +14,13 @@ _PIECE = 64 * 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="ID", help="17 or r17")
-    parser.add_argument("text", metavar="TEXT", nargs="?", help="a line; without: our own stdin")
-    parser.add_argument("--no-newline", action="store_true", help="exactly TEXT")
-    parser.add_argument("--eof", action="store_true", help="and then nothing more, ever")
-    parser.add_argument("--cwd", metavar="D", help="of the workspace there")
+    parser.add_argument("run", metavar="ID", help="run id, 17 or r17")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="one line; default: stdin")
+    parser.add_argument("--no-newline", action="store_true", help="write TEXT without a newline")
+    parser.add_argument("--eof", action="store_true", help="then close the stdin of the run")
+    parser.add_argument(
+        "--cwd", metavar="D", help="directory of the workspace (default: the current one)"
+    )
 
 
 def main(options: argparse.Namespace) -> int:

@@ -1,1 +1,1 @@
-"""An MCP server."""
+"""MCP front end."""

@@ -1,4 +1,7 @@
-"""Where an MCP server listens, and whom it lets in: nothing here needs the SDK."""
+"""Address, accepted names and access token of the HTTP server for MCP.
+
+This module does not need the MCP SDK.
+"""
 
 import os
 import secrets
@@ -10,17 +13,17 @@ from msgspec import Struct
 from nacre.store.state_dir import open_private, private_state_dir
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
-_MIN_TOKEN: Final = 16  # characters of a token
+_MIN_TOKEN: Final = 16  # minimum length of a token, in characters
 
 
 class ListenAddress(Struct, frozen=True, kw_only=True):
-    """Where, and whom to let in."""
+    """Address of the HTTP server, with the token, host names and origins that it accepts."""
 
     host: str = "127.0.0.1"
     port: int
-    token: str | None  # None: everybody
-    hosts: tuple[str, ...] = ()  # other names of this server
-    origins: tuple[str, ...] = ()  # of pages that may call
+    token: str | None  # None: no token is required
+    hosts: tuple[str, ...] = ()  # additional names of this server
+    origins: tuple[str, ...] = ()  # origins of web pages that may call the server
 
     @property
     def local(self) -> bool:
@@ -28,8 +31,10 @@ class ListenAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        """What may stand in the header Host, with any port: a page in a browser could else call us
-        under a name of its own."""
+        """Names that the Host header may contain, with any port.
+
+        Without this check a web page in a browser could call the server under a name of its own.
+        """
         return [*(bracket_ipv6(host) for host in (*_LOOPBACK, self.host)), *self.hosts]
 
     def allows_host(self, host: str) -> bool:
@@ -39,7 +44,7 @@ class ListenAddress(Struct, frozen=True, kw_only=True):
         )
 
     def allows_origin(self, origin: str) -> bool:
-        """Of a page that comes from this machine, or may call."""
+        """Return whether web pages of this origin may call the server."""
         if origin in self.origins:
             return True
         scheme, _, host = origin.partition("://")
@@ -58,7 +63,7 @@ def _strip_port(host: str) -> str:
 def parse_address(
     given: str, *, token: str | None, hosts: list[str], origins: list[str]
 ) -> ListenAddress:
-    """`8765`, `HOST:8765`, `[::1]:8765`. Raises ValueError."""
+    """Parse `8765`, `HOST:8765` or `[::1]:8765`. Raises ValueError."""
     host, _, port = given.rpartition(":")
     if not port.isascii() or not port.isdigit():
         raise ValueError(f"--http {given} has no port; write --http 8765, or HOST:8765")
@@ -67,11 +72,11 @@ def parse_address(
     for each in origins:
         if "://" not in each or each.endswith("/"):
             raise ValueError(
-                f"--allow-origin {each} is no origin; write it like https://page.example"
+                f"--allow-origin {each} is not an origin; write it like https://page.example"
             )
     for each in hosts:
         if "/" in each:
-            raise ValueError(f"--allow-host {each} is no host; write it like box.example")
+            raise ValueError(f"--allow-host {each} is not a host name; write it like box.example")
     found = ListenAddress(
         host=host.strip("[]") or "127.0.0.1",
         port=int(port),
@@ -80,7 +85,9 @@ def parse_address(
         origins=tuple(origins),
     )
     if token is None and not found.local:
-        raise ValueError(f"--no-token is for this machine only, and {host} is not; leave it out")
+        raise ValueError(
+            f"--no-token is only allowed on a loopback address, and {host} is not one; leave it out"
+        )
     return found
 
 
@@ -89,17 +96,21 @@ def bracket_ipv6(host: str) -> str:
 
 
 def load_token(file: str | None) -> tuple[str, str]:
-    """The token, and the file that has it: this one, or one of our own, which is made when it is
-    missing. Raises OSError, ValueError."""
+    """Return the token and the path of its file. Raises OSError, ValueError.
+
+    Without `file` the token is in the state directory, and a missing token file is created there.
+    """
     path = file or f"{private_state_dir()}/mcp.token"
     if file is None and not os.path.exists(path):
         _create_token_file(path)
     if not os.path.exists(path):
-        raise ValueError(f"there is no {path}; write a token into it, for you alone")
+        raise ValueError(f"{path} does not exist; write a token into it, readable only by you")
     with open(path) as known:
         status = os.fstat(known.fileno())
         if status.st_mode & 0o077 or status.st_uid not in (os.getuid(), 0):
-            raise ValueError(f"{path} can be read by others, or is theirs; chmod 600 it")
+            raise ValueError(
+                f"{path} can be read by other users, or belongs to another user; chmod 600 it"
+            )
         token = known.read().strip()
     if len(token) < _MIN_TOKEN or not token.isascii() or any(each.isspace() for each in token):
         raise ValueError(
@@ -110,7 +121,7 @@ def load_token(file: str | None) -> tuple[str, str]:
 
 
 def _create_token_file(path: str) -> None:
-    """Whole or not at all, and only one, however many begin at once."""
+    """Create the token file atomically. If several processes start at once, one file is kept."""
     mine = f"{path}.{os.getpid()}"
     with os.fdopen(open_private(mine, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as new:
         new.write(f"{secrets.token_urlsafe(32)}\n")

@@ -1,8 +1,8 @@
-"""`nacre mcp`: the tools of a contract for an MCP client; docs/guide/mcp.md.
+"""Server of `nacre mcp`: the tools of a contract for an MCP client; see docs/guide/mcp.md.
 
-The server asks the tool for everything: which tools there are, what a call answers, which runs
-have output. What is of MCP here: progress while a command runs, cancellation, logs as resources,
-and ids to choose from. How clients reach it is in `transport`.
+The server gets the list of tools, the replies and the runs from a `Tool`. This module adds what is
+specific to MCP: progress while a command runs, cancellation, run output as resources, and
+completion of run ids. The connections to clients are in `transport`.
 """
 
 import re
@@ -35,10 +35,10 @@ from nacre.text.clean import (
 )
 from nacre.tool.tool import Tool
 
-CANCELLED: Final = "nacre.gone"  # in the scope of an HTTP request: set when its client has hung up
-_LINE: Final = 4 * KIB  # of the output, in which the last line is looked for
-_SHOWN: Final = 200  # characters of it
-_LISTED: Final = 50  # runs
+CANCELLED: Final = "nacre.gone"  # scope key of an event that is set when the client disconnects
+_LINE: Final = 4 * KIB  # last bytes of the output, which are searched for the last line
+_SHOWN: Final = 200  # maximum characters of a progress line or a title
+_LISTED: Final = 50  # maximum number of runs in the list of resources
 _SAMPLE: Final = 8 * KIB
 _TITLES: Final = {"bash": "Run a shell command", "job": "See to running commands"}
 _RANGES: Final = ("since", "from", "to", "lines")
@@ -48,7 +48,10 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 class McpServer(MCPServer[Any]):
     def __init__(self, tool: Tool, *, often: float = 1.0, seldom: float = 5.0) -> None:
-        """Progress is told so often (in seconds) while there is news, and at least so seldom."""
+        """`often`: seconds between progress messages while the last line of the output changes.
+
+        `seldom`: seconds between progress messages while the last line does not change.
+        """
         super().__init__(
             "nacre",
             title="nacre",
@@ -65,7 +68,7 @@ class McpServer(MCPServer[Any]):
         self._live: set[CancelToken] = set()
         self.completion()(self._complete)  # type: ignore[no-untyped-call]
 
-    # Tools.
+    # MCP tools.
 
     async def list_tools(self) -> list[wire.Tool]:
         return [
@@ -97,7 +100,7 @@ class McpServer(MCPServer[Any]):
                 return await self._tool.acall(
                     arguments, tool=name, listen=listening if wants else None, cancel=cancel
                 )
-            except Exception as error:  # noqa: BLE001 - the SDK is told, not the group
+            except Exception as error:  # noqa: BLE001 - raised again outside of the task group
                 return error
 
         try:
@@ -105,7 +108,8 @@ class McpServer(MCPServer[Any]):
                 beside.start_soon(_wait_for_cancel, cancel, context)
                 if context is not None and wants:
                     beside.start_soon(self._send_progress, context, news)
-                # Whoever cancels us is not heard here, but beside: a command has its time to end.
+                # The call itself is shielded from cancellation, so that the command gets its grace.
+                # The task `_wait_for_cancel` receives the cancellation instead.
                 with anyio.CancelScope(shield=True):
                     reply = await answered()
                 beside.cancel_scope.cancel()
@@ -129,7 +133,10 @@ class McpServer(MCPServer[Any]):
                     await context.report_progress(round(lasts, 1), None, message)
 
     def stop(self) -> None:
-        """End whatever is being waited for, and begin nothing more; again: kill it."""
+        """Cancel all calls. A second `stop` kills the commands.
+
+        A call that starts after `stop` is cancelled immediately.
+        """
         self._stopping = True
         for cancel in list(self._live):
             cancel.cancel()
@@ -138,7 +145,7 @@ class McpServer(MCPServer[Any]):
     def busy(self) -> bool:
         return bool(self._live)
 
-    # Resources: the output of runs.
+    # MCP resources: the output of runs.
 
     async def list_resources(self) -> list[wire.Resource]:
         return await anyio.to_thread.run_sync(self._resources)
@@ -168,7 +175,7 @@ class McpServer(MCPServer[Any]):
                 uri_template="artifact://{run}{?from,to,lines,since}",
                 name="part",
                 title="A part of the output of a run",
-                description="from and to: lines, counted from 1; lines: the last so many; "
+                description="from and to: lines, counted from 1; lines: number of last lines; "
                 "since: from this byte on, up to 1 MiB (_meta has the cursor to go on with).",
                 mime_type="text/plain",
             ),
@@ -208,7 +215,7 @@ class McpServer(MCPServer[Any]):
 
 
 class _LastLine:
-    """The last line that a command has printed; heard in a thread of its own."""
+    """Last line that a command has printed, updated by the listener thread."""
 
     def __init__(self) -> None:
         self._tail = b""
@@ -230,7 +237,10 @@ def _wants_progress(context: Context[Any, Any]) -> bool:
 
 
 async def _wait_for_cancel(cancel: CancelToken, context: Context[Any, Any] | None) -> None:
-    """Wait until nobody wants the answer any more; when it is there, this changes nothing."""
+    """Cancel the command when the client disconnects or when this task is cancelled.
+
+    After the reply has arrived, cancelling has no effect.
+    """
     request = None if context is None else context.request_context.request
     gone = getattr(request, "scope", {}).get(CANCELLED)
     try:
@@ -248,18 +258,18 @@ def _tool_result(reply: Reply) -> wire.CallToolResult:
 
 
 def _parse_uri(uri: str) -> tuple[str, dict[str, int]]:
-    """Which run, and which part of it. Raises MCPError."""
+    """Return the run id and the requested part of the run's output. Raises MCPError."""
     found = _URI.fullmatch(uri)
     if found is None:
         raise _invalid_uri(
-            "there is artifact://RUN, with ?from=A&to=B, ?lines=N or ?since=BYTE", uri
+            "resources are artifact://RUN, with ?from=A&to=B, ?lines=N or ?since=BYTE", uri
         )
     wanted: dict[str, int] = {}
     for part in (found["parts"] or "").split("&") if found["parts"] else ():
         name, _, value = part.partition("=")
         if name not in _RANGES or name in wanted or not _NUMBER.fullmatch(value):
             raise _invalid_uri(
-                f"{part} is no part; there is {', '.join(_RANGES)} = number, each once", uri
+                f"{part} is not a range; give {', '.join(_RANGES)} = number, each at most once", uri
             )
         wanted[name] = int(value)
     if wanted.get("to", wanted.get("from", 1)) < wanted.get("from", 1):

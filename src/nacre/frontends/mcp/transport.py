@@ -1,6 +1,6 @@
-"""How MCP clients reach the server: stdio, or HTTP on this machine, behind a token.
+"""Transports between MCP clients and the server: stdio, or HTTP with an access token.
 
-A signal ends what is being waited for, and then the server; another one kills it.
+The first signal stops the running calls and then the server. A second signal kills the commands.
 """
 
 import contextlib
@@ -24,9 +24,10 @@ from nacre.frontends.mcp.server import CANCELLED, McpServer
 PATH: Final = "/mcp"
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_INTERVAL: Final = 0.02
-_EXIT_GRACE: Final = 2.0  # seconds that the last replies have to be read
+_EXIT_GRACE: Final = 2.0  # seconds for the client to read the last replies
 
-# Host and Origin are looked at by our own door: the SDK takes anything for a port.
+# `_AccessCheck` checks the headers Host and Origin. The SDK's own check is switched off, because it
+# accepts any text as a port.
 _OWN_SIGNALS: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 Scope = MutableMapping[str, Any]
@@ -36,7 +37,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 async def serve_stdio(shell: McpServer) -> int:
-    wire = os.dup(0)  # the SDK moves the other one away
+    wire = os.dup(0)  # a duplicate, because the SDK redirects descriptor 0
     async with _stop_on_signals(shell, _exit_stdio), anyio.create_task_group() as beside:
         beside.start_soon(_end_on_hangup, shell, wire)
         await shell.run_stdio_async()
@@ -45,12 +46,14 @@ async def serve_stdio(shell: McpServer) -> int:
 
 
 async def _end_on_hangup(shell: McpServer, wire: int) -> None:
-    """At the end of input the SDK ends by itself, but for a client who has not read all its
-    replies it would wait for ever."""
+    """Exit the process after the client has disconnected.
+
+    The SDK stops at the end of input, but it waits forever if the client has not read all replies.
+    """
     with select.epoll() as gone:
         try:
-            gone.register(wire, 0)  # only that there is nobody at the other end
-        except PermissionError:  # a file has no other end
+            gone.register(wire, 0)  # event mask 0: only hang-up is reported
+        except PermissionError:  # a regular file never hangs up
             return
         await anyio.wait_readable(gone.fileno())
     while shell.busy:
@@ -60,11 +63,14 @@ async def _end_on_hangup(shell: McpServer, wire: int) -> None:
 
 
 async def _exit_stdio(number: int) -> None:
-    """Not by returning: a thread waits for the next line of stdin, and cannot be told. Another one
-    may still be writing the last replies, for a reader who is slow."""
+    """Exit the process after the last replies are written, or after a timeout.
+
+    Returning would not end the process: a thread blocks in reading stdin and cannot be interrupted.
+    Another thread may still write the last replies to a slow client.
+    """
     threads = anyio.to_thread.current_default_thread_limiter()
     with anyio.move_on_after(_EXIT_GRACE):
-        await anyio.sleep(5 * _POLL_INTERVAL)  # they are on their way to that thread
+        await anyio.sleep(5 * _POLL_INTERVAL)  # time for the replies to reach the writer thread
         while threads.borrowed_tokens > 1:
             await anyio.sleep(_POLL_INTERVAL)
     sys.stderr.flush()
@@ -74,7 +80,10 @@ async def _exit_stdio(number: int) -> None:
 async def serve_http(
     shell: McpServer, where: ListenAddress, ready: Callable[[str], None]
 ) -> int | None:
-    """`ready` is told the URL when it can be called. None: there is no listening there."""
+    """Serve HTTP and return the exit code, or None if the address cannot be used.
+
+    `ready` is called with the URL when the server accepts connections.
+    """
     app = shell.streamable_http_app(
         streamable_http_path=PATH, transport_security=_OWN_SIGNALS, host=where.host
     )
@@ -107,7 +116,10 @@ async def serve_http(
 class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are ours: its own way ends the process before what runs has ended."""
+        """Disable uvicorn's signal handling; `_stop_on_signals` handles the signals.
+
+        Uvicorn would end the process before the running commands have ended.
+        """
         yield
 
 
@@ -121,7 +133,10 @@ async def _report_ready(
 
 
 class _AccessCheck:
-    """Lets in who has the token and calls us by our name, and notes when a client has hung up."""
+    """ASGI middleware that checks Host, Origin and access token of each request.
+
+    The middleware also sets an event when the client disconnects.
+    """
 
     def __init__(self, app: App, where: ListenAddress) -> None:
         self._app = app
@@ -145,14 +160,14 @@ class _AccessCheck:
         return await self._app(scope, receive_watched, send)
 
     def _find_problem(self, scope: Scope) -> tuple[int, str] | None:
-        """The status, and what to do about it."""
+        """Return the HTTP status and the remedy, or None if the request is allowed."""
         hosts, pages = _header(scope, b"host"), _header(scope, b"origin")
         if len(hosts) != 1 or not self._where.allows_host(hosts[0]):
-            return 421, "this server does not know that Host; --allow-host NAME adds one"
+            return 421, "this Host is not allowed; --allow-host NAME adds one"
         if len(pages) > 1 or not all(map(self._where.allows_origin, pages)):
-            return 403, "pages of that Origin may not call; --allow-origin ORIGIN adds one"
+            return 403, "this Origin is not allowed; --allow-origin ORIGIN adds one"
         if self._token is not None and not self._has_token(_header(scope, b"authorization")):
-            return 401, "this server wants its token: Authorization: Bearer TOKEN"
+            return 401, "a token is required: Authorization: Bearer TOKEN"
         return None
 
     def _has_token(self, given: list[str]) -> bool:
@@ -181,7 +196,7 @@ async def _send_error(send: Send, status: int, problem: str) -> None:
 async def _stop_on_signals(
     shell: McpServer, leave: Callable[[int], Awaitable[None]]
 ) -> AsyncIterator[None]:
-    """At a signal what is being waited for is ended, and then we leave."""
+    """Handle signals inside this context: stop the running calls, then call `leave`."""
     async with anyio.create_task_group() as beside:
         beside.start_soon(_on_signal, shell, beside, leave)
         try:

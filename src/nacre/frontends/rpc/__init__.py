@@ -1,1 +1,1 @@
-"""JSON lines on stdin and stdout."""
+"""RPC front end: JSON lines on stdin and stdout."""

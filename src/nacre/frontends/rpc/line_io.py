@@ -1,7 +1,7 @@
-"""Lines of JSON on two descriptors: what has come, cut into lines, and what shall go out.
+"""Lines of JSON on two descriptors: `LineReader` splits input, `LineWriter` writes output.
 
-An inbox is pure. An outbox may be put into from any thread; whoever puts is not held up by a slow
-reader, unless he waits for room.
+`LineReader` does no I/O. Any thread may call `LineWriter.write_line`. A slow client does not block
+the calling thread, unless the thread calls `LineWriter.wait_for_room`.
 """
 
 import os
@@ -13,18 +13,21 @@ from typing import Final
 
 from nacre.model.plan import KIB, MIB
 
-MAX_LINE: Final = MIB  # bytes of a line, its end not counted
-_WRITE_SIZE: Final = 4 * KIB  # a pipe that can be written at all takes so much without waiting
-_MAX_QUEUED: Final = MIB  # bytes that nobody has read yet
+MAX_LINE: Final = MIB  # maximum bytes of a line, without its newline
+_WRITE_SIZE: Final = 4 * KIB  # bytes that a writable pipe accepts without blocking
+_MAX_QUEUED: Final = MIB  # queued bytes at which `wait_for_room` blocks
 
 
 class LineReader:
-    """Bytes in, lines out. A line that is too long is None, and what follows it is whole again."""
+    """Splitter of input bytes into lines.
+
+    A line that is too long is returned as None. The following lines are not affected.
+    """
 
     def __init__(self, longest: int = MAX_LINE) -> None:
         self._longest = longest
         self._held = bytearray()
-        self._passing = False  # the rest of a line that was too long
+        self._passing = False  # whether the rest of a too long line is being skipped
 
     def feed(self, data: bytes) -> list[bytes | None]:
         found: list[bytes | None] = []
@@ -35,7 +38,7 @@ class LineReader:
         return found
 
     def end(self) -> list[bytes | None]:
-        """The last line, which may have no end."""
+        """Return the last line, which may have no newline."""
         return [self._line(b"")] if self._held or self._passing else []
 
     def _line(self, piece: bytes) -> bytes | None:
@@ -54,11 +57,11 @@ class LineReader:
 
 
 class LineWriter:
-    """Lines to a descriptor, one after the other, whoever puts them."""
+    """Thread-safe writer of complete lines to a descriptor."""
 
     def __init__(self, sink: int, broken: Callable[[], object] = lambda: None) -> None:
-        """`broken` is called when nobody reads any more, by whichever thread notices."""
-        self.problem: OSError | None = None  # nobody reads any more
+        """`broken` is called on a write error, in the thread that made the write."""
+        self.problem: OSError | None = None  # write error: the client no longer reads
         self._sink = sink
         self._broken = broken
         self._poll = select.poll()
@@ -70,7 +73,7 @@ class LineWriter:
         self._closed = False
 
     def write_line(self, line: bytes) -> None:
-        """At once if that can be done without waiting, else by a thread of its own."""
+        """Write a line at once if that does not block, else queue it for the writer thread."""
         with self._changed:
             if self.problem is not None or self._closed:
                 return
@@ -87,16 +90,18 @@ class LineWriter:
                 self._changed.notify_all()
 
     def wait_for_room(self) -> None:
-        """For whoever has much to say: wait until most of what was said has been read."""
+        """Block until less than `_MAX_QUEUED` bytes are queued. For threads that write a lot."""
         with self._changed:
             self._changed.wait_for(lambda: self._bytes < _MAX_QUEUED or self._has_no_reader)
 
     def drain(self, seconds: float) -> bool:
-        """Wait until all has been read. False: there was no reader, or he took nothing for so
-        long."""
+        """Wait until all queued bytes are written, and return whether they were.
+
+        Give up when the client no longer reads, or has read nothing for `seconds`.
+        """
         with self._changed:
             while before := self._bytes:
-                # Whoever is told that something happened may find that nothing has moved.
+                # The condition may also be notified when no byte was written.
                 moved = self._changed.wait_for(
                     lambda: self._bytes < before or self._has_no_reader, seconds
                 )
@@ -105,7 +110,7 @@ class LineWriter:
             return not self._bytes and self.problem is None
 
     def close(self) -> None:
-        """Say no more, not even what waits."""
+        """Stop writing and drop the queued lines."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -115,10 +120,10 @@ class LineWriter:
         return self.problem is not None or self._closed
 
     def _write_now(self, rest: memoryview) -> memoryview:
-        """What is left of it."""
+        """Write once and return the bytes that are still to be written."""
         try:
             return rest[os.write(self._sink, rest) :]
-        except BlockingIOError:  # our reader made it so
+        except BlockingIOError:  # the client has set the pipe to non-blocking
             return rest
         except OSError as error:
             self.problem = error

@@ -1,4 +1,4 @@
-"""What the messages of the RPC may hold, besides `id` and `type`; docs/guide/rpc.md."""
+"""Fields of each RPC message, besides `id` and `type`; see docs/guide/rpc.md."""
 
 from typing import Any, TypeVar
 
@@ -12,11 +12,11 @@ Message = dict[str, Any]
 
 
 class BadMessage(Exception):
-    """What a message asks cannot be done; the sentence says why."""
+    """An RPC message cannot be carried out; the exception text says why."""
 
 
 class EmptyMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nothing at all; the others have more."""
+    """Message without fields; base class of all other messages."""
 
 
 class ToolCall(EmptyMessage, frozen=True, kw_only=True):
@@ -78,9 +78,9 @@ M = TypeVar("M", bound=EmptyMessage)
 
 
 def read_message(message: Message, kind: type[M]) -> M:
-    """Raises BadMessage."""
+    """Convert a JSON object to a message of type `kind`. Raises BadMessage."""
     try:
         return msgspec.convert(message, kind)
     except msgspec.ValidationError as error:
         takes = ", ".join(kind.__struct_encode_fields__) or "nothing more"
-        raise BadMessage(f"{error}; besides id and type this takes {takes}") from None
+        raise BadMessage(f"{error}; besides id and type this message takes {takes}") from None

@@ -1,7 +1,7 @@
-"""What each message of the RPC asks for, and the data that answers it; docs/guide/rpc.md.
+"""Implementation of each RPC message and of the data in its response; see docs/guide/rpc.md.
 
-A tool is one session of its contract, so calls with the same contract, directory, options and
-tools share one.
+Each `Tool` is one session of its contract. Calls with the same contract, directory, options and
+tools share one `Tool`. Reading and writing of JSON lines is in `server`.
 """
 
 import codecs
@@ -37,28 +37,28 @@ from nacre.store.workspace import find_workspace
 from nacre.text.clean import decode
 from nacre.tool.tool import Tool
 
-_MAX_CHUNK: Final = 64 * KIB  # of output in one event
-_UPDATE_INTERVAL: Final = 0.05  # seconds at least between two of them
-_MAX_TOOLS: Final = 16  # sessions that are kept for the next call
+_MAX_CHUNK: Final = 64 * KIB  # maximum bytes of output in one event
+_UPDATE_INTERVAL: Final = 0.05  # minimum seconds between two output events
+_MAX_TOOLS: Final = 16  # maximum number of tools kept open for later calls
 
 A = TypeVar("A")
 Id = str | int | float | None
 
 
 class ToolKey(Struct, frozen=True, kw_only=True):
-    """What makes one tool another."""
+    """Key of a tool. Calls with equal keys share one tool."""
 
     contract: str
     cwd: str | None = None
-    options: str = "{}"  # as JSON, since it is a key
+    options: str = "{}"  # options as JSON text, so that the key is hashable
     tools: tuple[str, ...] = ()
 
 
-MakeTool = Callable[[ToolKey], Tool]  # raises ValueError, OSError
+MakeTool = Callable[[ToolKey], Tool]  # builds a tool; raises ValueError, OSError
 
 
 class RpcCall:
-    """A message that is being answered."""
+    """RPC message that has no response yet."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class RpcCall:
         say: Callable[[Message], None],
         answer: Callable[["RpcCall", Message], None],
     ) -> None:
-        """`say` may wait, and is called by threads that may."""
-        self.session: ToolKey | None = None  # whose tool it uses
+        """`say` sends an event and may block. Only listener threads call `say`."""
+        self.session: ToolKey | None = None  # key of the tool that this call uses
         self._cancel_wait: Callable[[], None] | None = None
         self.id = id
         self.verb = verb
@@ -78,7 +78,7 @@ class RpcCall:
 
     @property
     def owns_command(self) -> bool:
-        """Whether it is about a command of its own, which ends with it."""
+        """Whether the call runs its own command, which is stopped together with the call."""
         return self.verb in ("bash", "call")
 
     def succeed(self, data: object) -> None:
@@ -89,18 +89,18 @@ class RpcCall:
 
     @contextmanager
     def report_errors(self) -> Iterator[None]:
-        """Whatever goes wrong here is the answer."""
+        """Catch an error inside the `with` block and send the error as the response."""
         try:
             yield
         except (BadMessage, Refused, NoSuchRun, PartTooLarge, ValueError, OSError) as error:
             self.fail(error)
         except RecursionError:
-            self.fail("this is nested too deep; send something flatter")
-        except Exception as error:  # noqa: BLE001 - a mistake of ours: whoever waits hears of it
-            self.fail(f"a mistake in nacre: {error!r}; please report it")
+            self.fail("the message is nested too deep; send a flatter one")
+        except Exception as error:  # noqa: BLE001 - a bug in nacre: the client gets a response
+            self.fail(f"an internal error of nacre: {error!r}; please report it")
 
     def wait_for(self, ticket: Ticket[A], then: Callable[[A], object]) -> None:
-        """To be answered when the ticket is."""
+        """Send the response when the ticket has its answer. `then` turns the answer into data."""
 
         def on_answer(answer: A) -> None:
             with self.report_errors():
@@ -110,13 +110,13 @@ class RpcCall:
         ticket.then(on_answer)
 
     def stop(self) -> None:
-        """End its command, or stop waiting."""
+        """Stop the call's own command, or stop waiting for a run."""
         self.cancel.cancel()
         if self._cancel_wait is not None:
             self._cancel_wait()
 
     def build_listener(self) -> Listening:
-        """All that is said reaches the client, however slow he is; the command waits for him."""
+        """Build a listener that sends all output. The command waits for a slow client."""
         decoders: dict[Stream, codecs.IncrementalDecoder] = {}
 
         def hear(event: Event) -> None:
@@ -134,7 +134,11 @@ class RpcCall:
         )
 
     def _on_chunk(self, stream: Stream, text: str, skipped: int) -> None:
-        """`skipped`: one that is being ended does not wait for a slow reader any more."""
+        """Send output to the client as one event.
+
+        `skipped` counts dropped bytes: a command that is being stopped no longer waits for a slow
+        client.
+        """
         if text or skipped:
             envelope: Message = {} if self.id is None else {"id": self.id}
             envelope |= {"type": "bash_output", "chunk": text}
@@ -151,7 +155,7 @@ class RpcMethods:
         contract: str = registry.DEFAULT,
         cwd: str | None = None,
     ) -> None:
-        """`contract` and `cwd` are for messages that name none."""
+        """`contract` and `cwd` are the defaults for messages that name none."""
         self._make = make
         self._engine = engine
         self._contract = contract
@@ -171,8 +175,11 @@ class RpcMethods:
         self.names = ("bash", "abort_bash", *(name for name in self._verbs if name != "bash"))
 
     def dispatch(self, call: RpcCall, message: Message, calls: Collection[RpcCall]) -> None:
-        """Answer it, now or later. `calls` are all that are under way. Raises BadMessage,
-        Refused, NoSuchRun, PartTooLarge, ValueError, OSError."""
+        """Carry out a message; its response is sent now or later.
+
+        `calls` are all calls that have no response yet. Raises BadMessage, Refused, NoSuchRun,
+        PartTooLarge, ValueError, OSError.
+        """
         if call.verb == "abort_bash":
             call.succeed(_abort(call, message, calls))
         else:
@@ -184,7 +191,7 @@ class RpcMethods:
             tool.close()
 
     def _bash(self, call: RpcCall, message: Message) -> None:
-        """A command of the user's: a `BashResult`."""
+        """Run a command of the user, not of the model. The response data is a `BashResult`."""
         stream = message.pop("stream", True)
         if not isinstance(stream, bool):
             raise BadMessage(f"stream must be true or false, not {stream!r}")
@@ -200,7 +207,7 @@ class RpcMethods:
         tool.begin(message, on_answer, by_user=True, listen=listening, cancel=call.cancel)
 
     def _call(self, call: RpcCall, message: Message) -> None:
-        """What `nacre call` prints."""
+        """Make a tool call. The response data is what `nacre call` prints."""
         given = messages.read_message(message, messages.ToolCall)
         tool = self._tool_key(call, given, given.tools)
 
@@ -269,7 +276,7 @@ class RpcMethods:
 
         def on_end(outcome: Outcome | None) -> Message:
             if outcome is None:
-                raise BadMessage(f"something of {name} could not be killed; ps shows it")
+                raise BadMessage(f"a process of {name} could not be killed; ps shows the run")
             return run_to_json(runs.find(name))
 
         grace = _seconds(given.grace) or 0.0
@@ -279,16 +286,16 @@ class RpcMethods:
         messages.read_message(message, messages.EmptyMessage)
         call.succeed({"nacre": __version__})
 
-    # What they need.
+    # Helpers of the methods above.
 
     def _tool(self, call: RpcCall, session: ToolKey) -> Tool:
         call.session = session
         tool = self._tools.pop(session, None) or self._make(session)
-        self._tools[session] = tool  # the one used last is the last to go
+        self._tools[session] = tool  # moved to the end: the dict is in order of last use
         return tool
 
     def _close_unused(self, used: Collection[ToolKey | None]) -> None:
-        """Those that were not used for long, and that nobody uses."""
+        """Close the least recently used tools above `_MAX_TOOLS`, except tools in `used`."""
         for session in list(self._tools):
             if len(self._tools) <= _MAX_TOOLS:
                 break
@@ -330,12 +337,15 @@ def _end_details(runs: RunAccess, name: str) -> Callable[[Response], Message]:
 
 def _seconds(given: float | None) -> float | None:
     if given is not None and not given >= 0:
-        raise BadMessage(f"{given} seconds make no sense; it is 0 or more")
+        raise BadMessage(f"{given} is not a number of seconds; give 0 or more")
     return given
 
 
 def _abort(call: RpcCall, message: Message, calls: Collection[RpcCall]) -> Message:
-    """All that runs, or one of them: the `target`, or whose id this is."""
+    """Stop all running commands, or only one.
+
+    The field `target`, or else the id of this message, selects the one call to stop.
+    """
     given = messages.read_message(message, messages.Abort)
     running = [each for each in calls if each.owns_command]
     wanted = call.id if given.target is None else given.target
@@ -343,7 +353,7 @@ def _abort(call: RpcCall, message: Message, calls: Collection[RpcCall]) -> Messa
         running = [each for each in running if each.id == wanted]
         if not running:
             raise BadMessage(
-                f'nothing that runs has the id {wanted!r}; {{"all": true}} ends all, "target" one'
+                f'no running call has the id {wanted!r}; {{"all": true}} ends all, "target" one'
             )
     for each in running:
         each.stop()

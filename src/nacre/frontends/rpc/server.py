@@ -1,14 +1,14 @@
-"""`nacre rpc`: JSON lines on stdin and stdout, as pi's RPC has them, and more; docs/guide/rpc.md.
+"""Server of `nacre rpc`: JSON lines on stdin and stdout, a superset of pi's RPC; docs/guide/rpc.md.
 
     line → message → verb → data → response
 
-Every line is answered by one `response`; a verb that runs something may send `bash_output` before
-it. Any number of them may be under way. What is wrong with a line is said in an error line, and
-the loop goes on. At the end of input what still runs is ended.
+Every message gets one `response`. A message that runs a command may also get `bash_output` events
+before the response. Any number of calls may be in progress. An invalid line gets an error response,
+and the server continues. At the end of input the server stops the commands that still run.
 
-One thread makes the engine's steps, with stdin among what it watches: an event loop around it
-would cost more than all the rest. Listeners of commands have threads of their own, and wait when
-the client reads slowly; nobody else does. What the messages mean is in `methods`.
+One thread drives the engine, and the engine's event loop also watches stdin. A second event loop
+around the engine would take more time than the rest of the server. Each command's listener has its
+own thread. Only listener threads wait for a slow client. The messages are implemented in `methods`.
 """
 
 import os
@@ -28,27 +28,31 @@ from nacre.frontends.rpc.methods import Id, RpcCall, RpcMethods
 from nacre.model.plan import KIB
 
 _PIECE: Final = 256 * KIB
-_EXIT_GRACE: Final = 5.0  # seconds in which a reader of our last words must have taken something
-_MAX_END: Final = 60.0  # more than any contract's grace
+_EXIT_GRACE: Final = 5.0  # at exit, seconds without a read by the client until output is dropped
+_MAX_END: Final = 60.0  # seconds to wait for stopped commands; more than any contract's grace
 
 
 class Server:
     def __init__(
         self, verbs: RpcMethods, engine: Engine, sink: int, *, linger: float = 1.0
     ) -> None:
-        """`linger`: seconds in which what runs at the end of input may still end by itself."""
-        self._code: int | None = None  # why we are to end
-        self._stopping = False  # what runs has been told to end
+        """`linger`: seconds for running commands to finish normally after the end of input."""
+        self._code: int | None = None  # exit code; None while the server continues
+        self._stopping = False  # whether all calls have been told to stop
         self._verbs = verbs
         self._engine = engine
         self._linger = linger
         self._inbox = LineReader()
         self._out = LineWriter(sink, broken=lambda: self._end(141))
-        self._came: deque[bytes] = deque()  # and is not looked at yet
+        self._came: deque[bytes] = deque()  # input that is not parsed yet
         self._calls: set[RpcCall] = set()
 
     def serve(self, source: int) -> int:
-        """Until the input ends (0), nobody reads us (141), or a signal comes (128 and it)."""
+        """Serve until the end of input, and return the exit code.
+
+        The exit code is 0 at the end of input, 141 when the client no longer reads, and 128+n
+        after signal n.
+        """
         self._listen(source)
         while self._code is None:
             self._step(None)
@@ -66,17 +70,20 @@ class Server:
         return self._code if drained else self._code or 141
 
     def stop(self, number: int) -> None:
-        """For signal handlers: once, end all that runs; again, kill it."""
+        """Stop the server. Signal handlers call this method.
+
+        The first call stops all commands. The second call kills the commands.
+        """
         if self._stopping:
             self._stop_all()
         self._end(128 + number)
 
-    # What comes in.
+    # Reading of input.
 
     def _listen(self, source: int) -> None:
         try:
             self._engine.watch_fd(source, lambda: self._on_readable(_read_available(source)))
-        except PermissionError:  # a file: it cannot be waited for, and need not
+        except PermissionError:  # a regular file: epoll cannot watch it, and reads do not block
             threading.Thread(target=self._read_ahead, args=(source,), daemon=True).start()
 
     def _on_readable(self, data: bytes | None) -> None:
@@ -93,7 +100,7 @@ class Server:
     def _step(self, patience: float | None) -> None:
         try:
             self._engine.step(patience)
-        except Exception:  # noqa: BLE001 - a mistake of ours about one call must not end the others
+        except Exception:  # noqa: BLE001 - a bug in one call must not end the other calls
             traceback.print_exc(file=sys.stderr)
         while self._came:
             self._on_data(self._came.popleft())
@@ -101,7 +108,9 @@ class Server:
     def _on_data(self, data: bytes) -> None:
         for line in self._inbox.feed(data) if data else self._inbox.end():
             if line is None:
-                self._write_error(None, None, f"a line has more than {MAX_LINE} bytes; send less")
+                self._write_error(
+                    None, None, f"a line has more than {MAX_LINE} bytes; send a shorter one"
+                )
             elif line.strip():
                 self._handle_line(line)
         if not data:
@@ -116,13 +125,13 @@ class Server:
         for call in list(self._calls):
             call.stop()
 
-    # What goes out.
+    # Writing of output.
 
     def _write(self, message: Message) -> None:
         self._out.write_line(msgspec.json.encode(message) + b"\n")
 
     def _write_with_backpressure(self, message: Message) -> None:
-        """For listeners, each of which has a thread that may wait."""
+        """Write a message, and block while the queue is full. Only listener threads may block."""
         self._write(message)
         self._out.wait_for_room()
 
@@ -131,7 +140,7 @@ class Server:
         response |= {"type": "response"} if verb is None else {"type": "response", "command": verb}
         self._write({**response, "success": False, "error": error})
 
-    # One message.
+    # Handling of one message.
 
     def _handle_line(self, line: bytes) -> None:
         try:
@@ -164,7 +173,7 @@ class Server:
 
 
 def _read_available(source: int) -> bytes | None:
-    """What is there; b"": there will be no more; None: it has gone meanwhile."""
+    """Return the available input; b"" at the end of input, None if no input is available."""
     try:
         return os.read(source, _PIECE)
     except BlockingIOError:

@@ -1,6 +1,6 @@
-"""Rules about commands that do harm: a seat belt, not a wall.
+"""Safety rules against harmful commands: a guard against mistakes, not a sandbox.
 
-A rule is a function over a command (or over the whole reading), with an id, in a pack. It sees
-words as bash would pass them, so quoting, wrappers and substitutions do not hide anything from it,
-and text that only mentions a command is left alone.
+A rule is a function over one command or over the whole analysis of a script. Each rule has an id
+and belongs to a pack. A rule sees words as bash would pass them, so quoting, wrappers and
+substitutions hide nothing. Text that only mentions a command does not match a rule.
 """

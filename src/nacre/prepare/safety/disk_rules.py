@@ -1,4 +1,4 @@
-"""The pack `disk`: what destroys a system or somebody's files beyond repair."""
+"""The pack `disk`: commands that destroy a system or a user's files beyond repair."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,9 @@ from nacre.prepare.safety.protected_paths import (
 )
 from nacre.prepare.safety.rule import RuleContext, RuleMatch, SafetyRule, show_words
 
-# Programs that erase what they are pointed at; some only with one of these words, some unless.
+# Programs that erase the devices in their arguments. `_ERASE_WITH` lists programs that erase only
+# if one of the listed words is an argument. `_ERASE_UNLESS` lists programs that erase unless one of
+# the listed words is an argument.
 _ERASE: Final = {
     *(b"mkfs", b"mke2fs", b"mkdosfs", b"mkntfs", b"mkexfatfs", b"mkswap", b"newfs", b"blkdiscard"),
     *(b"shred", b"pvcreate", b"cfdisk"),
@@ -78,7 +80,7 @@ _NARROWS: Final = {
     ),
     *(b"-xtype", b"-links", b"-fstype"),
 }
-_ALONE: Final = {b"-empty", b"-nouser", b"-nogroup"}  # tests without a value
+_ALONE: Final = {b"-empty", b"-nouser", b"-nogroup"}  # tests of `find` that take no value
 _EXECUTES: Final = {b"-exec", b"-execdir", b"-ok", b"-okdir"}
 _FORKS: Final = re.compile(rb"fork\s*(?:\(\s*\))?\s*while\b|while\s*\(?\s*1?\s*\)?\s*\{\s*fork")
 _MODE: Final = re.compile(rb"-[rwxXst]+")
@@ -96,7 +98,7 @@ def _remove(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
                     words=(command.words[0], word),
                     shown=show_words(command.words),
                     why=f"would remove {_describe_path(path)} and everything in it",
-                    instead="name exactly the files or the subdirectory that shall go",
+                    instead="name the files or the subdirectory to remove",
                 )
 
 
@@ -110,7 +112,7 @@ def _find(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
 
 
 def _primaries(arguments: tuple[Word, ...]) -> set[bytes]:
-    """What a search is told to do, without the values of its tests and other commands' words."""
+    """Return the tests and actions of a `find`, without test values and `-exec` commands."""
     found: set[bytes] = set()
     at = 0
     while at < len(arguments):
@@ -126,7 +128,7 @@ def _primaries(arguments: tuple[Word, ...]) -> set[bytes]:
 
 
 def _find_piped(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
-    """`find / | xargs rm`"""
+    """Match a wide search whose results are piped to a deleting program: `find / | xargs rm`."""
     feeder = command.feeder
     if b"xargs" in command.via and feeder is not None and feeder.name in _FINDERS:
         yield from _is_wide_search(feeder, command, around)
@@ -135,7 +137,8 @@ def _find_piped(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMat
 def _is_wide_search(
     find: ParsedCommand, deleter: ParsedCommand, around: RuleContext
 ) -> Iterator[RuleMatch]:
-    """Whether a search goes over more than anybody can want to delete."""
+    """Yield a match for each start directory that is too wide for deletion. `/` is always
+    too wide. Other protected directories are too wide unless a test narrows the search."""
     arguments = find.arguments
     at = 0
     while at < len(arguments) and known_prefix(arguments[at])[:2] in (
@@ -161,12 +164,12 @@ def _is_wide_search(
                     words=(first, word, *(deleter.words[:1] if deleter is not find else ())),
                     shown=show_words(find.words),
                     why=f"would search all of {_describe_path(path)} and delete what it finds",
-                    instead="search the directory that you mean, and look before deleting",
+                    instead="search one directory, and list the matches before deleting them",
                 )
 
 
 def _runs_deleter(command: ParsedCommand, around: RuleContext) -> bool:
-    """Whether what it executes deletes, be it through sudo or a shell."""
+    """Return whether this `find` executes a deleting program, also through sudo or a shell."""
     return any(
         each.name in _DELETERS
         and {*_FINDERS} & {*each.via}
@@ -179,7 +182,8 @@ def _permissions(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMa
     if not has_flag(command.arguments, b"R", b"--recursive"):
         return
     given = [*find_operands(command.arguments)]
-    dashed = any(_MODE.fullmatch(known_prefix(word)) for word in command.arguments)  # chmod -R -x
+    # In `chmod -R -x`, the mode looks like an option.
+    dashed = any(_MODE.fullmatch(known_prefix(word)) for word in command.arguments)
     whole = dashed or has_flag(command.arguments, b"", b"--reference")
     for word in given if whole else given[1:]:
         for path in possible_paths(word, command):
@@ -198,7 +202,7 @@ def _writes_device(hit: tuple[Word, ...], target: bytes, command: ParsedCommand)
         words=(command.words[0], *hit) if command.words else hit,
         shown=show_words(command.words),
         why=f"would overwrite the device {_describe_path(target)}",
-        instead="write to a file, and let a person write it to a disk",
+        instead="write to a file, and let a person write that file to the disk",
     )
 
 
@@ -210,10 +214,11 @@ def _dd(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
 
 
 def _copies(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
-    """Programs that write to what they are given."""
+    """Match programs such as `cp` and `tee` whose target is a device."""
     del around
     given = [*find_operands(command.arguments)]
-    into = has_flag(command.arguments, b"t", b"--target-directory")  # cp -t there x
+    # In `cp -t TARGET FILE`, the target is not the last operand.
+    into = has_flag(command.arguments, b"t", b"--target-directory")
     every = into or command.name in (b"tee", b"truncate", b"sponge")
     for word in given if every else given[-1:]:
         for target in named_devices(word, command):
@@ -234,7 +239,7 @@ def _redirects(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatc
                     _show_redirect(redirect, target),
                 ),
                 why=f"would overwrite the device {_describe_path(target)}",
-                instead="write to a file, and let a person write it to a disk",
+                instead="write to a file, and let a person write that file to the disk",
             )
 
 
@@ -278,8 +283,8 @@ def _forks(around: RuleContext) -> Iterator[RuleMatch]:
             yield RuleMatch(
                 words=(word,),
                 shown=(function.name + b"()",),
-                why="multiplies each time it is called, and never ends: a fork bomb",
-                instead="give the recursion an end, or leave it",
+                why="calls itself twice each time and never ends: a fork bomb",
+                instead="give the recursion an end, or leave it out",
             )
 
 
@@ -291,20 +296,20 @@ def _perl_forks(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMat
                 words=(command.words[0], word),
                 shown=show_words(command.words),
                 why="forks without end: a fork bomb",
-                instead="give it an end, or leave it",
+                instead="give it an end, or leave it out",
             )
 
 
 RULES: Final = (
     SafetyRule(
         id="disk.remove",
-        summary="recursive removal of /, a home, a system directory, or all that is in one",
+        summary="recursive removal of /, a home or system directory, or everything in one",
         programs=(b"rm", b"srm"),
         check_command=_remove,
     ),
     SafetyRule(
         id="disk.find",
-        summary="find that deletes in all of / (or, without a test, of a home or system directory)",
+        summary="find that deletes in / (or, without a test, in a home or system directory)",
         programs=_FINDERS,
         check_command=_find,
     ),
@@ -340,7 +345,7 @@ RULES: Final = (
     ),
     SafetyRule(
         id="disk.fork-bomb",
-        summary="a function that does nothing but multiply",
+        summary="a function that only calls itself",
         check_analysis=_forks,
     ),
     SafetyRule(

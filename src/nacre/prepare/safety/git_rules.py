@@ -1,4 +1,4 @@
-"""The pack `git`: habits that people who review an agent's work come to regret."""
+"""The pack `git`: git commands of an agent that reviewers later regret, such as a force push."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -65,8 +65,8 @@ def _add(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
             command,
             found,
             (*everything, *blind),
-            "would stage whatever lies around, secrets and build output included",
-            "look at git status and add the files by name",
+            "would stage every file, secrets and build output included",
+            "check git status, and add files by name",
         )
 
 
@@ -87,15 +87,15 @@ def _push(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
             command,
             found,
             (*force, *plus),
-            "would overwrite what others have pushed",
-            "use --force-with-lease alone, which refuses when somebody else was there first",
+            "would overwrite commits that other people have pushed",
+            "use --force-with-lease alone, which refuses when the remote branch has changed",
         )
 
 
 def _identity(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
     del around
-    why = "would change whose name stands on the work"
-    instead = "leave the identity that is configured; ask a person to change it"
+    why = "would change the author of future commits"
+    instead = "keep the configured identity, or ask a person to change it"
     found = parse_git(command)
     if found is not None:
         for word in found.settings:
@@ -135,7 +135,7 @@ def _configured(
 RULES: Final = (
     SafetyRule(
         id="git.add-all",
-        summary="git add -A, --all or . without looking",
+        summary="git add -A, --all or .",
         programs=(b"git",),
         check_command=_add,
     ),

@@ -1,4 +1,4 @@
-"""What a path in a command line reaches: nothing that matters, or what nobody gets back."""
+"""Recognizing paths to system directories, home directories and devices in a command line."""
 
 import fnmatch
 import os
@@ -16,7 +16,8 @@ SYSTEM: Final = frozenset(
     b"/usr/share /usr/src /var/lib /var/lib/dpkg /var/spool "
     b"/Applications /Library /System /Users /Volumes /private /private/etc /private/var".split()
 )
-# Whose owner and mode the system cannot live without. Homes and /usr/local change hands every day.
+# Directories whose owner and mode the system depends on. Home directories and /usr/local are not
+# listed because a change of their owner or mode is an everyday task.
 CRITICAL: Final = frozenset(
     b"/ /bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /run /sbin /sys /usr /usr/bin "
     b"/usr/lib /usr/lib64 /usr/libexec /usr/sbin /usr/share /var /var/lib /System /Library "
@@ -25,7 +26,7 @@ CRITICAL: Final = frozenset(
 _PATTERN: Final = re.compile(rb"[*?\[]|[@!+]\(")
 _HOMES: Final = (b"/home", b"/Users")
 _DRIVE: Final = re.compile(rb"/mnt/[a-z]")
-# A last component that leaves nothing out: * ** .* ?* .[!.]* and so on.
+# Last path component that matches all files: `*`, `**`, `.*`, `?*`, `.[!.]*` and similar globs.
 EVERYTHING: Final = re.compile(
     rb"\.?(?:\*+|\?+\*|\[[!^][^\]]*\]\*|\[a-z\]\*|\[a-zA-Z\]\*|\.\*|[!+*]\(.*\))"
 )
@@ -34,13 +35,13 @@ _DEVICE: Final = re.compile(
     rb"|(?:loop|md|sr|zram|nbd|pmem|ram|fd|bcache|rbd|drbd|dasd|sg)[\d*?a-z]*\d|md/|dm-"
     rb"|mapper/(?!control$)|disk/by-|zvol/|block/|root$|[\w.-]*(?:vg|VG|volgroup)[\w.-]*/|k?mem$|port$)"
 )
-# Where homes of tests and of throw-away users are.
+# Directories that contain the home directories of tests and throw-away users.
 _TEMPORARY: Final = (b"/tmp", b"/var/tmp", b"/private/tmp", b"/dev/shm")
 _ALTERNATIVES: Final = re.compile(rb"[@?+*]\(([^()]*)\)")
 
 
 def possible_paths(word: Word, command: ParsedCommand) -> Iterator[bytes]:
-    """The absolute paths that a word may be, globs and all."""
+    """Yield the absolute paths that a word may stand for. Globs in a path are not expanded."""
     for text in word.texts:
         if not text:
             continue
@@ -49,7 +50,8 @@ def possible_paths(word: Word, command: ParsedCommand) -> Iterator[bytes]:
 
 
 def is_protected(path: bytes, word: Word, home: bytes | None, system: frozenset[bytes]) -> bool:
-    """Whether to do something to all of this path is to do it to the system, or to a home."""
+    """Return whether an action on the whole path hits a directory in `system` or a home directory.
+    Home directories count only if `system` is the set SYSTEM."""
     homes = home if system is SYSTEM else None
     if not word.glob or not _PATTERN.search(path):
         return _is(path, homes, system)
@@ -84,7 +86,7 @@ def _matches(pattern: bytes, home: bytes | None, system: frozenset[bytes]) -> bo
 
 
 def _spelled_out(pattern: bytes) -> list[bytes]:
-    """`/@(etc|usr)` is one of several."""
+    """Expand the alternatives of an extended glob: `/@(etc|usr)` becomes `/etc` and `/usr`."""
     found = _ALTERNATIVES.search(pattern)
     if not found:
         return [pattern]
@@ -93,7 +95,8 @@ def _spelled_out(pattern: bytes) -> list[bytes]:
 
 
 def _glob(pattern: bytes, path: bytes) -> bool:
-    """Component by component, as the shell does it: a star does not match a slash."""
+    """Return whether a glob matches a path. Path components are compared one by one, as in the
+    shell: a star does not match a slash."""
     theirs, ours = pattern.split(b"/"), path.split(b"/")
     return len(theirs) == len(ours) and all(
         fnmatch.fnmatchcase(one.decode("latin-1"), other.decode("latin-1"))
@@ -102,7 +105,7 @@ def _glob(pattern: bytes, path: bytes) -> bool:
 
 
 def named_devices(word: Word, command: ParsedCommand, prefix: bytes = b"") -> Iterator[bytes]:
-    """The disks that a word may name, behind `prefix` (as in of=/dev/sda)."""
+    """Yield the disk and memory devices that a word may name after `prefix`, such as `of=`."""
     for text in word.texts or ((word.prefix,) if word.prefix else ()):
         target = text.removeprefix(prefix)
         if not text.startswith(prefix) or not target:

@@ -1,4 +1,4 @@
-"""What a rule is, and what it says when it matches."""
+"""Data types of safety rules and their matches."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,17 +8,17 @@ from nacre.bash.commands import Analysis, ParsedCommand, Redirect, Word
 
 
 class RuleMatch(Struct, frozen=True, kw_only=True):
-    """A rule matched: what it saw, why that is bad, what to do instead."""
+    """Match of a safety rule: the matched words, the harm, and what to do instead."""
 
     words: tuple[Word, ...] = ()
     redirect: Redirect | None = None
-    shown: tuple[bytes, ...]  # the words that matched, as text
+    shown: tuple[bytes, ...]  # matched command as text, word by word
     why: str
     instead: str
 
 
 class RuleContext(Struct, frozen=True, kw_only=True):
-    """What a rule may know beside the command."""
+    """Facts that a safety rule may use besides the command."""
 
     home: bytes | None
     analysis: Analysis
@@ -30,8 +30,8 @@ CheckAnalysis = Callable[[RuleContext], Iterator[RuleMatch]]
 
 class SafetyRule(Struct, frozen=True, kw_only=True):
     id: str
-    summary: str  # one line, for people who choose
-    programs: tuple[bytes, ...] = ()  # whom it is about; none: everybody
+    summary: str  # one-line summary for users who select rules
+    programs: tuple[bytes, ...] = ()  # programs that the rule applies to; empty: all programs
     check_command: CheckCommand | None = None
     check_analysis: CheckAnalysis | None = None
 

@@ -1,4 +1,4 @@
-"""All safety rules, and the choice of them by the names of packs and rules."""
+"""All safety rules, and their selection by pack name and rule id."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,11 +14,12 @@ PACKS: Final = tuple(dict.fromkeys(rule.pack for rule in RULES.values()))
 
 
 def select_rules(names: Sequence[str]) -> tuple[SafetyRule, ...]:
-    """The rules of these packs and ids; `-id` takes one away. Raises ValueError."""
+    """Return the rules of these packs and ids. A name with a leading dash removes rules from the
+    selection. Raises ValueError for an unknown name, or if the first name has a dash."""
     rules: dict[str, SafetyRule] = {}
     if names and names[0].startswith("-"):
         raise ValueError(
-            f"{names[0]} takes a rule away from nothing; name the pack first, as in disk,{names[0]}"
+            f"{names[0]} removes a rule from no pack; name the pack first, as in disk,{names[0]}"
         )
     for name in names:
         wanted = name.removeprefix("-")

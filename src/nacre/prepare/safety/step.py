@@ -1,4 +1,4 @@
-"""The safety step: refuse a command that a chosen rule matches."""
+"""The safety step: refuses a command that a selected safety rule matches."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,14 +15,14 @@ def safety_step(rules: Sequence[SafetyRule]) -> Callable[[Plan, Caller], Plan | 
     judge = SafetyChecker(rules)
 
     def step(plan: Plan, caller: Caller) -> Plan | Dangerous:
-        """Refuse what a rule matches."""
+        """Refuse a plan whose script matches a safety rule."""
         return judge(analyze_plan(plan, caller), command_home(plan, caller)) or plan
 
     return step
 
 
 class SafetyChecker:
-    """A choice of rules, sorted by the programs that they are about."""
+    """Selected safety rules, indexed by the programs that they apply to."""
 
     def __init__(self, rules: Sequence[SafetyRule]) -> None:
         self._of_all = [
@@ -35,7 +35,7 @@ class SafetyChecker:
                 self._of_program.setdefault(program, []).append(rule)
 
     def __call__(self, reading: Analysis, home: bytes | None) -> Dangerous | None:
-        """What the first rule that matches says."""
+        """Return the refusal of the first matching rule; None if no rule matches."""
         around = RuleContext(home=home, analysis=reading)
         for command in reading.commands:
             for rule in (*self._of_program.get(command.name or b"", ()), *self._of_all):

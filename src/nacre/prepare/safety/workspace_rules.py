@@ -1,4 +1,4 @@
-"""The pack `workspace`: what costs an agent its own work."""
+"""The pack `workspace`: `rm` commands that destroy an agent's own work or the user's home."""
 
 import fnmatch
 import os
@@ -32,13 +32,14 @@ def _git(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
                 yield _hit(
                     command,
                     word,
-                    "would remove the repository itself, with all commits that are only here",
+                    "would remove the repository, with all commits that exist only in it",
                     "move it aside (mv .git ../git.old)",
                 )
 
 
 def _matches_git(pattern: bytes) -> bool:
-    """A glob that has .git in mind; one that takes everything is another rule's."""
+    """Return whether a glob is aimed at `.git`. Globs that match every file are left to the other
+    rules of this pack."""
     return pattern.startswith(b".g") and fnmatch.fnmatchcase(".git", pattern.decode("latin-1"))
 
 
@@ -52,8 +53,8 @@ def _everything(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMat
                 yield _hit(
                     command,
                     word,
-                    "would remove everything in the directory where it runs",
-                    "name what shall go, or use git clean -n to see what is not in the repository",
+                    "would remove everything in its working directory",
+                    "name the files to remove, or use git clean -n to list untracked files",
                 )
 
 
@@ -69,7 +70,7 @@ def _home(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
                     command,
                     word,
                     "would remove what is in the home directory, outside of the workspace",
-                    "leave it, or ask the person whose home it is",
+                    "leave it, or ask the owner of the home directory",
                 )
 
 
