@@ -1,4 +1,4 @@
-"""What every test has: a time limit, a leak check, and a user without a set-up of their own."""
+"""Plugins and fixtures of every test: a time limit, a leak check, and an empty home directory."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ settings.load_profile("nacre")
 
 @pytest.fixture(autouse=True, scope="session")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A name for this worker that its processes inherit; see `helpers.named`."""
+    """Put the name of this worker into the environment of its processes; see `helpers.named`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(helpers.WORKER, str(tmp_path_factory.getbasetemp()))
         yield
@@ -31,8 +31,9 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep bytecode for the hundreds of interpreters that tests start. Compiling nacre in each of
-    them takes longer than the tests. `make` names a directory that outlives the run."""
+    """Keep bytecode for the hundreds of Python interpreters that tests start. Compiling nacre in
+    each interpreter takes longer than the tests. `make` sets a directory that outlives the test
+    run."""
     with pytest.MonkeyPatch.context() as patch:
         if "PYTHONPYCACHEPREFIX" not in os.environ:
             patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
@@ -42,7 +43,7 @@ def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nobody's own set-up: sessions would begin with it, and it may take its time."""
+    """Set HOME to an empty directory: a real user's set-up would enter sessions and may be slow."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("user")))
         yield

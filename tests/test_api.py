@@ -1,4 +1,4 @@
-"""The engine through `nacre.run`: what a caller sees of one command."""
+"""Tests of the engine through `nacre.run`: the outcome that a caller gets for one command."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ def test_the_shell_leads_its_own_session_and_group() -> None:
     assert len(set(words)) == 1
 
 
-def test_no_descriptor_of_ours_is_in_the_child() -> None:
+def test_a_command_inherits_no_descriptor_of_the_host() -> None:
     readable, writable = os.pipe()
     os.set_inheritable(writable, True)
     try:
@@ -85,7 +85,7 @@ def test_no_descriptor_of_ours_is_in_the_child() -> None:
     finally:
         os.close(readable)
         os.close(writable)
-    assert listed == [b"0", b"1", b"2", b"3"]  # 3 is the directory that ls itself reads
+    assert listed == [b"0", b"1", b"2", b"3"]  # descriptor 3 is the directory that `ls` reads
 
 
 @pytest.mark.parametrize("size", [131_071, 131_072, 3_000_000])
@@ -115,7 +115,8 @@ def test_environment_is_inherited_unchanged() -> None:
         b"LC_ALL": b"C.UTF-8",
     }
     code = "import os, nacre; os.write(1, nacre.run('cat /proc/$$/environ; true').output.head)"
-    # What the kernel handed to bash, before bash adds anything of its own.
+    # /proc/$$/environ has the environment that the kernel passed to bash, without the variables
+    # that bash adds.
     said = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, timeout=60)
     assert dict(each.split(b"=", 1) for each in said.stdout.rstrip(b"\0").split(b"\0")) == given
 
@@ -149,7 +150,7 @@ def test_a_timeout_of_any_length(timeout: float | None) -> None:
 def test_a_timeout_that_makes_no_sense(timeout: float) -> None:
     ending = nacre.run("true", timeout=timeout).ending
     assert isinstance(ending, nacre.NotStarted)
-    assert "makes no sense" in str(ending.why)
+    assert "is not possible" in str(ending.why)
 
 
 def test_a_misspelt_wish_is_an_error_before_anything_runs() -> None:
@@ -171,7 +172,7 @@ def test_a_command_may_clean_up_in_its_grace() -> None:
     script = "trap 'echo cleaning; exit 7' TERM; echo on; while :; do sleep 0.05; done"
     outcome = nacre.run(script, timeout=1, grace=10)
     assert outcome.ending == TimedOut(after=1, how=Exited(7))
-    assert outcome.output.head.startswith(b"on\n")  # bash may say that its sleep was terminated
+    assert outcome.output.head.startswith(b"on\n")  # bash may report its terminated `sleep`
     assert outcome.output.head.endswith(b"cleaning\n")
 
 
@@ -180,11 +181,11 @@ def test_output_printed_while_stopping_is_kept_though_it_floods() -> None:
     outcome = nacre.run(script, timeout=1, grace=20)
     assert outcome.ending == TimedOut(after=1, how=Exited(0))
     assert outcome.output.tail == bytes(768 * 1024)
-    assert 3_000_000 <= outcome.output.size < 3_000_100  # bash may mention its sleep
+    assert 3_000_000 <= outcome.output.size < 3_000_100  # bash may report its terminated `sleep`
 
 
 @pytest.mark.alone
-def test_who_ignores_term_is_killed_after_the_grace() -> None:
+def test_a_command_that_ignores_term_is_killed_after_the_grace() -> None:
     began = time.monotonic()
     outcome = nacre.run("trap '' TERM; echo on; while :; do sleep 0.05; done", timeout=1, grace=0.5)
     assert outcome.ending == TimedOut(after=1, how=Killed(signal.SIGKILL))
@@ -229,7 +230,7 @@ def test_what_was_left_running_is_known_wherever_it_went(script: str) -> None:
     try:
         assert outcome.output.head == b"x\n"
         (left,) = outcome.left_running
-        # Its shell may have ended before it became a sleep.
+        # The run's shell may have exited before the leftover process called exec for `sleep`.
         eventually(lambda: processes.command_line(left.pid) == "sleep 61")
     finally:
         end(outcome.left_running)
@@ -237,7 +238,8 @@ def test_what_was_left_running_is_known_wherever_it_went(script: str) -> None:
 
 def test_a_left_behind_writer_is_drained_and_lives_on(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    # More than a pipe holds: it only gets to the mark when somebody reads.
+    # The background job writes more bytes than a pipe buffer holds. So the job reaches `touch` only
+    # if nacre reads the pipe.
     outcome = nacre.run(f"(sleep 0.3; head -c 400000 /dev/zero; touch {mark}; sleep 60) & echo x")
     try:
         assert outcome.output.head == b"x\n"
@@ -272,7 +274,7 @@ def test_the_drain_is_over_when_the_last_holder_lets_go(script: bytes, output: b
     began = time.monotonic()
     outcome = Engine().start(Plan(command=command, limits=Limits(drain=30.0))).wait()
     assert outcome.output.head == output
-    # cat closes its output, and then ends: it may just be about to.
+    # `cat` closes its output shortly before it exits, so `cat` may still be a leftover process.
     assert [each for each in outcome.left_running if each.command != "cat"] == []
     assert time.monotonic() - began < 20
 
@@ -297,8 +299,9 @@ def test_a_wall_clock_that_jumps_changes_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_host_that_ignores_sigchld_learns_the_code_or_that_it_is_lost() -> None:
-    """The kernel collects the child at once, perhaps before we have a pidfd; since Linux 6.15 a
-    pidfd still tells how it ended. What nobody can know is said to be lost, never guessed."""
+    """With SIGCHLD ignored, the kernel reaps a child at once, perhaps before nacre has a pidfd.
+    Since Linux 6.15 a pidfd still reports the exit status of a reaped child. nacre reports an
+    unknown exit status as lost and never guesses."""
     code = (
         "import signal, nacre\n"
         "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"

@@ -1,4 +1,7 @@
-"""The layers: imports point down, never in a circle, and `import nacre` loads no extra."""
+"""Tests of the layers: a package imports only lower layers, and modules have no import cycle.
+
+Also, a simple call of a tool loads no optional module.
+"""
 
 import ast
 import builtins
@@ -15,8 +18,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "nacre"
 
-# From the bottom up; the same list is in docs/design.md. A package imports itself and lower layers.
-# Packages in one tuple of a layer are peers; a later tuple of the same layer may import an earlier.
+# Layers from the bottom up; docs/design.md has the same list. A package may import itself and the
+# packages of lower layers. Packages in one tuple may not import each other. A package may import
+# packages of an earlier tuple in its layer.
 LAYERS: list[list[tuple[str, ...]]] = [
     [("model",)],
     [("bash", "text", "shell_state", "eventloop", "procfs", "terminal")],
@@ -34,16 +38,16 @@ RANK_OF = {
     for step, packages in enumerate(steps)
     for package in packages
 }
-# Lower layers that a package must not know all the same.
+# Packages of lower layers that a package must not import.
 FORBIDDEN = {
     "contracts": {"store", "capture", "process", "sandbox", "sessions", "eventloop", "procfs"},
     "engine": {"prepare", "hints", "bash"},
     "warden": {"contracts", "prepare", "hints", "bash"},
 }
-# Modules outside of nacre that only some packages may import.
+# Modules outside of nacre that only the listed packages may import.
 RESERVED = {
     "ctypes": {"process"},
-    "subprocess": {"process", "frontends", "prepare"},  # prepare asks git a question
+    "subprocess": {"process", "frontends", "prepare"},  # prepare runs git to query a repository
     "tree_sitter": {"bash"},
     "tree_sitter_bash": {"bash"},
     "fcntl": {"process", "store", "warden"},
@@ -51,9 +55,9 @@ RESERVED = {
     "asyncio": {"engine", "frontends"},
     "socket": {"warden"},
 }
-# Names of two or more modules, because they do the same job in each of their packages.
+# Module names that may occur in several packages, because those modules have the same role.
 SAME_JOB = {"contract", "handle", "leading_cd", "main", "reply", "server"}
-# What texts name that looks like a module, and is a file or a Python attribute.
+# Names in prose that look like modules, but are files or Python attributes.
 NOT_MODULES = {"runs/rN", "warden.lock"}
 
 
@@ -71,7 +75,7 @@ def imports(path: Path) -> tuple[str, ...]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """What a module imports when it runs, at once or later; not what only its types need."""
+    """Yield the names that a module imports at load time or later, except for type checking."""
     todo: list[ast.AST] = [ast.parse(path.read_text())]
     while todo:
         node = todo.pop()
@@ -110,7 +114,7 @@ def test_the_root_has_few_modules() -> None:
 
 
 def test_a_name_stands_for_one_module() -> None:
-    """But for commands, whose modules are called as people call the commands."""
+    """Check all modules except those of commands, which have the names of the commands."""
     stems = Counter(
         path.stem
         for path in modules()
@@ -120,7 +124,7 @@ def test_a_name_stands_for_one_module() -> None:
 
 
 def test_modules_that_are_named_in_comments_and_internals_exist() -> None:
-    """`package.module` or `package/module`, and whatever of it comes behind."""
+    """Check module names such as `package.module` and `package/module`, also with an attribute."""
     documents = [ROOT / "docs" / "design.md", *(ROOT / "docs" / "internals").glob("*.md")]
     known = {
         ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
@@ -142,7 +146,7 @@ def _named(name: str, level: int) -> str:
 
 
 def test_exceptions_that_docstrings_name_exist() -> None:
-    """`Raises Refused, OSError.`"""
+    """Check the exception names in sentences such as `Raises Refused, OSError.`"""
     nodes = [(path, node) for path in modules() for node in ast.walk(ast.parse(path.read_text()))]
     known = {node.name for _, node in nodes if isinstance(node, ast.ClassDef | ast.alias)}
     missing = [

@@ -1,4 +1,4 @@
-"""What a model pays, held to what docs/guide/cost.md says of it."""
+"""Tests that the lengths of replies, which a model pays for, match docs/guide/costs.md."""
 
 import re
 
@@ -47,5 +47,5 @@ def test_the_page_says_what_is_measured(paid: dict[str, cost.Cost]) -> None:
         row = re.search(rf"^\| {re.escape(name)} \| ([\d,]+)", page, re.MULTILINE)
         assert row is not None, name
         said = int(row[1].replace(",", ""))
-        # Ids and paths are longer or shorter elsewhere.
+        # Run ids and paths can be longer or shorter on another machine.
         assert abs(said - each.characters["nacre"]) <= 0.05 * said + 10, name

@@ -1,4 +1,4 @@
-"""What the pages show is what the code does: the README's examples run, the drawing is current."""
+"""Tests of the documentation: its examples run, and its generated parts are up to date."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""The loop: descriptors, timers, posts from other threads."""
+"""Tests of the event loop: descriptors, timers, and callbacks posted by other threads."""
 
 import os
 import threading
@@ -8,7 +8,7 @@ from nacre.eventloop import EventLoop
 
 
 def test_readiness_is_for_the_descriptor_that_was_watched_and_not_for_its_number() -> None:
-    """A number that is closed and used again within one step must not inherit an event."""
+    """A descriptor number that is closed and reused within one step must not inherit an event."""
     loop = EventLoop()
     pairs = [os.pipe(), os.pipe()]
     spurious: list[int] = []
@@ -20,7 +20,7 @@ def test_readiness_is_for_the_descriptor_that_was_watched_and_not_for_its_number
         os.close(other)
         silent = os.pipe()
         fresh.append(silent)
-        assert silent[0] == other  # the kernel gives the lowest free number
+        assert silent[0] == other  # the kernel assigns the lowest free number
         loop.watch(silent[0], lambda: spurious.append(silent[0]))
 
     (first, first_end), (second, second_end) = pairs

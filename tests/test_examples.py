@@ -1,4 +1,4 @@
-"""The examples work, as they stand."""
+"""Tests that run the programs in examples/."""
 
 import ast
 import importlib.util
@@ -29,7 +29,7 @@ def test_an_agent_of_five_calls_that_never_sleeps(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("name", ["agent", "with_mcp", "with_rpc"])
 def test_an_example_is_a_program(name: str) -> None:
-    """Those of the SDKs are run by `make test-adapters`."""
+    """Run the examples that need no agent SDK; `make test-adapters` runs the others."""
     path = EXAMPLES / f"{name}.py"
     said = subprocess.run([sys.executable, str(path)], capture_output=True, timeout=60)
     assert said.returncode == 0, said

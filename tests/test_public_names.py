@@ -1,4 +1,8 @@
-"""Names that others rely on stay: they are compared with files that hold nothing but literals."""
+"""Tests that public names do not change.
+
+Users, stored data and wardens of other versions rely on these names. The tests compare the names
+with JSON files, which contain only literals.
+"""
 
 import json
 import subprocess
@@ -119,5 +123,6 @@ def test_doctor_names_a_check_that_fails(monkeypatch: pytest.MonkeyPatch) -> Non
         raise OSError("no")
 
     monkeypatch.setattr(subprocess, "run", fails)
-    found = next(each for each in doctor.examine() if each.text == "no")  # not the rest of them
+    # `examine` is a generator, so no check after the failed one runs.
+    found = next(each for each in doctor.examine() if each.text == "no")
     assert found.topic == "bash"

@@ -1,4 +1,7 @@
-"""nacre.toml and the user's file: what counts, where it came from, what a workspace may not do."""
+"""Tests of the settings: which value applies, its origin, and the limits of a workspace.
+
+Values come from the user's settings file, from a workspace's nacre.toml, and from the caller.
+"""
 
 import os
 from pathlib import Path
@@ -39,9 +42,7 @@ def test_without_files_everything_is_as_by_default(project: Path) -> None:
     assert found.store_limits == StoreLimits()
 
 
-def test_the_one_who_speaks_last_wins_and_each_value_says_where_it_came_from(
-    user: Path, project: Path
-) -> None:
+def test_the_last_source_wins_and_each_value_names_its_origin(user: Path, project: Path) -> None:
     user.write_text('[phoenix]\ntimeout = 60\nslow_timeout = 1200\nallow = ["MY_TOKEN"]\n')
     project.write_text('# ours\n[phoenix]\ntimeout = 20\nsafety = ["disk", "git"]\n')
     found = load(project, slow_timeout="100")
@@ -125,7 +126,7 @@ def test_the_tighter_of_both_counts(
     key: str,
     value: object,
 ) -> None:
-    """So that what is right for one user of a workspace is no error for another."""
+    """Expect no error: a workspace file that suits one user must not fail for another user."""
     user.write_text(f"[{contract}]\n{user_says}\n")
     project.write_text(f"[{contract}]\n{project_says}\n")
     assert load(project, contract).options[key].value == value
@@ -178,7 +179,7 @@ def test_a_workspace_may_not_loosen(
         ("[phoenx]\n", ":1: there is no table 'phoenx'; did you mean [phoenix]?"),
         ("colour = 1\n", ":1: there is no table 'colour'; there is nacre, phoenix"),
         ("phoenix = 3\n", ":1: phoenix must be a table; write [phoenix] above its keys"),
-        ("[phoenix\n", " is no TOML: "),
+        ("[phoenix\n", " is not TOML: "),
         ("[pi]\nintercept = 'maybe'\n", ":2: [pi] bad option: intercept cannot be 'maybe'"),
         ("[store]\nsize = 'much'\n", ":2: [store] size 'much' is no size; write it like 500MB"),
         ("[store]\ndays = 0\n", ":2: [store] bad option: days must be more than 0"),
@@ -196,7 +197,7 @@ def test_a_wrong_key_or_value_names_file_line_and_remedy(
 
 def test_a_workspace_has_no_store(user: Path, project: Path) -> None:
     project.write_text("[store]\ndays = 1000\n")
-    with pytest.raises(SettingsError, match="the store is not this workspace's alone"):
+    with pytest.raises(SettingsError, match="the store is shared by all workspaces"):
         load(project)
     del user
 
@@ -207,7 +208,7 @@ def test_a_file_that_cannot_be_read_is_named(user: Path, project: Path) -> None:
         load(project)
 
 
-def test_whatever_lies_in_a_workspace_nothing_hangs(project: Path) -> None:
+def test_a_settings_file_of_any_kind_does_not_block_loading(project: Path) -> None:
     os.mkfifo(project)
     with pytest.raises(SettingsError, match="it is not a file"):
         load(project)
@@ -217,7 +218,7 @@ def test_whatever_lies_in_a_workspace_nothing_hangs(project: Path) -> None:
         load(project)
     project.unlink()
     project.write_text("a=" + "[" * 100_000)
-    with pytest.raises(SettingsError, match="is no TOML"):
+    with pytest.raises(SettingsError, match="is not TOML"):
         load(project)
     project.write_text("#" * 2_000_000)
     with pytest.raises(SettingsError, match="too large"):

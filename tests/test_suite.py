@@ -1,4 +1,4 @@
-"""The suite itself: its leak check, its time limits, its order, and how it is started."""
+"""Tests of the test suite itself: its leak check, time limits, test order and start-up."""
 
 import os
 import re
@@ -21,7 +21,7 @@ Inner = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def inner(tmp_path: Path) -> Inner:
-    """Run a test in a pytest of its own, with the plugins of this suite."""
+    """Return a function that runs a test file in a separate pytest, with this suite's plugins."""
 
     def run(code: str, *words: str, **options: object) -> "subprocess.CompletedProcess[str]":
         place = tmp_path / "inner"
@@ -32,7 +32,7 @@ def inner(tmp_path: Path) -> Inner:
         command = [sys.executable, "-m", "pytest", *plugins, "-c", os.devnull, *words]
         command += ["--rootdir", str(place), "-p", "no:cacheprovider", str(place)]
         command += ["--basetemp", str(tmp_path / "base")]
-        # Loading the plugins that happen to be installed takes as long as all the rest.
+        # Loading all installed plugins would take as long as the rest of the inner pytest run.
         env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         given = {"capture_output": True, "text": True, "timeout": 50, "env": env, **options}
         return subprocess.run(command, cwd=ROOT, **given)  # type: ignore[call-overload, no-any-return]
@@ -102,7 +102,7 @@ def test_next(): pass
 """
     done = inner(code)
     assert "this test took more than its limit of 1 s" in done.stdout
-    assert re.search(r"test_inner.py:[5-9]: ", done.stdout)  # the traceback
+    assert re.search(r"test_inner.py:[5-9]: ", done.stdout)  # a line of the traceback
     assert "1 failed, 1 passed" in done.stdout
     assert named(SECONDS) == []
 
@@ -146,7 +146,7 @@ def test_it():
         for descriptor in closed:
             os.close(descriptor)
 
-    report = tmp_path / "report"  # whatever is closed
+    report = tmp_path / "report"  # a file, because stdout and stderr may be closed
     done = inner(code, f"--junit-xml={report}", preexec_fn=start)
     assert done.returncode == 0, report.read_text()
 

@@ -1,4 +1,4 @@
-"""The agent SDKs, with their own fakes of a model: `make test-adapters`."""
+"""Tests of the adapters with each agent SDK and a fake model; `make test-adapters` runs them."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def test_the_model_calls_sees_a_failure_and_recovers(loop: Loop, tmp_path: Path)
     with nacre.Tool(cwd=tmp_path) as tool:
         first, second = asyncio.run(loop(tool, recover))
     assert first.text.endswith("greeting.txt must say hello\n[exit code 1]")
-    assert not first.error  # a command that failed is a result
+    assert not first.error  # a failed command is a result, not an error of the tool
     assert second == Told("ok\n", first.error)
 
 
@@ -61,9 +61,9 @@ def test_what_the_contract_pages_promise(
 
     async def converse(tool: nacre.Tool) -> list[Told]:
         task = asyncio.ensure_future(loop(tool, script))
-        if place.begun is None:
+        if place.cancel_file is None:
             return await task
-        while not place.begun.exists():
+        while not place.cancel_file.exists():
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -75,7 +75,7 @@ def test_what_the_contract_pages_promise(
         nacre.Tool(contract, cwd=place.cwd, options=case.get("options", {})) as tool,
     ):
         told = asyncio.run(converse(tool))
-        if place.begun is not None:
+        if place.cancel_file is not None:
             eventually(lambda: not any(named(each) for each in case.get("gone", [])))
         elif contract == "harness":
             assert json.loads(told[0].text) == case["reply"]
@@ -89,7 +89,7 @@ def test_what_the_contract_pages_promise(
 
 
 @EACH
-def test_arguments_that_make_no_sense_are_told_to_the_model(loop: Loop, tmp_path: Path) -> None:
+def test_the_model_gets_the_refusal_of_invalid_arguments(loop: Loop, tmp_path: Path) -> None:
     def script(replies: list[str]) -> Call | str:
         return "done" if replies else ("bash", {"command": 5, "wait": "long"})
 
@@ -114,7 +114,7 @@ def test_the_tool_job_is_there_too(loop: Loop, tmp_path: Path) -> None:
     assert ended.text == "[killed by SIGTERM]"
 
 
-# The built-in tools.
+# Tests of the providers' built-in tools.
 
 
 def block(**given: Any) -> Any:
@@ -135,7 +135,7 @@ def test_the_built_in_bash_tool_restarts(tmp_path: Path) -> None:
             "content": "hi\n",
             "is_error": False,
         }
-        other = tool.call({"command": "sleep 75.2", "wait": 0})  # not started by the model
+        other = tool.call({"command": "sleep 75.2", "wait": 0})  # a run that the test starts itself
         said = bash.answer(block(command="(setsid sleep 75.3 &); sleep 75.3"))
         assert "is running]" in str(said["content"])
         assert "restarted" in str(bash.answer(block(restart=True))["content"])
@@ -290,7 +290,7 @@ def test_chat_completions(tmp_path: Path) -> None:
         assert "must be a JSON object" in str(made["content"])
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "adapters.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "sdks.md").read_text()
 
 
 @pytest.mark.parametrize("code", blocks("python", PAGE))
@@ -316,7 +316,7 @@ def test_the_examples_run_without_a_key(example: Path) -> None:
 def test_with_a_key_the_examples_ask_the_real_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As far as that can be seen without one: its client is real, and its API a script."""
+    """Use the real client of the SDK with a scripted API, because the test has no real key."""
     import anthropic as sdk
     import httpx2
 

@@ -1,4 +1,4 @@
-"""MCP's own inspector, on its command line: a client that we did not write, in another language."""
+"""Tests of the MCP server with MCP's inspector, an independent client that runs on Node.js."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Scripts, read: which commands, where, fed by what, looked through what."""
+"""Tests of `analyze`: the commands of a script, their positions, their input and their wrappers."""
 
 import random
 import subprocess
@@ -17,7 +17,7 @@ def reading(text: str) -> Analysis:
 
 
 def listed(text: str) -> list[str]:
-    """Each command's words, joined; unknown ones as ?."""
+    """Return the words of each command, joined by blanks, with `?` for an unknown word."""
     return [_line(command) for command in reading(text).commands if command.words]
 
 
@@ -285,7 +285,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_end_within_a_second(name: str) -> None:
-    began = time.process_time()  # it waits for nothing, and other tests run meanwhile
+    began = time.process_time()  # processor time, because other tests run in parallel
     reading(BOMBS[name])
     assert time.process_time() - began < 1.0
 
@@ -300,7 +300,7 @@ def test_bombs_are_not_read_and_say_so(name: str) -> None:
     assert found.unreadable.why.startswith("not read: it is ")
 
 
-# Scripts that are made of echo with a number, so that bash can tell what it ran.
+# Random scripts whose commands are `echo NUMBER`, so that the output shows which commands ran.
 
 
 def _scripts() -> st.SearchStrategy[str]:
@@ -334,7 +334,7 @@ def _scripts() -> st.SearchStrategy[str]:
 
 @settings(max_examples=150)
 @given(_scripts())
-def test_whatever_bash_runs_was_listed(script: str) -> None:
+def test_analyze_lists_every_command_that_bash_runs(script: str) -> None:
     ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=30)
     said = {line for line in ran.stdout.split() if line.isdigit()}
     seen = {
@@ -345,7 +345,7 @@ def test_whatever_bash_runs_was_listed(script: str) -> None:
     assert said <= {number for text in seen for number in text.split()}
 
 
-# Noise
+# Tests with random text.
 
 _SOUP = [
     *(
@@ -427,7 +427,7 @@ def soup(generator: random.Random) -> str:
 
 
 def test_noise_raises_nothing_and_takes_no_time() -> None:
-    """The slice of `make chaos`, which reads 100,000 of these."""
+    """Analyze 4,000 random inputs; `make chaos` analyzes 100,000."""
     from tests.support.fuzz import fuzz
 
     worst = fuzz(seed=3, inputs=4000)

@@ -1,4 +1,4 @@
-"""Words, expanded: bash itself is the judge of what we think we know."""
+"""Tests of word expansion: a text that `analyze` predicts must equal the expansion by bash."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ BEFORE = b"a=one; b='two words'; c=; p=/usr/lib/x.tar.gz; l=(1 'x y' 3); set -- 
 
 
 def words(text: bytes, before: bytes = b"") -> list[Word]:
-    """Of the last command of a script."""
+    """Return the words after `echo`, the last command of the script."""
     return [*analyze(before + b"echo " + text, home=HOME, cwd=os.getcwdb()).commands[-1].words[1:]]
 
 
@@ -24,7 +24,8 @@ def texts(text: bytes, before: bytes = b"") -> list[bytes | None]:
 
 
 def bash(text: bytes, before: bytes = b"") -> list[bytes]:
-    """What bash passes on. Globs are off: what they match is not known to us either."""
+    """Return the arguments that bash passes to a command. Globbing is off, because `analyze` does
+    not expand globs either."""
     script = b"set -f; " + before + b"printf '%s\\0' x " + text
     ran = subprocess.run(
         ["bash", "--norc", "-c", script],
@@ -167,7 +168,7 @@ _PIECES = st.sampled_from(
 
 @settings(max_examples=300)
 @given(st.lists(st.lists(_PIECES, min_size=1, max_size=5).map("".join), min_size=1, max_size=3))
-def test_whatever_we_know_bash_agrees(pieces: list[str]) -> None:
+def test_analyze_expands_random_words_as_bash_does(pieces: list[str]) -> None:
     text = " ".join(each for each in pieces if not each.startswith("#")).encode() or b"x"
     found = texts(text, BEFORE)
     if None not in found and analyze(BEFORE + b"echo " + text).unreadable is None:
@@ -225,7 +226,7 @@ RANDOM=5; p $RANDOM
 
 
 @pytest.mark.parametrize("script", CORNERS, ids=lambda text: text.decode())
-def test_what_we_think_we_know_is_so(script: bytes) -> None:
+def test_analyze_expands_corner_cases_as_bash_does(script: bytes) -> None:
     ours = [word.text for word in analyze(script, home=HOME, cwd=b"/w").commands[-1].words[1:]]
     if None not in ours:
         before, _, words = (b":; " + script).rpartition(b"p ")
@@ -233,7 +234,7 @@ def test_what_we_think_we_know_is_so(script: bytes) -> None:
 
 
 def test_most_of_these_corners_are_known_at_all() -> None:
-    """Otherwise the test above would say nothing."""
+    """Check that `analyze` predicts enough corner cases for a useful comparison with bash."""
     known = [
         script
         for script in CORNERS

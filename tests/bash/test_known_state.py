@@ -1,4 +1,4 @@
-"""After any script, what we think we know of its variables is what bash has."""
+"""Tests that the predicted variables after a random script equal the variables in bash."""
 
 import os
 import random
@@ -94,11 +94,11 @@ def test_what_is_known_after_a_script_is_what_bash_has() -> None:
         script = "f() { :; }; g() { :; }\n" + "\n".join(lines) + f"\np {ASKED}"
         words = analyze(script.encode(), home=HOME.encode(), cwd=b"/tmp").commands[-1].words[1:]
         known += _compared(script, [word.text for word in words])
-    assert known > SCRIPTS  # otherwise this would say nothing
+    assert known > SCRIPTS  # enough predictions for a useful comparison
 
 
 def _compared(script: str, ours: list[bytes | None]) -> int:
-    """How many words we know; each of them as bash has it."""
+    """Check each predicted word against bash, and return the number of predicted words."""
     ours_end, theirs_end = os.pipe()
     with os.fdopen(ours_end, "rb") as file:
         ran = subprocess.run(
@@ -114,7 +114,7 @@ def _compared(script: str, ours: list[bytes | None]) -> int:
         os.close(theirs_end)
         theirs = file.read().split(b"\0")[:-1]
     if ran.stderr or len(theirs) != len(ours):
-        return 0  # something failed on the way, and the rest of its line was not run
+        return 0  # a command failed, and bash skipped the rest of its line
     for mine, real in zip(ours, theirs, strict=True):
         assert mine is None or mine == real, (script, ours, theirs)
     return sum(each is not None for each in ours)

@@ -1,4 +1,4 @@
-"""shfmt and bash itself, asked about the same text: both must see what we see."""
+"""Comparison of `analyze` with shfmt and with `bash -n` on the same shell text."""
 
 import json
 import os
@@ -21,9 +21,10 @@ SHFMT = Path(sys.executable).parent / "shfmt"
 SCRIPTS = int(os.environ.get("NACRE_SCRIPTS", "80"))
 ESCAPED = re.compile(rb"\\[`$\\\"]")
 
-# What we read otherwise than shfmt or bash, on purpose or because it is not worth it.
+# Texts on which `analyze` disagrees with bash or shfmt, on purpose or because a fix is not
+# worth the effort.
 KNOWN: dict[str, tuple[bytes, bool, str]] = {
-    # name: text, whether bash takes it, why we do not agree
+    # name: (text, whether bash accepts the text, reason for the disagreement)
     "time-alone": (b"time ; a", True, "a keyword without a command says nothing"),
     "not-alone": (b"! ; a", True, "the same"),
     "for-braces": (b"for x in a\n{ b; }", True, "no manual has it; tree-sitter does not either"),
@@ -34,7 +35,8 @@ KNOWN: dict[str, tuple[bytes, bool, str]] = {
 
 
 def theirs(text: bytes) -> set[int] | None:
-    """Where each command's name begins, says shfmt; None when it cannot read the text."""
+    """Return the position of each command name according to shfmt. Return None if shfmt cannot
+    parse the text."""
     asked = subprocess.run(
         [SHFMT, "-ln", "bash", "--to-json"], input=text, capture_output=True, timeout=60
     )
@@ -54,7 +56,7 @@ def _collect(node: Any, text: bytes, found: set[int]) -> None:
         if kind == "CmdSubst" and node.get("Backquotes"):
             start, end = node["Pos"]["Offset"], node["End"]["Offset"]
             if ESCAPED.search(text[start:end]):
-                return  # what bash reads there stands nowhere as it is, so it has no position
+                return  # after unescaping, the inner text has no position in the script
         if kind == "CallExpr" and node.get("Args"):
             found.add(node["Args"][0]["Pos"]["Offset"])
         elif kind in ("DeclClause", "LetClause"):
@@ -74,7 +76,8 @@ def bash_takes(text: bytes) -> bool:
 
 
 def _empty_names(text: bytes) -> set[int]:
-    """Commands whose first word we know to be empty: `$OPTION cmd` with an OPTION that is."""
+    """Return the positions of command names after an expansion that is known to be empty, as in
+    `$OPTION cmd`."""
     return {
         each.words[0].start
         for each in analyze(text).commands
@@ -94,7 +97,7 @@ def disagreements(text: bytes) -> list[str]:
     return wrong
 
 
-def test_shfmt_and_bash_see_what_we_see_in_commands_of_agents() -> None:
+def test_analyze_agrees_with_shfmt_and_bash_on_commands_of_agents() -> None:
     texts = corpus.commands()
     assert len(texts) > 150
     with ThreadPoolExecutor(2) as pool:
@@ -102,7 +105,7 @@ def test_shfmt_and_bash_see_what_we_see_in_commands_of_agents() -> None:
         assert {text: wrong for text, wrong in found if wrong} == {}
 
 
-def test_shfmt_and_bash_see_what_we_see_in_real_scripts() -> None:
+def test_analyze_agrees_with_shfmt_and_bash_on_real_scripts() -> None:
     scripts = corpus.scripts(SCRIPTS)
     if len(scripts) < min(SCRIPTS, 300):
         warnings.warn(f"only {len(scripts)} shell scripts are installed here", stacklevel=1)
@@ -152,7 +155,7 @@ def test_bash_agrees_on_what_is_valid(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_where_we_do_not_agree_is_known(name: str) -> None:
+def test_analyze_disagrees_with_bash_on_each_listed_text(name: str) -> None:
     text, takes, _ = KNOWN[name]
     assert bash_takes(text) == takes
     assert (analyze(text).unreadable is None) != takes
@@ -171,7 +174,7 @@ WRAPPED = {
 
 @pytest.mark.parametrize("shape", WRAPPED)
 def test_commands_are_the_same_wherever_they_stand(shape: str) -> None:
-    """With these the corpus has more than 1,000 scripts."""
+    """Wrap each command of the corpus in each shape, which gives more than 1,000 scripts."""
     for text in filter(ours, corpus.commands()):
         wrapped = WRAPPED[shape] % text
         shift = WRAPPED[shape].index(b"%b")

@@ -1,4 +1,7 @@
-"""The `| head` and `| tail` at the end of a script: what is lifted, and what stays a pipe."""
+"""Tests of a `| head` or `| tail` at the end of a script.
+
+nacre removes some of these stages and cuts the output itself. Other stages stay in the pipeline.
+"""
 
 import subprocess
 
@@ -75,7 +78,7 @@ def test_not_lifted(script: str) -> None:
     ),
 )
 def test_the_same_lines_come_out(command: str, stages: list[tuple[str, int]]) -> None:
-    """bash does it with pipes, we do it afterwards."""
+    """Compare the pipeline in bash with the shorter script whose output is cut afterwards."""
     first, newline, body = command.partition("\n")
     script = "".join([first, *(f" | {name} -n {count}" for name, count in stages), newline, body])
     found = find_trailing_limit(script.encode())

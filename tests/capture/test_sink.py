@@ -1,4 +1,4 @@
-"""Keeping output: head, tail, exact counts, and the file that it spills to."""
+"""Tests of the capture: head, tail, exact counts, and the spill file."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ def taken(keep: Keep, chunks: list[bytes], spill: Spill | None = None) -> Captur
     for chunk in chunks:
         borrowed = bytearray(chunk)
         sink.write(borrowed)
-        borrowed[:] = bytes(len(borrowed))  # as a reader does, which uses the same memory again
+        borrowed[:] = bytes(len(borrowed))  # the pipe reader reuses its buffer in the same way
     return sink.close()
 
 
@@ -154,12 +154,12 @@ def test_a_full_disk_ends_the_file_and_not_the_stream(
 
 @pytest.mark.parametrize("wrong", [{"whole": -1}, {"head": 99}, {"tail": -5}])
 def test_sizes_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="makes no sense"):
+    with pytest.raises(ValueError, match="is not possible"):
         Keep(**({"whole": 10, "head": 5, "tail": 5} | wrong))
 
 
 def test_a_tail_that_cannot_be_read_back_is_left_out_and_counted(tmp_path: Path) -> None:
-    """Somebody cuts the file while the command writes to it."""
+    """Truncate the spill file while the capture is still being written."""
     sink = Sink(KEEP, Spill(directory=os.fsencode(tmp_path), when=When.ALWAYS))
     sink.write(b"0123456789")
     (path,) = tmp_path.glob("nacre-*.log")

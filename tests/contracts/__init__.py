@@ -1,1 +1,1 @@
-"""The contracts, row by row."""
+"""Tests of the contracts."""

@@ -1,4 +1,4 @@
-"""What a model may send: whatever it is, the reply is a reply of the contract."""
+"""Tests of arguments: the reply to any arguments has the form that the contract promises."""
 
 import json
 from typing import Any
@@ -27,14 +27,14 @@ OBJECTS = st.dictionaries(st.sampled_from([*FIELDS, "head", "x", ""]), JSON, max
 
 
 @pytest.mark.parametrize("contract", ["phoenix", "harness", "pi"])
-def test_whatever_is_sent_gets_a_reply_of_the_contract(contract: str) -> None:
+def test_any_arguments_get_a_reply_of_the_contract(contract: str) -> None:
     with nacre.Tool(contract, cwd="/") as tool:
 
         @settings(max_examples=150)
         @given(OBJECTS.map(lambda each: {**each, "command": 7}) | JSON | OBJECTS)
         def sent(arguments: Any) -> None:
             if isinstance(arguments, dict) and isinstance(arguments.get("command"), str):
-                arguments["command"] = ""  # nothing shall run here
+                arguments["command"] = ""  # an empty command is refused, so nothing runs
             reply = tool.call(arguments)
             assert reply.is_error
             printed = json.loads(json.dumps(tool.contract.to_json(reply)))
@@ -85,7 +85,7 @@ def test_other_text_is_no_number(text: str) -> None:
     assert str(refused.value) == f"timeout must be a number, not {said}"
 
 
-# Schemas
+# Tests of the schemas.
 
 FORBIDDEN = {"oneOf", "anyOf", "allOf", "not", "$ref", "$defs", "default", "minimum", "maximum"}
 
@@ -124,7 +124,7 @@ def test_no_construct_that_a_provider_rejects(
     assert len(function["description"]) <= 1024 or format != "openai"
     for each in schema["properties"].values():
         assert each["description"]
-    strict = contract != "pi"  # whose env is a map, which strict modes do not know
+    strict = contract != "pi"  # pi's `env` is a map, which strict modes do not support
     if format == "openai":
         assert function["strict"] is strict
         if strict:
@@ -139,7 +139,7 @@ def test_no_construct_that_a_provider_rejects(
 
 
 def test_what_openai_sends_in_strict_mode_is_accepted() -> None:
-    """Every field, null for what is left out."""
+    """Send every field, with null for each omitted field."""
     with nacre.Tool("phoenix") as tool:
         (spec,) = tool.specs("openai")
         sent = dict.fromkeys(spec["function"]["parameters"]["properties"])

@@ -1,4 +1,4 @@
-"""Every row of the case table, through every front."""
+"""Tests that run every row of the case table through the library and every front end."""
 
 import ast
 import json
@@ -58,7 +58,7 @@ def test_library(
     params=[pytest.param(each, marks=pytest.mark.xdist_group(f"rows: {each}")) for each in FRONTS],
 )
 def front(request: pytest.FixtureRequest) -> str:
-    """One of the other fronts; under xdist each is one worker's."""
+    """Return the name of a front end. Under xdist one worker runs all rows of a front end."""
     name: str = request.param
     return name
 
@@ -67,7 +67,7 @@ def front(request: pytest.FixtureRequest) -> str:
 def answered(
     front: str, tmp_path_factory: pytest.TempPathFactory, ours: run_tag.Tag
 ) -> Iterator[Path]:
-    """The directory where this front has written its answers; see `rows`."""
+    """Return the directory with the answers of this front end; see `contract_rows`."""
     place = tmp_path_factory.mktemp("rows")
     with Ended({"leaves": True}, ours):
         words = [sys.executable, "-m", "tests.support.contract_rows", front, str(place)]
@@ -81,8 +81,8 @@ def answered(
 @pytest.mark.limit(240)
 @pytest.mark.parametrize("contract", case_table.contracts())
 def test_the_same_through(front: str, contract: str, answered: Path) -> None:
-    """All rows at once: each has been answered, and looking for leaks takes longer than looking
-    at an answer."""
+    """Check all answers of a contract in one test. One test for each row would be slower, because
+    the leak check takes longer than the check of an answer."""
     wrong = {}
     for number, (name, case) in enumerate(rows_of(front)):
         try:
@@ -98,7 +98,7 @@ def answer(root: Path, contract: str, case: Case) -> None:
     assert not trouble.exists(), trouble.read_text()
     place = Place(root / "place", root / "state", contract, case)
     said = json.loads((root / "said.json").read_bytes())
-    if said is None:  # it was called off: there is no answer, and nothing is left
+    if said is None:  # a cancelled call has no answer
         assert "cancel" in case
         place.look_around()
     else:
@@ -106,7 +106,11 @@ def answer(root: Path, contract: str, case: Case) -> None:
 
 
 class Ended:
-    """Ends what rows leave running on purpose, known by our own tag and by identity."""
+    """Context manager that kills the processes which a row leaves running on purpose.
+
+    The manager finds these processes by the tag of this test worker. It skips processes that
+    existed before the row.
+    """
 
     def __init__(self, case: Case, ours: run_tag.Tag) -> None:
         self._leaves = case.get("leaves", False)

@@ -1,4 +1,4 @@
-"""The harness contract, as its page says it."""
+"""Tests of the contract harness against its page, docs/contracts/harness.md."""
 
 import asyncio
 import json
@@ -122,7 +122,7 @@ def test_a_script_whose_interpreter_is_missing(tmp_path: Path) -> None:
     script.chmod(0o755)
     assert bash(str(script))["error"] in (
         f"command not found: {script}",
-        f"permission denied: {script}",  # bash before 5.2 exits with 126
+        f"permission denied: {script}",  # bash before 5.2 exits with code 126
     )
 
 
@@ -149,7 +149,7 @@ def test_not_found_after_more_stderr_than_is_kept() -> None:
         ("ls", 'arguments must be a JSON object, not "ls"'),
         (None, "arguments must be a JSON object, not null"),
         (7, "arguments must be a JSON object, not 7"),
-        ({"command": "a\0b"}, "command contains a NUL byte, which no command can; remove it"),
+        ({"command": "a\0b"}, "command contains a NUL byte; remove it"),
         (
             {"command": "a\ud800b"},
             "command contains '\\ud800', which is no character; remove it",
@@ -279,7 +279,7 @@ def test_the_log_is_private(home: Path) -> None:
     assert (home / "audit.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_log_that_was_removed_is_begun_anew(home: Path) -> None:
+def test_the_audit_log_is_created_again_after_its_removal(home: Path) -> None:
     with nacre.Tool("harness") as tool:
         tool.call({"command": "true"})
         (home / "audit.jsonl").unlink()

@@ -1,4 +1,4 @@
-"""The nacre contract where one call and its reply are not enough to show it."""
+"""Tests of the contract nacre that need more than one call and its reply."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ def listed(tool: nacre.Tool) -> list[dict[str, Any]]:
     return runs
 
 
-# Requests.
+# Tests of retries with a request id.
 
 
 def test_the_same_request_ten_times_at_once_runs_once(tool: nacre.Tool, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_the_same_id_for_something_else_is_refused(tool: nacre.Tool, other: dict
     reply = tool.call({**arguments, **other})
     assert reply.is_error
     assert reply.details["refusal"]["id"] == "other_request"
-    assert "given to another command before (r1)" in reply.text
+    assert "used for another command before (r1)" in reply.text
 
 
 def test_an_id_belongs_to_its_workspace(tool: nacre.Tool, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_what_was_refused_may_be_asked_again(tool: nacre.Tool, tmp_path: Path) -
     assert tool.call(arguments).text == f"{tmp_path / 'place' / 'later'}\n"
 
 
-def test_a_claim_of_one_who_died_before_he_began_is_taken_over(
+def test_a_claim_of_a_process_that_died_before_its_run_is_taken_over(
     tool: nacre.Tool, tmp_path: Path
 ) -> None:
     place = find_workspace(os.fsencode(tmp_path / "place"))
@@ -166,7 +166,7 @@ def test_a_request_is_written_down_before_anything_runs(tmp_path: Path) -> None:
     assert said.startswith('{"type":"begun","run":1,')
 
 
-# Until.
+# Tests of the conditions of `until`.
 
 
 def test_a_port_counts_when_this_run_listens_there(tool: nacre.Tool) -> None:
@@ -178,7 +178,7 @@ def test_a_port_counts_when_this_run_listens_there(tool: nacre.Tool) -> None:
         f"[r1 is running: port {port} is open (pid {reply.details['until']['pid']}); cursor "
         in reply.text
     )
-    # Somebody else's listener is not what this one waits for.
+    # The condition `port` of a run ignores a listener of another run.
     other = tool.call({"command": "sleep 66.1", "until": {"port": port}, "wait": 0.6})
     assert "until" not in other.details
     assert other.details["state"] == "running"
@@ -199,7 +199,7 @@ def test_until_is_seen_through_colours_and_before_the_line_ends(tool: nacre.Tool
 
 
 def test_silence_counts_from_the_start_of_the_run(tool: nacre.Tool, home: Path) -> None:
-    """Not from the call: the warden may be slow to start it."""
+    """The idle time must not count from the call, because a slow warden delays the run's start."""
     tool.call({"command": "sleep 66.4", "wait": 0})
     (warden,) = wardens.find(home)
     send_signal(warden, signal.SIGSTOP)
@@ -230,7 +230,7 @@ def test_a_search_that_never_ends_is_given_up(
     assert reply.details["output"]["cut"]
 
 
-# Waiting, reading, answering, ending.
+# Tests of the actions of the tool `job`: wait, read, write and signal.
 
 
 def test_a_question_is_answered_and_the_answer_to_that_is_seen(tool: nacre.Tool) -> None:
@@ -260,7 +260,7 @@ def test_the_end_of_input_can_be_written(tool: nacre.Tool) -> None:
     assert "has ended" in act(tool, "write", run="r1", text="x").text
 
 
-def test_who_has_no_open_stdin_says_so(tool: nacre.Tool) -> None:
+def test_a_run_without_open_stdin_refuses_a_write(tool: nacre.Tool) -> None:
     tool.call({"command": "sleep 66.4", "wait": 0})
     reply = act(tool, "write", run="r1", text="x\n")
     assert reply.is_error
@@ -283,12 +283,12 @@ def test_with_a_cursor_only_what_is_new_is_shown_and_matched(tool: nacre.Tool) -
     reply = act(tool, "wait", run="r1", since=cursor, until={"output": "ready"})
     assert reply.text == "ready again\n[r1 is running: line 2 matches ready; cursor 18]"
     assert reply.details["output"]["shown"] == [[2, 2]]
-    # Without one, what has come true before counts: nobody waits for what is there.
+    # Without a cursor, a condition that earlier output already met counts at once.
     again = act(tool, "wait", run="r1", until={"output": "^ready$"})
     assert again.details["until"]["line"] == 1
 
 
-def test_a_run_that_ends_between_two_calls_is_still_told(tool: nacre.Tool) -> None:
+def test_a_run_that_ends_between_two_calls_is_still_reported(tool: nacre.Tool) -> None:
     assert tool.call({"command": "sleep 1; echo end; exit 5", "wait": 0.1}).details["run"] == "r1"
     eventually(lambda: listed(tool)[0]["state"] == "exited")
     for reply in (act(tool, "wait", run="r1"), act(tool, "read", run="r1")):
@@ -361,7 +361,7 @@ def test_a_cap_refuses_and_lists_what_lives(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-# Callers that go.
+# Tests of callers that disconnect, die or cancel.
 
 
 def test_a_client_that_vanishes_leaves_its_run_behind(tool: nacre.Tool, tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_cancelling_a_wait_leaves_the_run(tool: nacre.Tool) -> None:
 
     reply = asyncio.run(waited())
     assert (reply.text, reply.is_error) == (
-        "[refused: the call was cancelled; the run goes on]",
+        "[refused: the call was cancelled; the run is still running]",
         True,
     )
     assert reply.details["state"] == "cancelled"
@@ -432,7 +432,7 @@ def test_a_call_that_was_called_off_before_it_began_says_so(tmp_path: Path) -> N
             reply = tool.call({"command": "touch made", **more}, cancel=token)
             assert reply.details["state"] == "cancelled", (place, more)
             assert not (tmp_path / "made").exists()
-            if "request_id" in more:  # nothing ran, so it may run now
+            if "request_id" in more:  # nothing ran, so the same request id may run now
                 tool.call({"command": "touch made", **more})
                 (tmp_path / "made").unlink()
 
@@ -464,7 +464,7 @@ def test_a_search_does_not_outlive_a_killed_harness(tmp_path: Path) -> None:
         assert act(tool, "wait", run="r1").text == "a\n"
 
 
-def test_a_warden_that_is_stopped_keeps_nobody_waiting(tool: nacre.Tool, home: Path) -> None:
+def test_a_stopped_warden_does_not_block_list_and_read(tool: nacre.Tool, home: Path) -> None:
     tool.call({"command": "cat", "interactive": True})
     (warden,) = wardens.find(home)
     os.kill(warden.pid, signal.SIGSTOP)
@@ -487,7 +487,7 @@ def test_threads_that_have_gone_leave_no_descriptors(tool: nacre.Tool) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before + 8
 
 
-def test_a_server_that_answers_for_ever_holds_nobody(tool: nacre.Tool) -> None:
+def test_an_endless_http_answer_does_not_block_the_call(tool: nacre.Tool) -> None:
     import socket
     import threading
 
@@ -517,7 +517,7 @@ def test_a_server_that_answers_for_ever_holds_nobody(tool: nacre.Tool) -> None:
         thread.join()
 
 
-def test_an_answer_of_somebody_else_is_told_as_that(tool: nacre.Tool) -> None:
+def test_an_http_answer_of_a_foreign_process_is_marked(tool: nacre.Tool) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}/"
     assert (
@@ -597,7 +597,7 @@ def test_many_take_over_a_stale_claim_and_one_wins(tmp_path: Path) -> None:
         assert len(set(won)) == 1
 
 
-# Long logs.
+# Tests with long logs.
 
 
 @pytest.mark.alone
@@ -637,11 +637,11 @@ def test_the_index_is_written_as_the_log_is(tool: nacre.Tool, home: Path) -> Non
     assert middle.text.startswith("2999999\n3000000\n[r1 is running")
 
 
-# Whatever a model sends.
+# Tests with arguments of any kind and type.
 
 
 class Odd(str):
-    """Text, and not only that."""
+    """Subclass of str, to test arguments that are not plain strings."""
 
 
 ODDITIES = [None, True, 0, -1, 3, 10**400, 1.5, float("nan"), float("inf"), "", "r1", "x", "\ud800"]
@@ -658,7 +658,7 @@ JOB = [field.encode_name for field in fields(job.Arguments)]
 UNTIL = st.dictionaries(st.sampled_from(["output", "port", "http", "file", "idle", "x"]), odd)
 
 
-def test_a_number_that_nobody_can_write_down_is_refused(tool: nacre.Tool) -> None:
+def test_huge_numbers_and_deeply_nested_arguments_are_refused(tool: nacre.Tool) -> None:
     for field in JOB:
         assert tool.call({"action": "wait", "run": "r1", field: 10**5000}, tool="job").is_error
     for field in BASH:
@@ -677,14 +677,14 @@ def test_a_number_that_nobody_can_write_down_is_refused(tool: nacre.Tool) -> Non
     st.sampled_from(["list", "read", "wait", "write", "signal", "screen", "kill"]),
 )
 @settings(max_examples=150)
-def test_whatever_a_model_sends_is_answered_in_the_same_shape(
+def test_any_arguments_of_a_model_get_a_reply_of_the_same_shape(
     tmp_path_factory: pytest.TempPathFactory,
     bash: dict[str, Any],
     job: dict[str, Any],
     until: dict[str, Any],
     action: str,
 ) -> None:
-    # Blank commands, so that nothing runs; and runs that are not there.
+    # Commands are blank and run ids are unknown, so that nothing runs.
     with nacre.Tool(cwd=tmp_path_factory.getbasetemp()) as tool:
         for name, arguments in (
             ("bash", {"command": " ", **bash, "until": until}),
@@ -701,7 +701,7 @@ def test_whatever_a_model_sends_is_answered_in_the_same_shape(
                 assert reply.details["state"] == "not_started"
 
 
-# What a model is told.
+# Tests of the descriptions and schemas of the tools.
 
 
 def test_descriptions_tell_the_limits_in_force() -> None:

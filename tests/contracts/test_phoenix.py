@@ -1,4 +1,4 @@
-"""What of phoenix no single row can show."""
+"""Tests of the contract phoenix that need more than one row of the case table."""
 
 import os
 import subprocess
@@ -111,7 +111,7 @@ def test_exact_at_the_limit(character: str, size: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("shift", range(4))
 @pytest.mark.parametrize("character", ["é", "→", "🦪"])
 def test_no_character_is_cut_in_half(character: str, shift: int, tmp_path: Path) -> None:
-    """At both cuts, wherever they fall in a character."""
+    """Check both cuts, at every position within a character."""
     data = b"x" * shift + character.encode() * 40_000 + b"y" * shift
     data *= 1 if len(data) > LIMIT else 2
     (tmp_path / "f").write_bytes(data)
@@ -147,7 +147,7 @@ def test_the_tools_own_failures_have_a_shape_of_their_own() -> None:
         pass
     reply = tool.call({"command": "echo hi"})
     assert reply.is_error
-    assert reply.text == "[cannot run command: this tool is closed; make a new one]"
+    assert reply.text == "[cannot run command: this tool is closed; create a new one]"
     code = """if True:
         import resource, nacre
         tool = nacre.Tool("phoenix")

@@ -1,4 +1,4 @@
-"""What of pi no single row can show."""
+"""Tests of the contract pi that need more than one row of the case table."""
 
 import asyncio
 import itertools
@@ -126,7 +126,7 @@ def test_the_time_in_line_does_not_count(tmp_path: Path) -> None:
 
 
 def test_shared_calls_run_at_once(tmp_path: Path) -> None:
-    """Each waits for all others to have begun."""
+    """Each command waits until all six commands have started."""
     wait = "touch {}; until [ $(ls [0-5] | wc -l) = 6 ]; do sleep 0.05; done"
 
     async def many(tool: nacre.Tool) -> list[nacre.Reply]:
@@ -138,7 +138,7 @@ def test_shared_calls_run_at_once(tmp_path: Path) -> None:
 
 
 def test_two_sessions_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    """The first one's command waits for the second one's."""
+    """The command of the first session waits for the command of the second session."""
     wait = {"command": "touch begun; until [ -e done ]; do sleep 0.05; done", "timeout": 30}
     with nacre.Tool("pi", cwd=tmp_path) as one, nacre.Tool("pi", cwd=tmp_path) as two:
         replies: list[nacre.Reply] = []
@@ -172,12 +172,12 @@ def test_live_updates_are_coalesced_and_complete() -> None:
         tool.call({"command": "for i in {1..60}; do echo $i; sleep 0.01; done"}, listen=listen)
     assert b"".join(data for _, data in heard) == b"".join(b"%d\n" % i for i in range(1, 61))
     assert len(heard) < 40
-    times = [when for when, _ in heard[:-1]]  # the last one need not wait
+    times = [when for when, _ in heard[:-1]]  # the last update is sent without a pause
     gaps = [later - sooner for sooner, later in itertools.pairwise(times)]
     assert all(gap > 0.045 for gap in gaps)
 
 
-def test_a_status_that_somebody_else_took() -> None:
+def test_pi_reports_a_missing_exit_status() -> None:
     code = """if True:
         import signal, nacre
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -188,7 +188,8 @@ def test_a_status_that_somebody_else_took() -> None:
     """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     last = said.stdout.splitlines()[-1]
-    # Recent kernels tell even then; so does a kernel that is asked in time.
+    # Recent kernels report the exit status even if SIGCHLD is ignored. Other kernels report it if
+    # nacre asks for it in time.
     assert last == "Command failed: missing exit status" or last.startswith("Wall time: ")
 
 
@@ -208,7 +209,7 @@ def test_unknown_skills_are_answered_with_the_known_ones() -> None:
     assert str(refusal) == "skill://x: there is no skill 'x'; there is lint, review"
 
 
-# What is shown, against what a few lines of Python say about the same bytes.
+# The shown output, compared with a simple calculation in Python on the same bytes.
 
 LINES = st.lists(st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"")), max_size=30)
 

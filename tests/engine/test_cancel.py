@@ -1,4 +1,4 @@
-"""Cancelling: from a thread, a task, a closing tool, a signal; always the same path."""
+"""Tests of cancelling a run: by a thread, an asyncio task, a closing tool or a signal."""
 
 import asyncio
 import os
@@ -131,7 +131,7 @@ def test_a_closed_tool_says_so() -> None:
     tool = nacre.Tool("harness")
     tool.close()
     assert tool.call({"command": "true"}).details == {
-        "error": "this tool is closed; make a new one"
+        "error": "this tool is closed; create a new one"
     }
     with pytest.raises(Refused) as refused:
         tool.answer({"command": "true"})
@@ -174,11 +174,11 @@ def test_waiting_for_a_ticket_elsewhere_is_an_error_that_says_so() -> None:
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-    assert errors == ["a ticket is waited for by the thread that began it"]
+    assert errors == ["a ticket must be waited for in the thread that started the operation"]
     assert ticket.wait().ending == Exited(0)
 
 
-def test_closing_an_engine_ends_runs_that_nobody_waits_for() -> None:
+def test_closing_an_engine_ends_runs_without_a_waiting_caller() -> None:
     from nacre.engine.engine import Engine
     from nacre.model.plan import Command, Plan
 
@@ -189,13 +189,13 @@ def test_closing_an_engine_ends_runs_that_nobody_waits_for() -> None:
     thread.start()
     thread.join()
     engine.start(plan)
-    eventually(lambda: len(named(SECONDS)) == 2)  # one may be just becoming `sleep`
+    eventually(lambda: len(named(SECONDS)) == 2)  # exec of `sleep` may take a moment
     engine.close()
     assert named(SECONDS) == []
 
 
 def test_closing_a_tool_at_any_moment_of_a_call_ends_the_call() -> None:
-    """Also between its beginning and the first look of whoever waits for it."""
+    """Close the tool at random moments, also between the start of a call and its first wait."""
     dice = random.Random(3)
     for _ in range(60):
         tool = nacre.Tool("harness")
@@ -213,4 +213,4 @@ def test_closing_a_tool_at_any_moment_of_a_call_ends_the_call() -> None:
             thread.join(10)
         said = {reply["error"] for reply in replies}
         assert len(replies) == 3
-        assert said <= {"command cancelled", "this tool is closed; make a new one"}
+        assert said <= {"command cancelled", "this tool is closed; create a new one"}

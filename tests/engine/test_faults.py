@@ -1,4 +1,4 @@
-"""Faults of the machine end in a sentence: never a traceback, never a hang."""
+"""Tests of machine faults: nacre reports each fault as a sentence, without traceback or hang."""
 
 import os
 import re
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def host(code: str, **options: object) -> str:
-    """Run code in a Python of its own, as a user of nacre would; returns what it printed."""
+    """Run code in a new Python process, as a user of nacre would, and return its output."""
     said = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
@@ -162,7 +162,7 @@ def test_without_rights(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full_while_spilling(tmp_path: Path) -> None:
-    """A real ENOSPC where we may mount, and a file size limit everywhere."""
+    """Simulate a full disk by a file size limit, which works on every machine."""
     said = host(
         f"""
         import resource, signal, nacre
@@ -210,7 +210,8 @@ def test_an_audit_log_that_is_a_fifo_is_no_reason_to_hang(home: Path) -> None:
 
 
 def test_many_at_once_under_1024_descriptors() -> None:
-    """500 at once need more than there are: they queue, and all are answered."""
+    """500 simultaneous commands need more than 1024 descriptors. Some of the commands wait in the
+    queue, and every command gets a reply."""
     said = host("""
         import asyncio, resource, threading, nacre
         resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
@@ -240,7 +241,7 @@ def test_many_at_once_with_hardly_any_descriptors() -> None:
     assert said == "True\n"
 
 
-def test_threads_without_a_descriptor_for_a_loop_are_told_so() -> None:
+def test_a_thread_without_a_descriptor_for_its_event_loop_gets_an_error() -> None:
     said = host("""
         import os, resource, threading, nacre
         tool = nacre.Tool("harness")
@@ -259,6 +260,6 @@ def test_threads_without_a_descriptor_for_a_loop_are_told_so() -> None:
     assert said == "30 30 True True\n"
 
 
-def test_the_limit_that_children_get_is_ours() -> None:
+def test_a_command_inherits_the_descriptor_limit_of_the_host() -> None:
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     assert nacre.run("ulimit -n").output.head == b"%d\n" % soft

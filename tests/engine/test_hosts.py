@@ -1,4 +1,4 @@
-"""Hosts that do unusual things around us: busy threads, forks, interrupts, their own SIGCHLD."""
+"""Tests in unusual hosts: with busy threads, forks, interrupts, or their own SIGCHLD handler."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 
 def host(code: str, *arguments: str, timeout: float = 60, noise: bool = False) -> str:
-    """Run code in a Python of its own; returns what it printed. A hang is a failure."""
+    """Run code in a new Python process and return its output. Raises TimeoutExpired on a hang."""
     said = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *arguments],
         capture_output=True,
@@ -23,7 +23,7 @@ def host(code: str, *arguments: str, timeout: float = 60, noise: bool = False) -
 
 @pytest.mark.parametrize(("busy", "each"), [(0, 3), (2, 1)])
 def test_nothing_escapes_from_a_host_with_busy_threads(busy: int, each: int) -> None:
-    """They keep the GIL from us for longer than bash takes to start something and detach it."""
+    """The busy threads hold the GIL longer than bash needs to start and detach a process."""
     said = host(f"""
         import threading, nacre
         from nacre.procfs import processes
@@ -138,7 +138,7 @@ def test_interrupts_at_any_moment() -> None:
         assert nacre.run("exit 3").exit_code == 3
         print(interrupts > 20)
     """,
-        noise=True,  # Python says so when it swallows an interrupt in a destructor
+        noise=True,  # Python prints a traceback for an interrupt inside a destructor
     )
     assert said == "True\n"
 
@@ -221,12 +221,12 @@ def test_a_ticket_from_before_a_fork_is_the_parents() -> None:
         print(ticket.wait().output.head)
     """)
     assert said.splitlines() == [
-        "this was begun before a fork, and is the parent's to wait for",
+        "the operation was started before fork(2); only the parent process can wait for it",
         "b'hi\\n'",
     ]
 
 
-def test_whoever_watches_what_a_program_does_sees_our_shells() -> None:
+def test_an_audit_hook_of_the_host_sees_the_shells_of_nacre() -> None:
     said = host("""
         import sys, nacre
         seen = []
@@ -262,7 +262,7 @@ def test_a_fork_in_the_middle_of_an_audit_line_can_write_its_own() -> None:
     assert '"child\\n"' in said
 
 
-def test_a_host_that_closes_all_descriptors_loses_none_of_its_own_to_us() -> None:
+def test_nacre_closes_no_descriptor_of_a_host_that_closed_all_descriptors() -> None:
     said = host("""
         import os, nacre
         tools = [nacre.Tool("harness") for _ in range(2)]
@@ -276,7 +276,7 @@ def test_a_host_that_closes_all_descriptors_loses_none_of_its_own_to_us() -> Non
     assert said == '{"stdout":"hi\\n","stderr":"","exitCode":0}\n30\n'
 
 
-def test_a_signal_handler_is_told_what_it_cannot_do_and_may_close_the_tool() -> None:
+def test_a_signal_handler_gets_an_error_for_a_call_and_may_close_the_tool() -> None:
     said = host("""
         import signal, nacre
         tool = nacre.Tool("harness")

@@ -1,4 +1,4 @@
-"""Who waits for input: known from the kernel, of real programs."""
+"""Tests with real programs: nacre detects from kernel data which of them wait for input."""
 
 import os
 import shutil
@@ -21,12 +21,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_there_are_enough_programs_on_both_sides() -> None:
-    """Without those that this machine may not have."""
+    """Count programs that every machine has, and programs that are installed on this machine."""
     everywhere = [
         each for each in programs.PROGRAMS if each.needs in ("bash", "cat", "sleep", "dd")
     ]
     assert sum(each.asks for each in everywhere) >= 15
-    assert len(programs.chosen()) >= 60
+    assert len(programs.select()) >= 60
     missing = {each.needs for each in programs.PROGRAMS if not each.there}
     if missing:
         print(f"not tried, since they are not here: {', '.join(sorted(missing))}")
@@ -47,7 +47,7 @@ def test_each_is_taken_for_what_it_is(tmp_path: Path, monkeypatch: pytest.Monkey
     place = tmp_path / "place"
     place.mkdir()
     monkeypatch.chdir(place)
-    wrong = [each for each in programs.tried(programs.chosen(), 20) if not each.right]
+    wrong = [each for each in programs.run_all(programs.select(), 20) if not each.right]
     assert [(each.program.command, each.state) for each in wrong] == []
 
 
@@ -56,8 +56,8 @@ _NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A directory that other users can reach. Not below pytest's: each run that starts closes that
-    to others."""
+    """Create a directory that other users can enter. It is not inside pytest's directory, because
+    each start of pytest denies other users access to that directory."""
     with tempfile.TemporaryDirectory(prefix="nacre-tests-", dir="/tmp") as made:
         place = Path(made)
         place.chmod(0o755)
@@ -101,7 +101,8 @@ _PYTHONS = (sys.executable, "/usr/bin/python3.11", "/usr/bin/python3")
 
 
 def _can_be_run(python: str, env: dict[str, str]) -> bool:
-    """By somebody else, also from a process that has never been root."""
+    """Return whether the user `nobody` can run this Python with nacre, also in a process that was
+    never root."""
     words = [
         *_NOBODY,
         "/bin/sh",

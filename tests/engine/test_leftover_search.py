@@ -1,4 +1,4 @@
-"""A leftover process is reported by its arguments, also while it is inside execve(2)."""
+"""Tests that a leftover process is reported with its arguments, even during its execve(2)."""
 
 import os
 import subprocess

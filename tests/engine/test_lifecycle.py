@@ -1,4 +1,4 @@
-"""The pure table: every race is a row here, no process needed."""
+"""Tests of the lifecycle table. Every race is a row of the table, so no test needs a process."""
 
 from collections import deque
 from itertools import product

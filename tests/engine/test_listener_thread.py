@@ -1,4 +1,7 @@
-"""Listeners: in order, complete, at the pace they wish, and never in the command's way."""
+"""Tests of listeners: events are complete, in order and at the listener's own pace.
+
+A slow or failing listener must not delay the command.
+"""
 
 import threading
 import time
@@ -47,7 +50,7 @@ def test_output_is_heard_while_the_command_runs() -> None:
     )
 
 
-def test_streams_are_told_apart() -> None:
+def test_each_chunk_names_its_stream() -> None:
     heard: list[Event] = []
     nacre.run("echo out; echo err >&2", streams=Streams.SEPARATE, listen=heard.append)
     assert data_of(heard) == b"out\n"

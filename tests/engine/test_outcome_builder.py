@@ -1,4 +1,4 @@
-"""Outcomes of runs that never had a process."""
+"""Test of the outcome of a run that never had a process."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The long runs. `make test` has a slice of each; `make chaos` the whole."""
+"""Long-running tests. `make test` runs a short form of each; `make chaos` runs the full form."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ RACES = int(os.environ.get("NACRE_RACES", "60"))
 
 
 def test_thousands_in_a_row_leave_nothing(tmp_path: Path) -> None:
-    """Descriptors, zombies and files are the fixture's; memory is flat here."""
+    """Check that memory stays constant. The leak check covers descriptors, zombies and files."""
     with nacre.Tool("harness", cwd=tmp_path) as tool:
         for _ in range(100):
             tool.call({"command": "echo warm; echo up >&2"})
@@ -35,13 +35,13 @@ def test_a_flood_in_constant_memory() -> None:
     before = resident()
     outcome = nacre.run("yes 'a line of some length, as programs write them' | head -c 400000000")
     assert outcome.output.size == 400_000_000
-    # A twentieth of the output. `make bench` holds the promise of 4 MB, in a process of its own:
-    # here it depends on what the tests before it have left in the C library's heap.
+    # The limit is a twentieth of the output. `make bench` checks the promised 4 MB in a separate
+    # process. Here the growth also depends on the heap that earlier tests left in the C library.
     assert resident() - before < 20_000_000
 
 
 def test_ends_and_cancels_that_race() -> None:
-    """Cancels at every moment of a life: before, during and after; each answer is one of three."""
+    """Cancel runs at random moments: before the start, during the run and after the end."""
     dice = random.Random(20261115)
 
     async def one(i: int) -> object:

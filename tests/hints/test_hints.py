@@ -1,4 +1,4 @@
-"""Hints: each appears when it is true, and not otherwise."""
+"""Tests of hints: each hint appears if its statement is true, and only then."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ def hinted(tool: nacre.Tool, command: str, **more: object) -> list[str]:
     return found
 
 
-# Programs that cannot be run.
+# Hints about programs that cannot be run
 
 
 def test_a_command_that_is_not_there_names_those_near_it(tool: nacre.Tool) -> None:
@@ -70,10 +70,10 @@ def test_a_file_that_may_not_be_executed_says_how(tool: nacre.Tool, tmp_path: Pa
     assert hinted(tool, "bash script") == []
 
 
-# What stands in its way.
+# Hints about ports, disks, memory and locks
 
 
-def test_a_port_in_use_names_who_holds_it(tool: nacre.Tool) -> None:
+def test_a_port_in_use_names_the_process_that_holds_it(tool: nacre.Tool) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         held.listen()
@@ -89,13 +89,13 @@ def test_a_port_in_use_names_who_holds_it(tool: nacre.Tool) -> None:
             elsewhere = other.getsockname()[1]
             both = f": {elsewhere} {port}; echo 'Address already in use'; exit 1"
             assert hinted(tool, both) == []
-    # Nobody holds it any more: then there is nothing to say.
+    # The port is free again, so there is no hint.
     assert hinted(tool, node) == []
     assert hinted(tool, "echo 'Address already in use'; exit 1") == []
 
 
 def test_a_disk_that_is_full_is_named(tmp_path: Path) -> None:
-    """In a mount namespace of its own, with a very small disk."""
+    """Run the command in a separate mount namespace with a very small disk."""
     unshare = shutil.which("unshare")
     place = tmp_path / "small"
     place.mkdir()
@@ -114,7 +114,7 @@ def test_a_disk_that_is_full_is_named(tmp_path: Path) -> None:
 
 
 def test_words_about_a_full_disk_are_not_believed(tool: nacre.Tool) -> None:
-    """/dev/full says so; but there is room."""
+    """A write to /dev/full reports a full disk, although the disk has free space."""
     assert hinted(tool, "echo x > /dev/full") == []
 
 
@@ -128,7 +128,7 @@ def test_a_kill_for_lack_of_memory_is_said() -> None:
 
 
 def test_a_real_kill_for_lack_of_memory(tmp_path: Path) -> None:
-    """In a control group of its own, with little memory."""
+    """Run the command in a separate control group with little memory."""
     group = Path("/sys/fs/cgroup/memory") / f"nacre-test-{os.getpid()}"
     try:
         group.mkdir()
@@ -157,11 +157,11 @@ def test_a_real_kill_for_lack_of_memory(tmp_path: Path) -> None:
         group.rmdir()
 
 
-def test_a_git_lock_names_who_holds_it_or_its_age(tool: nacre.Tool, tmp_path: Path) -> None:
+def test_a_git_lock_hint_names_a_git_process_or_an_age(tool: nacre.Tool, tmp_path: Path) -> None:
     tool.call({"command": "git init -q . && touch a .git/index.lock"})
     lock = tmp_path / "place" / ".git" / "index.lock"
     os.utime(lock, (0, time.time() - 7200))
-    # Any git of this machine may hold it, also that of another test.
+    # nacre suspects every git process on this machine, even the git of another test.
     stale = [f"no git runs; {lock} is 2 hours old: remove it, and try again"]
     eventually(lambda: hinted(tool, "git add a") == stale)
     with subprocess.Popen(
@@ -175,7 +175,7 @@ def test_a_git_lock_names_who_holds_it_or_its_age(tool: nacre.Tool, tmp_path: Pa
     assert hinted(tool, words) == [f"{lock} is gone by now; try again"]
 
 
-# What was meant otherwise.
+# Hints about commands that do not do what the model probably wants
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_heredoc_that_was_never_closed_says_where(tool: nacre.Tool) -> None:
     assert hinted(tool, f'echo "{said}"'.replace("`", "\\`")) == []
 
 
-def test_a_question_that_nobody_could_answer_is_guessed(tool: nacre.Tool) -> None:
+def test_a_hint_guesses_that_a_command_asked_for_input_and_got_none(tool: nacre.Tool) -> None:
     ask = "printf 'Continue? '; read x || exit 1"
     asked = ["it may have asked for input and got none; interactive: true lets you answer"]
     assert hinted(tool, ask) == asked
@@ -230,7 +230,7 @@ def test_a_question_that_nobody_could_answer_is_guessed(tool: nacre.Tool) -> Non
     assert hinted(tool, "printf '10%%'; exit 1") == []
 
 
-def test_whatever_is_printed_no_hint_costs_the_reply(tool: nacre.Tool) -> None:
+def test_a_null_byte_in_the_output_does_not_break_the_reply(tool: nacre.Tool) -> None:
     said = "printf '/bin/bash: line 1: a\\0b: command not found\\n'; exit 127"
     assert tool.call({"command": said}).details["exit_code"] == 127
 

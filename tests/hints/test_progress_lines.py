@@ -1,4 +1,4 @@
-"""Shortening the output of known programs: progress goes, trouble stays."""
+"""Tests of `drop_progress`: progress lines of known programs are dropped, errors are kept."""
 
 import pytest
 from hypothesis import given

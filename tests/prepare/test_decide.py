@@ -1,4 +1,4 @@
-"""Directories, leading cds, interception, terminals: what is decided before a command runs."""
+"""Tests of the steps before a command runs: directory, leading cd, interception, terminal."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from nacre.model.refusals import BadDirectory, DirectoryProblem, Intercepted
 from tests.support.decide import decided, script
 from tests.support.explain import TOOLS, asked
 
-# Directories
+# Directories and leading cds
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_lifted_directory_is_where_bash_would_have_gone(tmp_path: Path) -> Non
     assert where("cd '~' && x") == os.fsencode(tmp_path / "~")
     assert where("cd link && x") == os.fsencode(tmp_path / "link")
     assert where("cd link/.. && x") == os.fsencode(tmp_path)
-    # Where CDPATH has a say, bash decides.
+    # If CDPATH applies to the cd, nacre leaves the cd to bash.
     assert where("cd real && x", CDPATH="/elsewhere") == os.fsencode(tmp_path)
     assert where("cd ./real && x", CDPATH="/elsewhere") == os.fsencode(tmp_path / "real")
 
@@ -145,7 +145,7 @@ def test_each_problem_with_a_directory_is_its_own_sentence(contract: str, tmp_pa
     assert str(a_file) == f"cwd {tmp_path}/file is not a directory; {tmp_path} is"
 
 
-# Interception
+# Interception of commands for which the agent has a better tool
 
 
 def suggested(command: str, tools: list[str] = TOOLS) -> tuple[str, dict[str, object]] | None:
@@ -325,7 +325,7 @@ def test_rules_of_ones_own_by_words_and_by_pattern() -> None:
     assert tool("echo 'curl https://x'") is tool("curl https://x | jq .") is None
 
 
-# Terminals
+# Commands that need a terminal
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_what_does_not_is_left_alone(command: str) -> None:
     assert not [e for e in decided("nacre", command).findings if isinstance(e, NeedsTerminal)]
 
 
-# The rest
+# Prefix, trimming, order of the steps, and special cases
 
 
 def test_a_prefix_stands_before_what_bash_gets() -> None:
@@ -416,7 +416,8 @@ def test_blanks_around_a_command_are_trimmed_but_not_escaped_ones() -> None:
 
 
 def test_pi_decides_in_its_order() -> None:
-    """Names of variables, interception, URLs, directory: the first that objects is heard."""
+    """The steps check variable names, interception, URLs and the directory, in this order. The
+    first refusal ends the preparation."""
     everything = {
         "tools": ("read",),
         "options": {"intercept": "block"},

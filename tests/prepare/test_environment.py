@@ -1,4 +1,4 @@
-"""Which variables a command gets."""
+"""Tests of the environment variables that a command gets."""
 
 import os
 import subprocess
@@ -180,4 +180,5 @@ def test_a_rebase_says_what_works_instead_and_it_does(tmp_path: Path) -> None:
     worked = run(advice)
     assert worked.returncode == 0, worked.stderr
     assert run("git log --format=%s | wc -l").stdout.strip() == "2"
-    assert run("git commit --amend").returncode != 0  # no editor, whatever the repository says
+    # nacre sets GIT_EDITOR to /bin/false, which overrides the editor of the repository.
+    assert run("git commit --amend").returncode != 0

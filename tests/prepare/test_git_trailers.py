@@ -1,4 +1,7 @@
-"""A real commit gets the trailer, exactly once; every other byte stays. On real repositories."""
+"""Tests of commit trailers in real git repositories: nacre adds the trailer exactly once.
+
+Every other byte of the command stays the same.
+"""
 
 import subprocess
 from pathlib import Path
@@ -46,7 +49,7 @@ class Repository:
         return script(decided("phoenix", command, cwd=self.path, env=self.env))
 
     def commit(self, command: str) -> str:
-        """Run it as phoenix would; the message that came of it."""
+        """Run the command as the phoenix contract does, and return the commit message."""
         self.run(self.decide(command))
         return self.run("git log -1 --format=%B").strip()
 
@@ -176,7 +179,7 @@ def test_a_heredoc_is_changed_where_it_stands(repository: Repository, command: s
     assert repository.run("git log --format=%B").count(TRAILER) == commits
 
 
-def test_the_question_to_git_is_not_put_to_somebody_else(
+def test_the_path_variable_of_a_call_does_not_select_the_git_that_nacre_asks(
     repository: Repository, tmp_path: Path
 ) -> None:
     evil = tmp_path / "evil"
@@ -248,7 +251,7 @@ def test_it_can_be_turned_off(repository: Repository, tmp_path: Path) -> None:
     assert repository.decide(given) != given
     repository.run("git config nacre.coauthor false")
     assert repository.decide(given) == given
-    # In the repository concerned, wherever the command stands.
+    # The setting of the repository that gets the commit counts, not that of the current directory.
     elsewhere = {"cwd": tmp_path, "env": repository.env}
     for command in (
         f"git -C {repository.path} commit -m x",

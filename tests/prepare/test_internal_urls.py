@@ -1,4 +1,4 @@
-"""Internal URLs: what they stand for, and where they are only prose."""
+"""Tests of internal URLs: which URLs become paths, and which URLs are only prose."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support.decide import decided, script
 
 @pytest.fixture
 def artifact(home: Path) -> str:
-    """Three runs, the last of which is in a file of its own."""
+    """Make three runs, and return the path of the third run's output file."""
     with nacre.Tool("harness", cwd="/") as tool:
         for command in ("true", "true", "seq 5000"):
             tool.call({"command": command})
@@ -62,7 +62,7 @@ def test_a_url_in_a_command_becomes_a_path(artifact: str) -> None:
         "bash -c 'cat artifact://3'",
     ],
 )
-def test_what_is_prose_or_somebody_elses_stays(artifact: str, given: str) -> None:
+def test_a_url_in_prose_or_inside_another_url_stays(artifact: str, given: str) -> None:
     del artifact
     assert script(decided("pi", given)) == given
 
@@ -94,9 +94,9 @@ def test_values_and_directories_stand_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("cat artifact://99", "there is no run r99 in this workspace (/), or it was swept"),
-        ("cat artifact://x", "'x' is no run; write its number, as in 17, r17 or artifact://17"),
-        ("cat artifact://", "names nothing"),
+        ("cat artifact://99", "there is no run r99 in this workspace (/), or it was cleaned up"),
+        ("cat artifact://x", "'x' is not a run id; write 17, r17 or artifact://17"),
+        ("cat artifact://", "has no name"),
         ("cat local://../x", "leads out of its place with .."),
         ("cat local://a/../../x", "leads out of its place with .."),
         ("cat local://%2e%2e/x", "leads out of its place with .."),
@@ -104,13 +104,16 @@ def test_values_and_directories_stand_as_they_are(tmp_path: Path) -> None:
         ("cat local:///etc/passwd", "is an absolute path"),
         ("cat local://%2fetc/passwd", "is an absolute path"),
         ("cat local://a%00b", "holds a character that no name can"),
-        ("cat local://$x", "goes on with something else; write the URL out"),
-        ('cat local://a"$x"', "goes on with something else; write the URL out"),
-        ("cat local://a'/../../etc/passwd'", "goes on with something else; write the URL out"),
-        ("cat local://dir/'my file'", "goes on with something else; write the URL out"),
-        ("cat local://x/\\../y", "goes on with something else; write the URL out"),
+        ("cat local://$x", "is followed by more text; write the whole URL"),
+        ('cat local://a"$x"', "is followed by more text; write the whole URL"),
+        ("cat local://a'/../../etc/passwd'", "is followed by more text; write the whole URL"),
+        ("cat local://dir/'my file'", "is followed by more text; write the whole URL"),
+        ("cat local://x/\\../y", "is followed by more text; write the whole URL"),
         ("cat local://a,local://..", "leads out of its place with .."),
-        ("cat skill://x", "nothing here resolves skill:// URLs; schemes with a resolver: artifact"),
+        (
+            "cat skill://x",
+            "skill:// URLs cannot be resolved here; schemes with a resolver: artifact",
+        ),
     ],
 )
 def test_what_stands_for_nothing_is_refused_by_name(given: str, says: str) -> None:
@@ -136,7 +139,7 @@ def test_local_files_have_their_parents_when_the_command_runs(tmp_path: Path, ho
     decision = decided("pi", "echo hi > local://a/b.txt && cat local://a/b.txt", cwd=tmp_path)
     chores = decision.plan.chores
     assert {type(each) for each in chores} == {MakeDirectory}
-    assert not (home / "local").exists()  # deciding touches nothing
+    assert not (home / "local").exists()  # preparing the plan creates no file
     engine = Engine()
     outcome = engine.start(decision.plan).wait()
     assert outcome.output.head == b"hi\n"
@@ -151,7 +154,7 @@ def test_a_directory_that_cannot_be_made_is_a_sentence(tmp_path: Path, home: Pat
     decision = decided("pi", "echo hi > local://a/b", cwd=tmp_path)
     engine = Engine()
     outcome = engine.start(decision.plan).wait()
-    assert "cannot be made" in str(outcome.ending)
+    assert "cannot be created" in str(outcome.ending)
 
 
 def test_a_link_inside_does_not_lead_out(tmp_path: Path) -> None:

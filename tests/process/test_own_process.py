@@ -1,4 +1,4 @@
-"""What a process of nacre's own does to itself."""
+"""Tests of `process.own_process`: signals in processes that run nothing but nacre."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tests.support.helpers import eventually, signal_another_thread
 
 pytestmark = pytest.mark.slow
 
-# The program, with a thread that a signal can be sent to.
+# The nacre program with a second thread, to which the test sends a signal.
 PROGRAM = """
 import runpy, threading, time
 threading.Thread(target=time.sleep, args=(50,), daemon=True).start()
@@ -51,7 +51,7 @@ def start_wait(cwd: Path) -> subprocess.Popen[bytes]:
 def open_files(pid: int) -> list[str]:
     found = []
     for each in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(OSError):  # it has been closed meanwhile
+        with suppress(OSError):  # the descriptor has been closed since the listing
             found.append(str(each.readlink()))
     return found
 
@@ -101,4 +101,4 @@ def test_a_signal_that_does_not_interrupt_the_wait_is_handled_at_once(
             assert program.wait(15) == status
         finally:
             program.kill()
-            wardens.end(home, runs=True)  # the run that `nacre wait` waits for
+            wardens.end(home, runs=True)  # also ends the run that `nacre wait` waits for

@@ -1,4 +1,4 @@
-"""Pipes grow while they flood, few at a time, and become small again."""
+"""Tests of `PipeReader`: a few pipes at a time grow during a flood and shrink afterwards."""
 
 import fcntl
 import os
@@ -26,7 +26,7 @@ def test_a_pipe_grows_while_it_floods_and_shrinks_when_it_is_calm() -> None:
     growth = PipeGrowth(limit=1)
     reader, end = _reader(growth)
     assert _size(reader.fd) == DEFAULT_SIZE
-    for _ in range(6):  # each read finds a full pipe
+    for _ in range(6):  # each read empties a full pipe
         os.write(end, bytes(DEFAULT_SIZE))
         assert reader.read() == bytes(DEFAULT_SIZE)
     assert _size(reader.fd) == GROWN_SIZE
@@ -40,7 +40,7 @@ def test_a_pipe_grows_while_it_floods_and_shrinks_when_it_is_calm() -> None:
     os.close(end)
 
 
-def test_only_so_many_grow_at_once() -> None:
+def test_only_a_limited_number_of_pipes_grows_at_once() -> None:
     growth = PipeGrowth(limit=1)
     (one, first_end), (two, second_end) = _reader(growth), _reader(growth)
     _flood(one, first_end)

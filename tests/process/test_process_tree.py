@@ -1,4 +1,4 @@
-"""The whole tree ends, wherever it went; nobody else is touched."""
+"""Tests of the process tree: every process of a run ends, and no other process gets a signal."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ from tests.support.helpers import PYTHON, alive, eventually, named
 
 pytestmark = pytest.mark.slow
 
-# Each starts processes that sleep for exactly this long, which nobody else does.
+# Seconds that the processes of these tests sleep; no other process sleeps exactly this long.
 SECONDS = f"98765.{os.getpid():07d}"
 
 TREES = {
@@ -83,7 +83,7 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 def test_children_that_fork_while_they_are_killed() -> None:
-    # Each generation starts the next and goes; TERM is ignored, so only KILL ends the chase.
+    # Each process starts its successor and exits. All of them ignore TERM, so only KILL ends them.
     script = f"""
         trap '' TERM
         hop() {{ sleep 0.01; hop & exit; }}
@@ -97,10 +97,11 @@ def test_children_that_fork_while_they_are_killed() -> None:
 
 
 @pytest.mark.parametrize("redirect", ["", ">/dev/null", "2>/dev/null"])
-def test_who_escapes_before_the_tag_is_there_is_still_found(
+def test_a_process_that_escapes_before_the_tag_is_set_is_still_found(
     redirect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without prlimit(1), a busy machine may keep us from running between the spawn and the tag."""
+    """Without prlimit(1), nacre tags the shell after the spawn. On a busy machine, the shell may
+    start processes before nacre gets to run again."""
     monkeypatch.setattr(rlimits, "PRLIMIT", b"/nonexistent")
     put = run_tag.apply_tag
 
@@ -113,12 +114,12 @@ def test_who_escapes_before_the_tag_is_there_is_still_found(
     script = f"(setsid sleep {SECONDS} {redirect} &); sleep {SECONDS}"
     outcome = nacre.run(script, timeout=0.3, grace=0.3, streams=nacre.Streams.SEPARATE)
     assert isinstance(outcome.ending, TimedOut)
-    assert run_tag.apply_tag is put  # it was late indeed
+    assert run_tag.apply_tag is put  # the tag was set late, as intended
     assert sleepers() == []
 
 
 def test_our_own_group_is_never_signalled() -> None:
-    # Would a signal reach our group, this process would die of it.
+    # If a signal reached the process group of the host, the host would die.
     code = f"import nacre; print(nacre.run('sleep {SECONDS}', timeout=0.2, grace=0.2).ending)"
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, process_group=0
@@ -144,7 +145,8 @@ def test_a_signal_goes_to_an_identity_and_not_to_a_number() -> None:
 
 
 def test_a_worker_that_the_host_forked_meanwhile_is_left_alone() -> None:
-    """It holds our pipes and is younger than the command, and is still none of its tree."""
+    """A forked worker of the host holds nacre's pipes and is younger than the command. The worker
+    still does not belong to the process tree of the command."""
     code = f"""
         import os, threading, time, nacre
         thread = threading.Thread(target=lambda: print(
@@ -166,7 +168,7 @@ def test_a_worker_that_the_host_forked_meanwhile_is_left_alone() -> None:
 
 
 def test_a_worker_that_the_host_forks_during_a_spawn_is_not_waited_for() -> None:
-    """It holds a copy of the pipe by which a failed exec is reported."""
+    """A forked worker of the host holds a copy of the pipe that reports a failed exec."""
     code = """
         import os, signal, time, nacre
         from nacre.process.spawn_request import SpawnAttempt
@@ -202,7 +204,7 @@ if os.fork(): os._exit(0)
 resource.setrlimit(10, resource.getrlimit(10)[1:] * 2)
 os.execv('/bin/sleep', ['sleep', '{SECONDS}'])
 " ; true"""
-    # The shell has ended when the timeout comes, so only the pipe leads there.
+    # The shell has ended before the timeout, so nacre can find the process only by its pipe.
     script = f"{shed}; sleep 0.2; kill -9 $$"
     outcome = nacre.run(script + f"; sleep {SECONDS}", timeout=5)
     (left,) = sleepers()
@@ -261,7 +263,7 @@ def test_a_hard_limit_that_leaves_no_room_for_tags_still_kills_the_session() -> 
     assert sleepers() == []
 
 
-def test_a_host_is_not_changed_by_us() -> None:
+def test_nacre_does_not_change_its_host_process() -> None:
     code = """
         import ctypes, resource, signal, nacre
         def state():
@@ -281,7 +283,7 @@ def test_a_host_is_not_changed_by_us() -> None:
     assert said.stdout == "True\n", said.stderr
 
 
-def test_in_a_process_of_ours_who_shed_its_tag_is_still_reported() -> None:
+def test_nacre_run_reports_a_leftover_process_that_shed_its_tag() -> None:
     script = f'bash -c "ulimit -S -x unlimited; setsid sleep {SECONDS} >/dev/null 2>&1 &"'
     said = subprocess.run(
         [sys.executable, "-m", "nacre", "run", "--", script], capture_output=True, timeout=60
@@ -292,8 +294,8 @@ def test_in_a_process_of_ours_who_shed_its_tag_is_still_reported() -> None:
     eventually(lambda: not sleepers())
 
 
-def test_in_a_process_of_ours_not_even_who_sheds_everything_survives(tmp_path: Path) -> None:
-    """No tag, no environment, no pipe, no parent: the subreaper still has it."""
+def test_nacre_run_ends_a_daemon_that_shed_its_tag_and_its_pipe(tmp_path: Path) -> None:
+    """A daemon without run tag, environment, pipe and parent is still a child of the subreaper."""
     daemon = tmp_path / "daemon.py"
     daemon.write_text(
         textwrap.dedent(f"""
@@ -318,8 +320,9 @@ def test_in_a_process_of_ours_not_even_who_sheds_everything_survives(tmp_path: P
     assert sleepers() == []
 
 
-def test_numbers_that_went_all_the_way_around_hide_nobody() -> None:
-    """Pids are looked at from the last one on, unless so much time has passed that this lies."""
+def test_a_wraparound_of_pids_hides_no_process() -> None:
+    """The tag index checks only pids above the last known pid. After a long pause the pids may
+    have wrapped around, so the index scans all of /proc."""
     mark = run_tag.new_tag()
     assert mark is not None
     sleeper = subprocess.Popen(["sleep", SECONDS], start_new_session=True)
@@ -328,7 +331,7 @@ def test_numbers_that_went_all_the_way_around_hide_nobody() -> None:
         assert run_tag.apply_tag(sleeper.pid, mark)
         for late, expected in ((0.0, []), (2.0, [sleeper.pid])):
             census = TagIndex()
-            newer = newest.read() or 0  # than the sleeper is, as after a turn
+            newer = newest.read() or 0  # newer than the sleeper, as after a wraparound of pids
             census.start(newer, alone=True)
             census._scanned_at -= late
             assert [each.pid for each in census.find_leftovers(1, mark)] == expected

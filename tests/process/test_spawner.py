@@ -1,4 +1,4 @@
-"""How a shell is started: both ways, and what a host may do meanwhile."""
+"""Tests of the spawner: both ways to start a shell, and interference from the host."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def test_a_shell_gets_what_was_planned(tmp_path: Path) -> None:
     where, given, session, pid, *descriptors = outcome.output.head.decode().splitlines()
     assert outcome.ending == Exited(0)
     assert (where, given, session) == (str(tmp_path), "given", pid)
-    assert descriptors == ["0", "1", "2", "3"]  # the last is `ls` looking
+    assert descriptors == ["0", "1", "2", "3"]  # descriptor 3 is the directory that `ls` reads
     assert outcome.errors is not None
     assert outcome.errors.head == b"a b\n"
 
@@ -60,7 +60,7 @@ def test_signals_that_python_ignores_are_not_ignored_by_commands() -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_what_cannot_be_started_is_told_as_such(tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_started_gets_a_refusal(tmp_path: Path) -> None:
     missing = os.fsencode(tmp_path / "missing")
     plan = Plan(command=Command(original=b"true", script=b"true", cwd=missing))
     with_no_shell = nacre.run("true", shell=missing)
@@ -90,7 +90,7 @@ def test_a_shell_without_a_path_is_looked_for_in_path_and_not_here(tmp_path: Pat
 
 
 def test_an_interrupt_at_the_birth_leaves_no_child() -> None:
-    """Right then the pid is known to nobody but a C function."""
+    """An interrupt during the fork comes when only a C function knows the pid of the child."""
     said = host(
         """
         import os, random, signal, time, nacre
@@ -110,13 +110,13 @@ def test_an_interrupt_at_the_birth_leaves_no_child() -> None:
         mine = [each for each in found if each.parent == os.getpid()]
         print(interrupts, len(mine))
     """,
-        noise=True,  # Python says so when it swallows an interrupt in a destructor
+        noise=True,  # Python prints a warning if it swallows an interrupt in a destructor
     )
     assert said.splitlines()[-1] == "200 0"
 
 
 def test_an_interrupt_at_the_birth_ends_what_the_child_has_started() -> None:
-    """On a busy machine a shell has done a lot before the call returns that started it."""
+    """On a busy machine, a shell may start processes before the spawn call returns."""
     seconds = f"98767.{os.getpid():07d}"
     script = f"(setsid sleep {seconds} &); sleep {seconds}".encode()
     command = Command(original=script, script=script, cwd=b"/")
@@ -133,7 +133,7 @@ def test_an_interrupt_at_the_birth_ends_what_the_child_has_started() -> None:
     spawner.close()
 
 
-def test_what_is_to_be_ended_is_known_however_late_we_are(
+def test_a_leftover_process_is_ended_although_the_spawn_returns_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script may source a file. The script does not show which processes that file starts."""
@@ -165,7 +165,7 @@ def test_a_tool_keeps_a_loop_for_the_next_command_and_nothing_once_closed() -> N
     with nacre.Tool("harness") as tool:
         tool.call({"command": "true"})
         kept = descriptors()
-        assert len(kept - before) <= 8  # three are the audit log, the journal and the counter
+        assert len(kept - before) <= 8  # three of them: the audit log, the journal, the counter
         for _ in range(20):
             tool.call({"command": "true"})
         assert descriptors() == kept
@@ -224,7 +224,7 @@ def test_a_fork_of_the_host_has_a_tool_of_its_own() -> None:
     assert '"parent\\n"' in parent
 
 
-def test_the_audit_log_is_never_written_into_somebody_elses_file(tmp_path: Path) -> None:
+def test_the_audit_log_is_never_written_into_a_file_of_the_host(tmp_path: Path) -> None:
     said = host(f"""
         import os, nacre
         tool = nacre.Tool("harness")

@@ -1,1 +1,1 @@
-"""Shells that remember, and shells that are already there."""
+"""Tests of sessions, prewarmed shells and the user's set-up."""

@@ -1,4 +1,4 @@
-"""Sessions as their users have them: in order, side by side, after everything that can go wrong."""
+"""Tests of sessions through `nacre.Tool`: commands in order, parallel sessions, failures."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ def text(tool: nacre.Tool, command: str, **more: object) -> str:
 
 
 def waiting(parent: int | None = None) -> list[int]:
-    """Shells that wait, of this process or another."""
+    """Return the pids of the prewarmed shells of `parent`, by default of this process."""
     parent = parent or os.getpid()
     return [
         each.pid
@@ -69,7 +69,7 @@ def test_calls_of_one_session_run_in_order_from_many_processes(tmp_path: Path) -
 
 
 def test_sessions_run_side_by_side(tmp_path: Path) -> None:
-    """Each command waits for all others to have begun."""
+    """Each command waits until all four commands have started."""
     wait = "until [ $(ls begun* | wc -l) = 4 ]; do sleep 0.05; done"
 
     async def main() -> list[str]:
@@ -120,7 +120,7 @@ def test_a_session_survives_the_kill_of_its_warden(tmp_path: Path, home: Path) -
     with nacre.Tool(cwd=tmp_path, session="work") as tool:
         text(tool, "x=5; cd /usr")
         (warden,) = wardens.find(home.parent)
-        eventually(lambda: len(waiting(warden.pid)) == 2)  # and none is just being born
+        eventually(lambda: len(waiting(warden.pid)) == 2)  # pool is full: no shell is being spawned
         waited = waiting(warden.pid)
         wardens.kill(home.parent)
         eventually(lambda: not any(map(alive, waited)))
@@ -135,7 +135,7 @@ def test_no_shell_that_waits_outlives_its_tool(tmp_path: Path) -> None:
     assert waiting() == []
 
 
-def test_a_tool_that_nobody_closes_leaves_none(tmp_path: Path) -> None:
+def test_a_tool_without_close_leaves_no_prewarmed_shell(tmp_path: Path) -> None:
     code = (
         'import nacre, os, time; tool = nacre.Tool("pi", options={"snapshot": False})\n'
         'tool.call({"command": "x=1"}); time.sleep(0.3); print(os.getpid(), flush=True)\n'
@@ -189,7 +189,7 @@ def test_a_killed_shell_that_waits_is_no_loss(tmp_path: Path) -> None:
             eventually(lambda: len(waiting()) == 2)
             killed = waiting()
             for pid in killed:
-                os.kill(pid, signal.SIGKILL)  # our own children, which nobody has collected
+                os.kill(pid, signal.SIGKILL)  # a child of this process, not yet reaped
             eventually(lambda: all(map(has_exited, killed)))  # noqa: B023 - at once
             assert text(tool, "echo $x; y=2") == "1"
 
@@ -244,8 +244,8 @@ def test_what_is_handed_back_leaves_the_session_and_says_so(tmp_path: Path) -> N
 def test_what_saves_is_not_ended_though_it_begins_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The copy of the shell that saves its state shares a processor with eight others, and has no
-    time at all to begin."""
+    """The saver shares a processor with eight busy processes. The test sets the usual time
+    for the start of the saver to zero."""
     monkeypatch.setattr(lease, "_SAVE_START", 0.0)
     busy = "taskset -cp 0 $$ >/dev/null; for i in {1..8}; do (while :; do :; done) & done"
     with nacre.Tool(cwd=tmp_path, session="s", place="here") as tool:
@@ -276,9 +276,9 @@ def test_forks_resets_and_removals(tmp_path: Path) -> None:
         main = tool.session("main")
         assert (main.cwd, main.functions, "x" in main.variables) == ("/usr", ("f",), True)
         trial = main.fork("trial")
-        with pytest.raises(nacre.SessionProblem, match="there is a session trial already"):
+        with pytest.raises(nacre.SessionProblem, match="a session trial exists already"):
             main.fork("trial")
-        with pytest.raises(ValueError, match="a session's name has 1 to 100 characters"):
+        with pytest.raises(ValueError, match="a session's name has 1 to 100 printable characters"):
             main.fork("\n")
         with nacre.Tool("pi", cwd=tmp_path, session="trial", options=NO_SETUP) as other:
             assert text(other, "echo $x; pwd; x=2") == "1\n/usr"
@@ -299,7 +299,7 @@ def test_one_that_runs_a_command_cannot_be_reset(tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo")
         thread.start()
         eventually((tmp_path / "begun").exists)
-        with pytest.raises(nacre.SessionProblem, match="session busy runs a command"):
+        with pytest.raises(nacre.SessionProblem, match="session busy is running a command"):
             tool.session("busy").reset()
         (tmp_path / "fifo").write_text("\n")
         thread.join()
@@ -321,7 +321,7 @@ def test_files_are_the_users_own(tmp_path: Path, home: Path) -> None:
         text(tool, "echo $x")
         modes = []
         for each in (*(home / "sessions").rglob("*"), *(home / "snapshots").rglob("*")):
-            with contextlib.suppress(FileNotFoundError):  # a draft that is done with
+            with contextlib.suppress(FileNotFoundError):  # a draft that has just been deleted
                 modes.append((each.is_dir(), each.stat().st_mode & 0o777))
         assert len(modes) > 3
         assert set(modes) == {(True, 0o700), (False, 0o600)}
@@ -380,14 +380,14 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert nacre_says(tmp_path, "sessions", "show", "c") == (
         1,
         "",
-        "nacre: there is no session c in this workspace; there is a b\n",
+        "nacre: there is no session c in this workspace; sessions: a b\n",
     )
     assert "functions  f" in nacre_says(tmp_path, "sessions", "show", "a b")[1]
     for words, problem in (
-        (["fork", "a b"], "what shall it be called? Write: nacre sessions fork NAME NEW"),
-        (["reset"], "which one? Write: nacre sessions reset NAME"),
+        (["fork", "a b"], "no new name was given; write: nacre sessions fork NAME NEW"),
+        (["reset"], "no name was given; write: nacre sessions reset NAME"),
         (["list", "c"], "to see one of them, write: nacre sessions show c"),
-        (["reset", "a", "b"], "reset takes one name, not 'b' as well"),
+        (["reset", "a", "b"], "reset takes one name; 'b' is one too many"),
     ):
         assert nacre_says(tmp_path, "sessions", *words) == (2, "", f"nacre: {problem}\n")
 
@@ -500,7 +500,7 @@ def test_a_session_has_the_environment_and_the_directory_of_its_first_command(
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("Q", "one")
     with nacre.Tool(cwd=tmp_path, place="here", session="s") as tool:
-        text(tool, "ls")  # which cannot change its shell
+        text(tool, "ls")  # `ls` cannot change the state of its shell
     monkeypatch.setenv("Q", "two")
     with nacre.Tool(cwd=tmp_path / "other", place="here", session="s") as tool:
         assert text(tool, "echo $Q; pwd") == f"one\n{tmp_path}"
@@ -525,7 +525,7 @@ def test_what_a_call_is_given_is_its_own(tmp_path: Path) -> None:
 
 def test_a_shell_that_waits_in_the_warden_has_the_limits_of_its_caller(tmp_path: Path) -> None:
     with nacre.Tool(cwd=tmp_path) as tool:
-        text(tool, "true")  # which starts the warden, with our limits
+        text(tool, "true")  # starts the warden with the limits of this process
     code = """
         import resource, sys, time, nacre
         resource.setrlimit(resource.RLIMIT_NOFILE, (300, 400))
@@ -581,7 +581,8 @@ def test_after_a_reset_it_begins_where_it_should(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_gone_is_said_and_left_by_naming_another(tmp_path: Path) -> None:
-    """Running in a directory above it instead would be somebody else's `rm -rf *`."""
+    """If nacre ran the command in a parent directory instead, an `rm -rf *` would delete the wrong
+    files."""
     for contract in ("nacre", "pi"):
         with nacre.Tool(contract, cwd=tmp_path, session="s", options=NO_SETUP) as tool:
             text(tool, "mkdir d; cd d; x=1")
@@ -595,7 +596,7 @@ def test_a_directory_that_is_gone_is_said_and_left_by_naming_another(tmp_path: P
             assert text(tool, "pwd; echo $x") == "/usr\n1"
 
 
-def test_a_model_is_told_what_kind_of_shell_it_has(tmp_path: Path) -> None:
+def test_the_tool_description_says_what_kind_of_shell_the_model_has(tmp_path: Path) -> None:
     def told(contract: str, session: str | None) -> str:
         with nacre.Tool(contract, cwd=tmp_path, session=session) as tool:
             return str(tool.specs()[0]["description"])
@@ -611,7 +612,7 @@ def test_one_name_under_two_contracts(tmp_path: Path) -> None:
             text(tool, "x=1")
     say = ["sessions", "--cwd", str(tmp_path)]
     both = run_nacre(*say, "remove", "s")
-    assert (both.returncode, "nacre and pi have a session s each" in both.stderr) == (1, True)
+    assert (both.returncode, "nacre and pi each have a session s" in both.stderr) == (1, True)
     assert run_nacre(*say, "--contract", "pi", "remove", "s").returncode == 0
     left = run_nacre(*say, "--json")
     assert [each["contract"] for each in json.loads(left.stdout)] == ["nacre"]
@@ -632,7 +633,7 @@ def read(path: Path) -> bytes:
     return b""
 
 
-def test_shells_wait_whatever_the_session_takes_for_a_blank(tmp_path: Path) -> None:
+def test_prewarmed_shells_wait_under_an_unusual_ifs_of_the_session(tmp_path: Path) -> None:
     with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
         text(tool, "IFS=$'\\xff\\x01'")
         eventually(lambda: len(waiting()) == 2)

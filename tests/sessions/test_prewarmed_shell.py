@@ -1,7 +1,7 @@
-"""A shell that has waited for its script, beside `bash -c`: the same, or a difference with a name.
+"""Comparison of a prewarmed shell with `bash -c`: same result, or a documented difference.
 
-The differences are in docs/guide/sessions.md; a probe that begins to differ, or no longer does,
-fails here.
+docs/guide/sessions.md lists the differences. A probe fails if its result newly differs, or if a
+documented difference has disappeared.
 """
 
 import os
@@ -65,13 +65,13 @@ SAME = {
         "read -r _ _ _ _ p s _ < /proc/$$/stat; [ $p = $$ ] && [ $s = $$ ] && echo own"
     ),
     "signals are as they were": "grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status",
-    "signals of the shell": (  # which read by another would be those of one that waits for it
+    "signals of the shell": (  # bash reads its own status: masks differ while it waits for a child
         "while read -r n v; do case $n in SigBlk:|SigIgn:) echo $v;; esac; done < /proc/$$/status"
     ),
     "the umask": "umask",
     "the directory": "pwd; echo $PWD; readlink /proc/$$/cwd",
     "OLDPWD": "echo ${OLDPWD-unset}",
-    "limits": "ulimit -a | grep -v 'file locks'",  # those are our tag
+    "limits": "ulimit -a | grep -v 'file locks'",  # the limit of file locks holds the run tag
     "the environment of programs": "env | grep -v '^_=' | sort",
     "exported functions": "f() { echo f; }; export -f f; bash -c f",
     "options": "set -o; shopt | grep -v expand_aliases",
@@ -118,7 +118,7 @@ SAME = {
     "RANDOM has a seed": "RANDOM=1; echo $RANDOM",
     "extglob is off": "shopt extglob; [[ aa == +(a) ]] && echo matches",
 }
-# What is different, and how it is called in docs/guide/sessions.md.
+# Probes with a documented difference, and the words for it in docs/guide/sessions.md.
 NAMED = {
     "a syntax error": ("echo hi\nfi", "says `eval:`"),
     "one in the first line": ("if", "says `eval:`"),
@@ -138,7 +138,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "guide" / "sessions.md"
 
 
 class Shells:
-    """Both kinds, in two directories of the same name."""
+    """Runner of a script in a plain `bash -c` and in a prewarmed shell, in one directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -1,4 +1,4 @@
-"""When the user's set-up is read, and how often."""
+"""Tests of `SetupCache`: when the user's set-up is read, and how often."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from nacre.store import setup_snapshots
 
 
 class _Jobs(Worker):
-    """A worker whose jobs run when the test says so."""
+    """Worker that only queues its jobs, so that the test can run a job at a chosen moment."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ def test_a_read_that_ends_while_it_is_looked_for_is_not_done_again(
     command = Command(original=b"", script=b"", cwd=bytes(tmp_path), env={b"HOME": b"/nowhere"})
     session = Session(key="s", setup_signature="abc", cwd_when_decided=bytes(tmp_path))
     jobs = _Jobs()
-    cache = SetupCache(lambda _: None, jobs)  # reading the set-up runs no shell, and finds nothing
+    cache = SetupCache(lambda _: None, jobs)  # `run` does nothing, so the cache finds no set-up
 
     def ask() -> object:
         return cache.state(Plan(command=command, session=session), session)
@@ -38,7 +38,7 @@ def test_a_read_that_ends_while_it_is_looked_for_is_not_done_again(
     (job,) = jobs.waiting
 
     def load(_: str) -> None:
-        job()  # in the worker's thread, just after we have looked
+        job()  # the worker finishes while the cache looks for the snapshot
 
     with monkeypatch.context() as patch:
         patch.setattr(setup_snapshots, "load_snapshot", load)

@@ -1,4 +1,4 @@
-"""The user's own set-up: what a session begins with, and what it never gets."""
+"""Tests of the user's set-up: what a new session takes from it, and what it leaves out."""
 
 import asyncio
 import os
@@ -129,7 +129,7 @@ def test_it_is_read_again_when_a_file_changes_that_it_reads(
 
 
 def test_aliases_that_ask_are_left_out(user: Path, tmp_path: Path) -> None:
-    """Nobody would answer, and nothing be done."""
+    """An alias such as `rm -i` asks for a confirmation, which a model cannot give."""
     write(
         user / ".bashrc",
         "alias rm='rm -i' cp='cp -iv' mv='mv --interactive' ln='ln -v' grep='grep -i'\n",
@@ -153,7 +153,7 @@ def test_a_session_goes_on_when_the_set_up_changes(user: Path, tmp_path: Path) -
     with tool(user, tmp_path) as made:
         made.call({"command": "x=1; cd /usr"})
         write(user / ".bashrc", "f() { echo another; }\n")
-        time.sleep(1.1)  # a change is noticed within a second
+        time.sleep(1.1)  # nacre notices a changed file within a second
         assert made.call({"command": "echo $x; f; pwd"}).text.startswith("1\none\n/usr\n")
     assert said(user, tmp_path, "f") == "another"
 
@@ -188,7 +188,7 @@ def test_no_secret_by_name_or_value(user: Path, tmp_path: Path) -> None:
             assert TOKEN.encode() not in path.read_bytes()
 
 
-# What `mise activate bash` prints, in short: a function, a hook before each prompt.
+# Shortened output of `mise activate bash`: a function, and a hook before each prompt.
 MISE = r"""
 export MISE_SHELL=bash
 mise() { command mise "$@"; }
@@ -236,7 +236,8 @@ def test_it_is_read_once_and_again_when_a_file_has_changed(user: Path, tmp_path:
     assert (user / "read").read_text() == "x\nx\n"
 
 
-# A number that no other worker has: these processes have no variables to be told apart by.
+# Seconds of sleep, different in each test worker. The environment of these processes does not
+# show to which worker they belong.
 SECONDS = f"63.{os.getpid():07d}"
 HOSTILE = {
     "an empty one": ":",
@@ -297,7 +298,7 @@ def test_other_shells_give_their_path_and_what_they_export(
 def test_reading_it_is_nothing_that_a_caller_has_waited_for(
     asks: str, user: Path, tmp_path: Path, home: Path
 ) -> None:
-    write(user / ".bashrc", "sleep 1.1; greet() { echo hello; }\n")  # reading may take 2 s
+    write(user / ".bashrc", "sleep 1.1; greet() { echo hello; }\n")  # reading a set-up may take 2 s
     given = {"PATH": os.environ["PATH"], "HOME": str(user), "SHELL": "/bin/bash"}
     options = {"auto_background": 0.9 if asks == "waits a little" else None, "async": True}
     call = {"command": "greet; sleep 97", "async": asks == "waits for nothing"}
@@ -319,5 +320,5 @@ def test_reading_it_is_nothing_that_a_caller_has_waited_for(
     text = asyncio.run(main())
     expected = "hello\nBackground job" if asks == "waits a little" else "Background job"
     assert text.startswith(expected)
-    assert ticked >= 4  # the host was not held up
+    assert ticked >= 4  # the event loop of the host kept running
     wardens.end(home, runs=True)

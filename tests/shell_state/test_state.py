@@ -1,4 +1,4 @@
-"""What a session remembers: the same as a bash that stays, whatever is done to it."""
+"""Tests of the saved state: a session behaves like one bash that stays alive."""
 
 import os
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def said(outcome: Outcome) -> str:
     return outcome.output.head.decode()
 
 
-# What keeps the state that was reached: command, what is asked then, what is said.
+# Commands that end early but keep the state reached so far: command, next command, its output.
 REACHED = {
     "exit": ("x=1; exit 3; x=2", "echo $? $x", "3 1\n"),
     "errexit": ("set -e; x=1; false; x=2", "echo $x $-", "1 ehBc\n"),
@@ -129,7 +129,7 @@ def test_the_state_from_before_is_kept_and_that_is_said(sessions: Sessions, comm
     assert (said(again), again.session_saved) == ("1\n", True)
 
 
-# Every line that one of the peers, or we ourselves, might look for.
+# Lines that nacre or another shell tool might search for in the output of a command.
 MARKERS = (
     "---CLAUDE_END---",
     "__CMD_DONE_0__",
@@ -153,8 +153,9 @@ def test_a_marker_that_a_program_prints_changes_nothing(sessions: Sessions, mark
     assert said(again).startswith("1 ")
 
 
-def test_it_cannot_be_spoofed_by_who_knows_the_mark(sessions: Sessions) -> None:
-    """The trap tells a command where its state goes; it can only hurt itself with that."""
+def test_a_command_that_knows_the_mark_cannot_spoof_the_saved_state(sessions: Sessions) -> None:
+    """A command can read the mark of the saved state from its EXIT trap. With the mark, the command
+    can damage only its own session."""
     sessions.run(b"x=1")
     command = b"""t=$(trap -p EXIT); m=${t#*_nacre_mark=}; m=${m%%;*}; m=${m%% *}
 v="
@@ -187,7 +188,7 @@ def test_what_is_no_state_is_not_remembered(
     assert said(sessions.run(question.encode())) == answer
 
 
-# Each ends with `exit 9`, on a line of its own.
+# Commands and their expected output. The test appends `exit 9` on a separate line.
 NOTHING_MORE = {
     "xtrace": ("set -x; echo hi", "++ echo hi\nhi\n++ exit 9\n"),
     "xtrace to a descriptor of one's own": (
@@ -233,7 +234,7 @@ def test_a_state_directory_that_cannot_be_had_is_said_and_the_command_runs(
     monkeypatch.setenv("NACRE_HOME", str(tmp_path / "file" / "state"))
     outcome = sessions.run(b"echo $A", extra={b"A": b"1"})
     assert (said(outcome), outcome.session_saved) == ("1\n", False)
-    assert outcome.session_problem.startswith("the session cannot be kept (")
+    assert outcome.session_problem.startswith("the session cannot be saved (")
 
 
 def test_variables_of_a_call_are_the_calls_alone(sessions: Sessions) -> None:
@@ -272,8 +273,8 @@ def test_a_directory_of_a_call_is_not_where_one_goes_back_to(
 
 
 def test_what_could_not_be_written_is_said_by_the_next(sessions: Sessions) -> None:
-    """The copy of the shell that saves the state may fail before nacre has seen it: then the reply
-    itself says that the state was not saved, and the next command has nothing to add."""
+    """If the saver fails before nacre has noticed the saver, the reply itself says that the state
+    was not saved. Then the next command does not report the failure again."""
     sessions.run(b"x=1")
     saved = sessions.run(b"ulimit -f 0; x=2").session_saved
     outcome = sessions.run(b"echo $x")

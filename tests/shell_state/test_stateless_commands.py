@@ -1,4 +1,4 @@
-"""Commands that cannot change their shell: what is taken for one really is."""
+"""Tests of `is_unchanging`: a script that it accepts leaves the state of its shell unchanged."""
 
 import os
 import re
@@ -126,7 +126,7 @@ _NO_STATE = re.compile(r"declare -\S+ (_|PIPESTATUS|BASH_\w+|RANDOM|SRANDOM|EPOC
 @given(st.lists(_PIECES, min_size=1, max_size=8).map(" ".join))
 @settings(max_examples=MANY, suppress_health_check=[HealthCheck.filter_too_much])
 def test_what_is_plain_changes_nothing(script: str) -> None:
-    """A real bash is asked before and after."""
+    """Compare the state of a real bash before and after the script."""
     assume(is_unchanging(script.encode(), None))
     with tempfile.TemporaryDirectory() as place:
         here, told = Path(place, "here"), Path(place, "told")

@@ -1,4 +1,4 @@
-"""What is remembered of runs: numbers, the journal, files, reading, sweeping."""
+"""Tests of the store: run numbers, journal, output files, reading, cleanup."""
 
 import fcntl
 import io
@@ -101,8 +101,8 @@ def test_a_command_that_could_not_start_is_written_down(home: Path, tmp_path: Pa
 
 def test_longer_output_has_a_directory_of_its_own(home: Path, tmp_path: Path) -> None:
     with nacre.Tool("harness", cwd=tmp_path) as tool:
-        tool.call({"command": "seq 10000; echo oops >&2"})  # more than rides in the journal
-        tool.call({"command": "seq 300000"})  # more than memory holds
+        tool.call({"command": "seq 10000; echo oops >&2"})  # too long to be stored in the journal
+        tool.call({"command": "seq 300000"})  # too long to be kept in memory
     one, two = home / "runs" / "r1", home / "runs" / "r2"
     assert sorted(os.listdir(one)) == ["outcome", "output", "plan"]
     assert (one / "output").read_text().endswith("\n10000\n")
@@ -112,7 +112,7 @@ def test_longer_output_has_a_directory_of_its_own(home: Path, tmp_path: Path) ->
     assert outcome["output"] == {"size": 1988895, "lines": 300000}
 
 
-def test_everything_is_private_whatever_the_umask(home: Path, tmp_path: Path) -> None:
+def test_every_file_is_private_under_any_umask(home: Path, tmp_path: Path) -> None:
     code = """if True:
         import os, nacre
         os.umask(0)
@@ -124,13 +124,13 @@ def test_everything_is_private_whatever_the_umask(home: Path, tmp_path: Path) ->
     made = [home, *home.rglob("*")]
     assert home / "runs" / "r2" / "output" in made
     for path in made:
-        if path.name != "y":  # which the command itself has made
+        if path.name != "y":  # the command itself created this file
             wanted = 0o700 if path.is_dir() else 0o600
             assert stat.S_IMODE(path.stat().st_mode) == wanted, path
 
 
 def test_numbers_are_never_given_twice(home: Path) -> None:
-    """Eight processes, each with two tools and a fork, at once."""
+    """Eight processes count at the same time, each with two counters and a fork."""
     code = """if True:
         import os, nacre
         from nacre.store.append_file import AppendFile
@@ -185,12 +185,12 @@ def test_output_that_cannot_be_saved_at_the_end_is_said(home: Path, tmp_path: Pa
     assert b"the output of r1 was not kept: the output could not be saved" in done.stderr
 
 
-# Reading
+# Reading of stored output
 
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """Run 1 is small, run 2 is large, run 3 has its errors apart."""
+    """Make three runs: small output, large output, and output with separate stderr."""
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
         tool.call({"command": "printf 'a\\nb\\nc'"})
         tool.call({"command": "seq 200000"})
@@ -230,13 +230,13 @@ def test_reading_by_line_and_by_grep(stored: Path, words: list[str], said: str) 
     ("words", "code", "said"),
     [
         (["99"], 1, "there is no run r99 in this workspace ("),
-        (["seventeen"], 1, "'seventeen' is no run; write its number"),
-        (["1", "--errors"], 1, "r1 has its errors in its output; read that"),
+        (["seventeen"], 1, "'seventeen' is not a run id; write 17"),
+        (["1", "--errors"], 1, "r1 has stderr merged into its output; read the output"),
         (["1", "--grep", "("], 2, "--grep ( is no regular expression"),
-        (["1", "--grep", "a", "--lines", "1"], 2, "--lines and --grep do not go together"),
+        (["1", "--grep", "a", "--lines", "1"], 2, "--lines and --grep exclude each other"),
         (["1", "--from", "0"], 2, "lines are counted from 1"),
         (["1", "--context", "2"], 2, "--context goes with --grep"),
-        (["9" * 5000], 1, "is no run; write its number"),
+        (["9" * 5000], 1, "is not a run id; write 17"),
     ],
 )
 def test_what_cannot_be_read_is_a_sentence(
@@ -318,7 +318,7 @@ def test_the_last_lines(data: bytes, count: int, block: int) -> None:
 
 
 def _blocks(size: int, data: bytes, part: Between | Last) -> list[bytes]:
-    """Read a part in blocks of this size."""
+    """Read a part of the output in blocks of `size` bytes."""
     usual, output_range.BLOCK_SIZE = output_range.BLOCK_SIZE, size  # type: ignore[misc]
     try:
         source = io.BytesIO(data)
@@ -348,7 +348,7 @@ def test_one_endless_line_is_read_in_bounded_memory(tmp_path: Path) -> None:
     assert said.stdout == "268435456 [] True\n"
 
 
-# Sweeping
+# Cleanup of old runs
 
 
 def test_what_is_old_is_swept_and_what_lives_stays(home: Path, tmp_path: Path) -> None:
@@ -361,11 +361,11 @@ def test_what_is_old_is_swept_and_what_lives_stays(home: Path, tmp_path: Path) -
         fcntl.flock(held, fcntl.LOCK_SH)
         assert (
             cleanup.clean_up(StoreLimits(days=1), now=moment + 2 * DAY) == 3
-        )  # two runs, one block
+        )  # deleted: two runs and one journal file
         assert os.listdir(home / "runs") == ["r2"]
     assert (
         cleanup.clean_up(StoreLimits(days=1), now=moment + 2 * DAY) == 2
-    )  # and an empty directory
+    )  # deleted: the last run and an empty journal directory
     assert os.listdir(home / "journal") == []
     assert (home / "counter").stat().st_size == 3
     with nacre.Tool("harness", cwd=tmp_path) as tool:
@@ -382,7 +382,8 @@ def test_a_run_under_way_is_not_swept(home: Path, tmp_path: Path) -> None:
     def heard(event: nacre.Event) -> None:
         if isinstance(event, nacre.Chunk) and not found:
             output = home / "runs/r1/output"
-            eventually(lambda: output.exists() and output.stat().st_size)  # it is locked by then
+            # The writer locks the file before it writes the first byte.
+            eventually(lambda: output.exists() and output.stat().st_size)
             found.append(cleanup.clean_up(StoreLimits(days=1), now=time.time() + 2 * DAY))
             found.append(sorted(os.listdir(home / "runs/r1")))
             token.cancel()
@@ -413,7 +414,7 @@ def test_what_was_written_just_now_is_never_swept(home: Path, tmp_path: Path) ->
 
 @pytest.mark.alone
 def test_a_backlog_is_swept_a_little_at_a_time(home: Path, tmp_path: Path) -> None:
-    """The sweep happens in a call, on its host's thread."""
+    """A cleanup runs during a call, in the thread of the host."""
     old = time.time() - 20 * DAY
     for number in range(2, 2002):
         place = home / f"runs/r{number}"
@@ -427,7 +428,7 @@ def test_a_backlog_is_swept_a_little_at_a_time(home: Path, tmp_path: Path) -> No
     assert time.monotonic() - begin < 5
     with nacre.Tool("harness", cwd=tmp_path) as tool:
         tool.call({"command": "echo hi"})
-    assert not (home / "swept").exists()  # there is more to do
+    assert not (home / "swept").exists()  # the cleanup is not complete
     assert os.listdir(home / "runs")
     cleanup.clean_up(StoreLimits())
     assert os.listdir(home / "runs") == []
@@ -531,7 +532,7 @@ def test_a_tool_sweeps_now_and_then(home: Path, tmp_path: Path) -> None:
     assert not (home / "runs/r1").exists()
 
 
-# Appending
+# Append-only files
 
 
 def test_a_full_file_is_put_aside_and_no_line_is_lost(tmp_path: Path) -> None:
@@ -555,7 +556,7 @@ def test_a_full_file_is_put_aside_and_no_line_is_lost(tmp_path: Path) -> None:
     assert sorted(found) == [(i, number) for i in range(4) for number in range(300)]
 
 
-def test_only_so_many_old_files_are_kept(tmp_path: Path) -> None:
+def test_only_four_old_files_are_kept(tmp_path: Path) -> None:
     file = AppendFile(max_bytes=10)
     for number in range(100):
         file.append(str(tmp_path / "log"), b"a line of text %d\n" % number)

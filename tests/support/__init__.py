@@ -1,4 +1,4 @@
-"""What the tests share. Assertions of the case table are rewritten, so that they show values."""
+"""Code that tests share. pytest rewrites the assertions of the case table to show values."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""A whole conversation in each SDK: its own client or runner, its own fake of a model, our tool.
+"""A complete conversation in each agent SDK, with the SDK's client, a fake model and nacre's tool.
 
-Each takes a script (see `examples/scripted.py`) and returns what the model was told by the tool,
-with the provider's flag for errors where it has one.
+Each function takes a script (see `examples/scripted.py`) that plays the model. It returns the tool
+results that the model received, with the provider's error flag if the provider has one.
 """
 
 from collections.abc import Callable, Coroutine
@@ -21,7 +21,7 @@ from scripted import (
 
 class Told(NamedTuple):
     text: str
-    error: bool | None  # None: the provider has no flag
+    error: bool | None  # None: the provider has no error flag
 
 
 Loop = Callable[[nacre.Tool, Script], Coroutine[Any, Any, list[Told]]]

@@ -1,7 +1,8 @@
-"""Each run of the suite has its own directory for temporary files.
+"""Separate directory for the temporary files of each run of the test suite.
 
-pytest's own default is shared by all runs of a user, and a run that ends cleans it up: two runs
-that end at the same time can fail on what the other has just removed.
+By default, pytest uses one directory for all test runs of a user, and each test run cleans it up at
+its end. If two test runs end at the same time, one can fail on a file that the other has just
+removed.
 """
 
 import shutil
@@ -14,13 +15,13 @@ _made = pytest.StashKey[str]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Before pytest chooses; workers get their part of it from xdist."""
+    """Set the directory before pytest chooses one. xdist gives each worker a subdirectory of it."""
     if not hasattr(config, "workerinput") and config.option.basetemp is None:
         config.option.basetemp = config.stash[_made] = tempfile.mkdtemp(prefix="nacre-tests-")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Remove it, unless a test failed: its files may say why."""
+    """Remove the directory, unless a test failed: its files may show the cause."""
     made = session.config.stash.get(_made, None)
     if made is not None and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         shutil.rmtree(made, ignore_errors=True)

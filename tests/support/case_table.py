@@ -1,36 +1,37 @@
-"""The case table: what each contract answers, row by row, for every front that there is.
+"""Reader of the case table: calls and expected replies of each contract, for all front ends.
 
-`cases/<contract>.toml` has sections, and a section has cases:
+`cases/<contract>.toml` has sections, and a section has cases (rows). These keys describe a call:
 
-    says        the sentence of the contract that the row shows
-    arguments   of the call, or `json`: the same as JSON text, where TOML cannot say it
-    tool        which tool (bash)
-    options     of the contract
-    tools       what else the caller has
-    env         more variables for the process that calls
-    files       made before the call: path = content
-    setup       a shell script, run before the call
-    before      commands that are called before, in the same state directory
-    session     and in which session those were called
-    cwd         a directory below the row's own, which is $TMP; $CWD stands for it
-    cancel      it is called off when this file is there
-    port        one that the row shows; a free one stands in for it
-    shows       what every front must do, also those that do not run all rows
+    says        sentence of the contract that the row demonstrates
+    arguments   arguments of the call
+    json        arguments as JSON text, for values that TOML cannot express
+    tool        name of the tool; default: bash
+    options     options of the contract
+    tools       names of the caller's other tools
+    env         additional environment variables of the calling process
+    files       files to create before the call: path = content
+    setup       shell script to run before the call
+    before      commands to call before the call, in the same state directory
+    session     session of the commands in `before`
+    cwd         directory of the call, relative to the row's directory
+    cancel      file; the call is cancelled when this file exists
+    port        port number in the row, which the test replaces by a free port
+    shows       short title of a row that every front end and adapter must run
 
-and what comes back:
+These keys describe the reply and its effects:
 
-    text        all of it; `$TMP`, `$CWD` and `$STATE` stand for directories
-    matches     or a regular expression for all of it
-    is_error    (false)
-    details     all of it, without what differs from run to run, see `settled`; "NULL" is null
-    reply       of harness: its object
-    made        files that must be there then: path = content
-    eventually  files that must have this content before long: path = content
-    not_made    files that must not
-    gone        command lines of which no process may be left
-    leaves      whether something is left running, on purpose
+    text        complete text; `$TMP` (row's directory), `$CWD` and `$STATE` stand for directories
+    matches     regular expression for the complete text, instead of `text`
+    is_error    whether the reply is an error; default: false
+    details     complete details, normalized by `normalize_details`; "NULL" stands for null
+    reply       complete reply object, for the contract harness
+    made        files that must exist after the call: path = content
+    eventually  files that must get this content within some seconds: path = content
+    not_made    files that must not exist after the call
+    gone        command lines that no process may have after the call
+    leaves      whether the command leaves a process running on purpose
 
-`elsewhere` are sentences that are shown by a test of their own.
+Each entry of `elsewhere` has a sentence of the contract and the name of a test that proves it.
 """
 
 import re
@@ -100,13 +101,13 @@ _BACKGROUND = re.compile(r"(<pid>|kill -9 -)\d+")
 _TIME = re.compile(r"Wall time: \d+\.\d\d seconds")
 
 
-def settled(text: str) -> str:
-    """Without what differs from run to run."""
+def normalize_text(text: str) -> str:
+    """Replace pids and wall times, which differ from run to run."""
     text = _BACKGROUND.sub(r"\1PID", _PID.sub(r"\1PID ", text))
     return _TIME.sub("Wall time: N seconds", text)
 
 
-def settled_details(details: dict[str, Any]) -> dict[str, Any]:
+def normalize_details(details: dict[str, Any]) -> dict[str, Any]:
     kept = {k: v for k, v in details.items() if k not in ("wallTimeMs", "seconds", "run")}
     if "pid" in kept:
         kept["pid"] = "PID"

@@ -1,11 +1,12 @@
-"""The command line, as most tests use it: in a fork of an interpreter that has loaded it.
+"""Fork server that runs the `nacre` program for most tests of the command line.
 
     python -m tests.support.command_line DESCRIPTOR
 
-A worker of the suite has one fork server. `run_nacre` sends it the words, the directory, the
-variables and the three standard descriptors; the server forks, and the fork is the program.
-Starting Python and loading nacre takes many times as long. Tests of signals, terminals, closed
-descriptors or start-up use `PROGRAM`, which is a real start; `test_main` starts each command so.
+Each worker of the test suite has one fork server, which has already loaded nacre. `run_nacre` sends
+arguments, directory, environment and the three standard descriptors to the server. The server
+forks, and the child runs the program. Starting Python and loading nacre for each test would take
+many times as long. Tests of signals, terminals, closed descriptors or start-up execute the
+installed program (`PROGRAM`) instead. `test_main` executes `PROGRAM` once for each command.
 """
 
 import gc
@@ -25,15 +26,15 @@ from typing import Any, NoReturn
 import pytest
 
 PROGRAM = str(Path(sys.executable).parent / "nacre")
-_LIMIT = 60.0  # seconds that a command may take
+_LIMIT = 60.0  # maximum seconds that a command may take
 
-_server: socket.socket | None = None  # of this worker
+_server: socket.socket | None = None  # connection to this worker's fork server
 
 
 def run_nacre(
     *words: str, cwd: Path | None = None, stdin: bytes = b"", **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the program to its end."""
+    """Run the `nacre` program until it exits."""
     done = run_nacre_bytes(*words, cwd=cwd, stdin=stdin, **variables)
     return subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
@@ -63,7 +64,7 @@ def run_nacre_bytes(
 
 
 def detach(cwd: Path, command: str, *options: str) -> str:
-    """Start a run that outlives the program; its id."""
+    """Start a run that outlives the `nacre` program, and return the id of the run."""
     done = run_nacre("run", "--detach", *options, "--", command, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -94,7 +95,7 @@ class _Pipe:
 
 
 def _read_all(descriptors: list[int], words: tuple[str, ...]) -> list[bytes]:
-    """Read each until its end, as `subprocess.run` does."""
+    """Read all descriptors until EOF in parallel, as `subprocess.run` does."""
     found = {each: bytearray() for each in descriptors}
     with selectors.DefaultSelector() as selector:
         for each in descriptors:
@@ -113,8 +114,8 @@ def _read_all(descriptors: list[int], words: tuple[str, ...]) -> list[bytes]:
 
 @pytest.fixture(autouse=True, scope="session")
 def fork_server(ours: object) -> Iterator[None]:
-    """The server of this worker. It has the worker's tag, so that the leak check finds what its
-    forks leave behind."""
+    """Run the fork server of this worker. The server inherits the worker's tag, so that the leak
+    check finds processes that the server's children leave behind."""
     global _server
     del ours
     _server, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -130,13 +131,13 @@ def fork_server(ours: object) -> Iterator[None]:
         process.wait(30)
 
 
-# The rest runs in the server.
+# The functions below run in the fork server.
 
 
 def serve(requests: socket.socket) -> None:
-    """Fork for each request, until the worker is gone."""
+    """Fork one child for each request, until the worker closes the connection."""
     _load()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that have ended need not be waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps exited children
     while (received := socket.recv_fds(requests, 16, 5))[0]:
         if not os.fork():
             requests.close()
@@ -146,7 +147,7 @@ def serve(requests: socket.socket) -> None:
 
 
 def _supervise(request: int, stdin: int, stdout: int, stderr: int, status: int) -> NoReturn:
-    """Run the program in another fork, and report its status."""
+    """Run the program in a child of this process, and write the child's exit status to `status`."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if not (pid := os.fork()):
         os.close(status)
@@ -175,7 +176,8 @@ def _become_program(asked: dict[str, Any]) -> NoReturn:
 
 
 def use_own_environment() -> None:
-    """In /proc, a fork has the variables of the process that forked it."""
+    """Let commands read `os.environ` instead of /proc. In a forked child, /proc/self/environ still
+    has the variables of the parent process."""
     from nacre.frontends.cli import common, explain
 
     for module in (common, explain):
@@ -183,7 +185,7 @@ def use_own_environment() -> None:
 
 
 def _load() -> None:
-    """Load what commands load, and start nothing."""
+    """Load the modules that commands need, without starting threads or processes."""
     from nacre.bash import analyze
     from nacre.frontends.cli.main import build_parser
 
@@ -194,7 +196,7 @@ def _load() -> None:
         import_module(f"nacre.contracts.{name}")
     analyze.analyze(b"ls")
     gc.collect()
-    gc.freeze()  # a collection in a fork would copy every page that it looks at
+    gc.freeze()  # a garbage collection in a forked child would copy every page that it reads
 
 
 if __name__ == "__main__":

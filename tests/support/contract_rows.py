@@ -1,10 +1,10 @@
-"""The rows of the case table through one front, many at once.
+"""Runner that sends the rows of the case table through one front end, several at once.
 
     python -m tests.support.contract_rows FRONT DIRECTORY
 
-Each row has a process of its own, with its own variables, directory and state, forked from this
-one, which has loaded everything and started nothing: what starting Python costs is paid once. What
-a row answers is written to DIRECTORY/NUMBER/said.json.
+This process loads all modules and starts no thread. It forks one child for each row, so that the
+cost of starting Python is paid once. Each child has its own environment variables, directory and
+state directory. The answer to a row is written to DIRECTORY/NUMBER/said.json.
 """
 
 import gc
@@ -43,7 +43,8 @@ ROWS = [
 
 
 def rows_of(front: str) -> list[tuple[str, Case]]:
-    """Those that can be said there; what else happens to them has tests of its own."""
+    """Return the rows whose arguments this front end can transport. Other tests
+    cover the remaining rows."""
     return [row for row in ROWS if _can_be_said(arguments(row[1]), front)]
 
 
@@ -58,7 +59,7 @@ def _can_be_said(given: Any, front: str) -> bool:
 
 
 class Place:
-    """Where a row happens: its directories and variables, and what is looked at afterwards."""
+    """Directories and environment variables of one row, and the checks of its reply and effects."""
 
     def __init__(self, root: Path, state: Path, contract: str, case: Case) -> None:
         self.root, self.state, self.contract, self.case = root, state, contract, case
@@ -71,11 +72,12 @@ class Place:
 
     @property
     def arguments(self) -> Any:
-        """Of the call, with a port that is free here."""
+        """Arguments of the call, with the port number replaced by a free port."""
         return json.loads(self._with_port(json.dumps(arguments(self.case))))
 
     def _with_port(self, text: str) -> str:
-        """The first to ask chooses; a test reads it where its row has written it."""
+        """Replace the row's port number in `text` by a free port. The first call chooses the port
+        and writes it to a file. Later calls, also from the test process, read that file."""
         if "port" not in self.case:
             return text
         chosen = self.root.parent / "port"
@@ -84,8 +86,8 @@ class Place:
         return text.replace(str(self.case["port"]), chosen.read_text())
 
     @property
-    def begun(self) -> Path | None:
-        """When this is there, the call is called off."""
+    def cancel_file(self) -> Path | None:
+        """File whose existence triggers the cancellation of the call; None: no cancellation."""
         return self.root / self.case["cancel"] if "cancel" in self.case else None
 
     def call_off_by(self, call: Callable[[], object]) -> None:
@@ -93,12 +95,12 @@ class Place:
             eventually(file.exists)
             call()
 
-        if self.begun is not None:
-            threading.Thread(target=wait, args=(self.begun,), daemon=True).start()
+        if self.cancel_file is not None:
+            threading.Thread(target=wait, args=(self.cancel_file,), daemon=True).start()
 
     def prepare(self, nacre: "Callable[[Place, list[str]], None] | None" = None) -> None:
-        """Make the files and run what comes before; `nacre`: runs that program, instead of a real
-        start of it."""
+        """Create the row's files, and run its `setup` script and its `before` commands. The
+        function `nacre` runs the program with given arguments; None: start a new process."""
         self.root.mkdir(parents=True)
         for path, content in self.case.get("files", {}).items():
             (self.root / path).write_text(content)
@@ -126,43 +128,43 @@ class Place:
     def compare(self, said: dict[str, Any]) -> None:
         case = self.case
         if "reply" in case:
-            assert said == self._filled(case["reply"])
+            assert said == self._fill(case["reply"])
         else:
             assert sorted(said) == ["content", "details", "is_error"]
             self.compare_text(said["content"])
             assert said["is_error"] is case.get("is_error", False)
             if "details" in case:
-                assert case_table.settled_details(said["details"]) == self._filled(case["details"])
+                assert case_table.normalize_details(said["details"]) == self._fill(case["details"])
         self.look_around()
 
     def compare_text(self, said: str) -> None:
-        text = case_table.settled(said)
+        text = case_table.normalize_text(said)
         if "matches" in self.case:
-            assert re.fullmatch(self._filled(self.case["matches"]), text, re.DOTALL), text
+            assert re.fullmatch(self._fill(self.case["matches"]), text, re.DOTALL), text
         else:
-            assert text == self._filled(self.case["text"])
+            assert text == self._fill(self.case["text"])
 
     def look_around(self) -> None:
-        """At what the row has made, and left."""
+        """Check the files that the row created and the processes that it left running."""
         case = self.case
         for path, content in case.get("made", {}).items():
             assert (self.root / path).read_text() == content
         for path, content in case.get("eventually", {}).items():
-            file = Path(self._filled(path))
+            file = Path(self._fill(path))
             eventually(partial(_has, file, content))
         for path in case.get("not_made", []):
             assert not (self.root / path).exists()
         for command in case.get("gone", []):
             assert named(command) == []
 
-    def _filled(self, value: Any) -> Any:
+    def _fill(self, value: Any) -> Any:
         if isinstance(value, str):
             for name, path in (("$TMP", self.root), ("$CWD", self.cwd), ("$STATE", self.state)):
                 value = value.replace(name, str(path))
             value = self._with_port(value)
             value = None if value == "NULL" else value
         elif isinstance(value, dict):
-            value = {key: self._filled(each) for key, each in value.items()}
+            value = {key: self._fill(each) for key, each in value.items()}
         return value
 
 
@@ -170,8 +172,8 @@ def _has(file: Path, content: str) -> bool:
     return file.read_text() == content
 
 
-# The fronts: what one answers to a row, as `nacre call` prints it. None: it was called off, and
-# such a call has no answer there.
+# The front ends. Each function returns the answer to a row, in the form that `nacre call` prints.
+# None means that the call was cancelled and that the front end sends no answer to such a call.
 
 Answer = dict[str, Any] | None
 
@@ -218,14 +220,14 @@ def rpc(place: Place) -> Answer:
         with os.fdopen(feed, "w") as file:
             file.write(f"{lines[0]}\n")
             file.flush()
-            if place.begun is not None:
-                eventually(place.begun.exists)
+            if place.cancel_file is not None:
+                eventually(place.cancel_file.exists)
                 file.write('{"type": "abort_bash", "id": "row"}\n')
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
     assert Server(RpcMethods(make, engine), engine, sink, linger=60).serve(source) == 0
-    writer.join()  # rows are forks, which only a process with one thread makes
+    writer.join()  # `main` may fork only while it has one thread
     answers = [json.loads(line) for line in said.read_bytes().splitlines()]
     (answer,) = [each for each in answers if each.get("command") == "call"]
     assert (answer["id"], answer["success"]) == ("row", True), answer
@@ -245,7 +247,7 @@ def mcp(place: Place) -> Answer:
         cwd=str(place.cwd),
         tools=case.get("tools", ()),
         options=case.get("options", {}),
-        max_wait=400,  # longer than pi's limit: else each of its rows would start a warden
+        max_wait=400,  # seconds; with less than pi's timeout each row of pi would start a warden
     )
     era = "legacy" if len(case["says"]) % 2 else "auto"
 
@@ -260,8 +262,8 @@ def mcp(place: Place) -> Answer:
             anyio.create_task_group() as beside,
         ):
             with anyio.move_on_after(60) as scope:
-                if place.begun is not None:
-                    beside.start_soon(when_begun, place.begun, scope)
+                if place.cancel_file is not None:
+                    beside.start_soon(when_begun, place.cancel_file, scope)
                 result = await client.call_tool(case.get("tool", "bash"), place.arguments)
                 (block,) = result.content
                 assert isinstance(block, sdk.types.TextContent)
@@ -289,7 +291,7 @@ FRONTS: dict[str, Callable[[Place], Answer]] = {
 
 
 def _row(front: str, root: Path, contract: str, case: Case) -> None:
-    """In a process of its own."""
+    """Run one row, in a child process, and write its answer."""
     place = Place(root / "place", root / "state", contract, case)
     place.prepare(_forked_nacre)
     _move_to(place)
@@ -304,7 +306,7 @@ def _move_to(place: Place) -> None:
 
 
 def _forked_nacre(place: Place, words: list[str]) -> None:
-    """The program in a fork of this process. The rows of the library start it for real."""
+    """Run the `nacre` program in a forked child. The library tests start a new process instead."""
     if pid := os.fork():
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         assert code == 0, f"nacre {words} ended with {code}"
@@ -319,18 +321,19 @@ def _forked_nacre(place: Place, words: list[str]) -> None:
 
 
 def _warm(front: str, directory: Path) -> None:
-    """Load what rows load, by calls that are refused before anything runs."""
+    """Load the modules that rows need, by calls that nacre refuses before any command runs."""
     if front == "mcp":
-        import jsonschema  # the client loads it for the first result that it checks
+        import jsonschema  # the MCP client imports jsonschema for its first result
 
         jsonschema.validate({}, {"type": "object"})
     os.environ["NACRE_HOME"] = str(directory / "warm")
     for contract in case_table.contracts():
-        for says in ("legacy", "auto.."):  # both eras of MCP
+        for says in ("legacy", "auto.."):  # meant to use both protocol modes of MCP
             root = directory / "warm" / contract / says / "place"
             case: Case = {"says": says, "arguments": {"command": "exit 1 #\0"}}
             root.mkdir(parents=True)
-            call = rpc if front == "command line" else FRONTS[front]  # ours is to stay ours
+            # `command_line` would replace stdin and stdout of this process.
+            call = rpc if front == "command line" else FRONTS[front]
             call(Place(root, directory / "warm", contract, case))
 
 
@@ -338,7 +341,7 @@ def main(front: str, directory: Path) -> None:
     _warm(front, directory)
     assert threading.active_count() == 1
     gc.collect()
-    gc.freeze()  # a collection in a fork would copy every page that it looks at
+    gc.freeze()  # a garbage collection in a forked child would copy every page that it reads
     waiting: set[int] = set()
     for number, (contract, case) in enumerate(rows_of(front)):
         if len(waiting) >= AT_ONCE:
@@ -349,7 +352,7 @@ def main(front: str, directory: Path) -> None:
             root.mkdir(parents=True)
             try:
                 _row(front, root, contract, case)
-            except BaseException:  # noqa: BLE001 - the test shows it
+            except BaseException:  # noqa: BLE001 - the test prints it
                 (root / "trouble").write_text(traceback.format_exc())
             os._exit(0)
         waiting.add(pid)

@@ -1,4 +1,4 @@
-"""Shell text to try things on: commands as agents write them, and the scripts of this machine."""
+"""Shell text for tests: commands as agents write them, and the shell scripts of this machine."""
 
 import os
 import re
@@ -7,21 +7,21 @@ from hashlib import sha256
 from pathlib import Path
 
 _NEAR = ("/var/lib/dpkg/info", "/usr/bin", "/usr/sbin", "/etc")
-_FAR = ("/usr/lib", "/usr/share")  # to walk through these takes half a minute
+_FAR = ("/usr/lib", "/usr/share")  # walking these directories takes half a minute
 _FEW = 300
 _SHEBANG = re.compile(rb"#! ?/(?:usr/)?bin/(?:env )?(?:ba|da)?sh\b")
-_PYTHON = re.compile(rb"#!.*\n(?:#.*\n)*'''exec'")  # a Python script with a shell for a door
+_PYTHON = re.compile(rb"#!.*\n(?:#.*\n)*'''exec'")  # Python script whose first lines are for sh
 _LONGEST = 60_000
 
 
 def commands() -> list[bytes]:
-    """Written for these tests, after what agents do all day."""
+    """Return commands that were written for these tests, similar to everyday commands of agents."""
     text = (Path(__file__).parents[1] / "data" / "commands.txt").read_bytes()
     return [each.strip(b"\n") for each in text.split(b"\n%%\n")]
 
 
 def scripts(most: int) -> list[tuple[str, bytes]]:
-    """Real shell scripts that are installed here, the same ones each time."""
+    """Return at most `most` shell scripts of this machine; the selection is deterministic."""
     places = _NEAR if most <= _FEW else (*_NEAR, *_FAR)
     found = sorted(_scripts(places), key=lambda each: sha256(each[1]).digest())
     return found[:most]

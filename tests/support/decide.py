@@ -1,4 +1,4 @@
-"""A contract's decision about a command, for tests that look at the plan."""
+"""Helpers for tests that check the plan which a contract decides for a command."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`nacre explain` without a process of its own, for tests that ask a lot."""
+"""Call of `nacre explain` within the test process, for tests with many commands."""
 
 import json
 from collections.abc import Mapping

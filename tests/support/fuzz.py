@@ -1,8 +1,8 @@
-"""Noise through everything that is decided before a command runs.
+"""Fuzzer for the decisions that nacre makes before a command runs.
 
     python -m tests.support.fuzz SEED INPUTS
 
-Prints the slowest input. What raises ends it with the input that did.
+Prints the slowest input. If an input raises an exception, the program prints that input and ends.
 """
 
 import random
@@ -19,7 +19,7 @@ TOOLS = ("read", "search", "find", "edit", "write")
 
 
 def fuzz(seed: int, inputs: int) -> float:
-    """The longest time that one decision took, in seconds."""
+    """Return the longest processor time of one decision, in seconds."""
     generator = random.Random(seed)
     caller = Caller(cwd=b"/tmp", env={b"HOME": b"/home/me", b"A_TOKEN": b"x"}, tools=TOOLS)
     checks = [
@@ -44,7 +44,7 @@ def fuzz(seed: int, inputs: int) -> float:
 
 
 def _text(generator: random.Random, known: list[bytes]) -> bytes:
-    """Noise, or a real command with a piece missing, doubled, or replaced by noise."""
+    """Return random text, or a real command with a part removed, repeated or inserted."""
     kind = generator.randrange(4)
     if kind == 0:
         return soup(generator).encode()

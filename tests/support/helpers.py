@@ -1,4 +1,4 @@
-"""What tests need again and again."""
+"""Helpers for many tests: waiting for a condition, processes, signals, ports and memory."""
 
 import ctypes
 import os
@@ -17,12 +17,12 @@ from nacre.process.process_tree import send_signal
 from nacre.procfs import processes
 from nacre.procfs.processes import Process
 
-PYTHON = shlex.quote(sys.executable)  # in a script
+PYTHON = shlex.quote(sys.executable)  # path of Python, quoted for a shell script
 
 
 def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait for a condition; fail when it does not come true. Starting Python takes ten seconds on a
-    machine that is busy enough."""
+    """Wait until the condition is true; fail after `seconds`. On a very busy machine, starting
+    Python can take ten seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "this never came true"
@@ -35,14 +35,15 @@ def alive(pid: int) -> bool:
 
 
 def has_exited(pid: int) -> bool:
-    """Whether it is a zombie, or gone. One that is not alive may still have its files open: the
-    kernel closes them on its way to a zombie."""
+    """Return whether a process is a zombie or absent. An exiting process may still have open files:
+    the kernel closes them before the process becomes a zombie."""
     process = processes.read_process(pid)
     return process is None or process.state in "ZX"
 
 
 def end(survivors: Iterable[Survivor]) -> None:
-    """Kill what a test left running on purpose, by identity, and see it gone."""
+    """Kill processes that a test left running on purpose, and wait until they end. A process is
+    killed only if its pid and its start time both match."""
     for survivor in survivors:
         process = processes.read_process(survivor.pid)
         if process is not None and process.started == survivor.started:
@@ -51,8 +52,8 @@ def end(survivors: Iterable[Survivor]) -> None:
 
 
 def named(marker: str) -> list[Process]:
-    """Living processes whose command line has this marker in it, ourselves not counted, nor those
-    of other workers and of other runs of the suite."""
+    """Return the live processes whose command line contains this marker. This process is left out,
+    and so are processes of other test workers and of other test runs."""
     return [
         each
         for each in processes.read_all_processes().values()
@@ -63,15 +64,15 @@ def named(marker: str) -> list[Process]:
     ]
 
 
-WORKER = "NACRE_TESTS"  # the variable that has the name of the worker
+WORKER = "NACRE_TESTS"  # environment variable with the name of the test worker
 
 
 def _is_foreign(pid: int) -> bool:
-    """Whether another worker has started this process. One without any variables counts as ours: it
-    is better to find one too many."""
+    """Return whether another test worker started this process. A process without the worker's
+    variable counts as started by this worker, because a false match is better than a missed one."""
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except PermissionError:  # another user's
+    except PermissionError:  # a process of another user
         return True
     except OSError:
         return False
@@ -80,9 +81,9 @@ def _is_foreign(pid: int) -> bool:
 
 
 def signal_another_thread(pid: int, number: int) -> None:
-    """Send a signal to a thread of our child `pid` that is not its main thread, while both are
-    blocked. The main thread is not interrupted, as in the race between a signal and the beginning
-    of epoll_wait(2)."""
+    """Send a signal to a thread of the child `pid` other than its main thread, while all threads of
+    the child are blocked. The signal does not interrupt the main thread. The same happens in a race
+    between a signal and the start of epoll_wait(2)."""
     threads = [int(each) for each in os.listdir(f"/proc/{pid}/task") if int(each) != pid]
     assert threads, "there is only the main thread"
     eventually(lambda: not _runs_within(pid, 0.1))
@@ -90,7 +91,7 @@ def signal_another_thread(pid: int, number: int) -> None:
 
 
 def _runs_within(pid: int, seconds: float) -> bool:
-    """Whether a thread of this process gets a processor in that time."""
+    """Return whether a thread of this process runs on a processor within `seconds`."""
     before = _context_switches(pid)
     time.sleep(seconds)
     return _context_switches(pid) != before
@@ -102,8 +103,8 @@ def _context_switches(pid: int) -> list[str]:
 
 
 def free_port(candidates: range | None = None) -> int:
-    """A port on which nothing listens; the kernel chooses it, unless there are candidates. Those
-    are tried in random order, since another suite may run beside this one."""
+    """Return a port on which no process listens. Without candidates, the kernel chooses the port.
+    Candidates are tried in random order, because another test suite may run at the same time."""
     order = [0] if candidates is None else random.Random().sample(candidates, len(candidates))
     for each in order:
         with socket.socket() as probe:
@@ -117,5 +118,5 @@ def free_port(candidates: range | None = None) -> int:
 
 
 def resident() -> int:
-    """How many bytes of memory we have."""
+    """Return the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

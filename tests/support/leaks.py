@@ -1,8 +1,9 @@
-"""The leak check: every test proves that it left no descriptor, thread, process or file.
+"""Leak check: a test fails if it leaves a descriptor, thread, process or file behind.
 
-Processes are known by the tag of this worker, which everything that a test starts inherits, however
-far away it goes; a warden sheds the tag, and is known by its state directory. What is still there a
-moment after the test fails it, and is then ended, so that it disturbs no other test.
+Each test worker sets a tag on itself. Every process that a test starts inherits this tag, in any
+process group or session. A warden removes the tag from itself, so the check finds a warden by its
+state directory. The check allows a moment for processes and threads that are just ending. Leftover
+processes are then killed, so that they disturb no other test.
 """
 
 import gc
@@ -32,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def ours() -> Iterator[run_tag.Tag]:
-    """The tag of this worker; random, so that workers and other runs of the suite differ."""
+    """Set a tag on this worker. The tag is random, so that other workers and test runs differ."""
     mine = run_tag.new_tag()
     assert mine is not None
     hard = resource.getrlimit(proc.RLIMIT_LOCKS)[1]
@@ -42,7 +43,7 @@ def ours() -> Iterator[run_tag.Tag]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """State and temporary files of each test in a place of its own."""
+    """Set a separate state directory and a separate temporary directory for each test."""
     state, temporary = tmp_path / "state", tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("NACRE_HOME", str(state))
@@ -66,16 +67,16 @@ def nothing_left_behind(
         "processes": lambda: {
             (each.pid, proc.command_line(each.pid)) for each in _census.new(ours, processes)
         },
-        "runs in the warden": lambda: {*(_hosted(home) if has_warden else ())},
+        "runs in the warden": lambda: {*(_runs_in_warden(home) if has_warden else ())},
         "files": lambda: {*(tmp_path / "temporary").iterdir()},
     }
     try:
         for kind, look in left.items():
-            assert not _settled(look), f"this test left {kind} behind: {look()}"
+            assert not _wait_until_empty(look), f"this test left {kind} behind: {look()}"
         slow = request.node.get_closest_marker("slow")
         assert slow or not has_warden, "this test starts a warden: mark it with pytest.mark.slow"
     finally:
-        # First these: one of them may be about to start a warden.
+        # Kill processes before wardens: one of the processes may be about to start a warden.
         for each in _census.new(ours, processes):
             send_signal(each, signal.SIGKILL)
         if _has_warden(home):
@@ -83,23 +84,24 @@ def nothing_left_behind(
 
 
 def _has_warden(home: Path) -> bool:
-    """Looking at every process takes its time, and few tests start one."""
+    """Return whether this test has started a warden. Checking for the lock file is faster than
+    reading every process, and few tests start a warden."""
     return home.exists() and next(home.rglob("warden.lock"), None) is not None
 
 
-def _hosted(home: Path) -> list[tuple[int, int, str]]:
-    """Shells that wait for the next command of a session go with their warden."""
+def _runs_in_warden(home: Path) -> list[tuple[int, int, str]]:
+    """Return the children of wardens, except prewarmed shells, which end with their warden."""
     return [each for each in wardens.children(home.parent) if "_nacre_in=" not in each[2]]
 
 
-def _settled(look: Callable[[], set[object]]) -> set[object]:
-    """What is still there after a moment for what is just ending."""
+def _wait_until_empty(look: Callable[[], set[object]]) -> set[object]:
+    """Call `look` for up to two seconds until it finds nothing. Return what it found last."""
     for turn in range(100):
         leftover_pipes.drain_parked()
         if not look():
             return set()
         if not turn:
-            gc.collect()  # it takes as long as most tests, so only when something is there
+            gc.collect()  # only if something was found: a collection takes as long as most tests
         threading.Event().wait(0.02)
     return look()
 
@@ -118,15 +120,16 @@ def _threads() -> set[object]:
     return {*threading.enumerate()}
 
 
-_Processes = dict[tuple[int, int], Process]  # by pid and start time
+_Processes = dict[tuple[int, int], Process]  # the key is pid and start time
 
 
 class _Census:
-    """The children of this worker, zombies included, and everything that its tests have started.
+    """Cached list of this worker's children, even zombies, and of the processes that tests started.
 
-    Looking at every process takes as long as a small test does, so it is done again only when a
-    process was started, by any program, since the last time, and then only at those with a number
-    that is new. After a second the numbers may have gone all the way around.
+    Reading every process takes as long as a small test. So the list is refreshed only if any
+    program has started a process since the last refresh. A refresh skips the pids of unrelated
+    processes that an earlier refresh found. After one second pids may have wrapped around, so the
+    next refresh skips none.
     """
 
     def __init__(self) -> None:
@@ -137,13 +140,14 @@ class _Census:
         self._when = 0.0
 
     def take(self, ours: run_tag.Tag) -> _Processes:
-        """All that there are, and maybe some that have ended."""
+        """Return all current processes of this worker, and perhaps some that have ended."""
         newest, now = self._newest.read(), time.monotonic()
         if newest is None or now - self._when > 1:
             self._others, self._when = set(), now
         elif newest == self._pid:
             return self._found
-        # Read before looking: what starts meanwhile is looked for the next time.
+        # The last pid was read before the scan, so that the next call finds a process that starts
+        # during the scan.
         self._pid = newest
         self._found, others = {}, set()
         for pid in proc.list_pids():
@@ -158,7 +162,7 @@ class _Census:
         return self._found
 
     def new(self, ours: run_tag.Tag, before: _Processes) -> list[Process]:
-        """Those that there are now and were not there before."""
+        """Return the processes that exist now and are not in `before`."""
         if self.take(ours).keys() <= before.keys():
             return []
         self._pid = None

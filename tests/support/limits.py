@@ -1,11 +1,13 @@
-"""A time limit for each test, after which that test fails and the suite goes on.
+"""Time limit for each test: a test that exceeds its limit fails, and the suite continues.
 
-SIGALRM raises in the main thread, wherever that waits: in a `read`, a `wait` or the engine's epoll.
-It is repeated, since a `with Popen(...)` that is left by the first one waits for its process again.
-Where the main thread does not come back to Python at all, the watchdog writes every thread's
-traceback and ends the process; under xdist that fails the one test, and another worker goes on.
+The handler of SIGALRM raises an exception in the main thread, even during `read`, `wait` or epoll.
+SIGALRM is repeated. The first exception may leave a `with Popen(...)` block, whose exit waits
+for the process again. If the main thread never returns to Python code, the watchdog writes the
+traceback of every thread and ends the process. Under xdist only that test fails, and a new worker
+continues.
 
-A test that needs longer has `@pytest.mark.limit(SECONDS)`; `--limit SECONDS` is for the long runs.
+`@pytest.mark.limit(SECONDS)` sets the limit of one test. `--limit SECONDS` sets a minimum for the
+limits of all tests, for long test runs.
 """
 
 import faulthandler
@@ -16,8 +18,8 @@ from collections.abc import Iterator
 import pytest
 
 SECONDS = 60.0
-_AGAIN = 10.0  # seconds between the repetitions
-_WATCHDOG = 45.0  # seconds after the limit
+_AGAIN = 10.0  # seconds between two SIGALRM signals after the limit
+_WATCHDOG = 45.0  # seconds from the limit until the watchdog ends the process
 
 _stderr = pytest.StashKey[int]()
 _in_phase = pytest.StashKey[bool]()
@@ -31,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): the time limit of a test, 60 s without it")
-    # A descriptor of its own: while a test runs, pytest captures 2.
+    # The watchdog needs a copy of stderr, because pytest captures descriptor 2 during a test.
     config.stash[_stderr] = os.dup(2)
 
 
@@ -41,13 +43,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Include fixtures: these wait for processes too."""
+    """Apply the limit to a test with its fixtures, because fixtures wait for processes too."""
     mark = item.get_closest_marker("limit")
     limit = max(float(mark.args[0]) if mark else SECONDS, item.config.getoption("--limit"))
 
     def fail(number: int, frame: object) -> None:
         del number, frame
-        if item.stash.get(_in_phase, False):  # elsewhere it would end the session
+        if item.stash.get(_in_phase, False):  # elsewhere the exception would end the pytest run
             pytest.fail(f"this test took more than its limit of {limit:g} s")
 
     previous = signal.signal(signal.SIGALRM, fail)

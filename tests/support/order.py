@@ -1,8 +1,8 @@
-"""The order of the tests: `--order-seed N` shuffles them; those that measure run last and alone.
+"""Order of the tests: `--order-seed N` shuffles them, and tests that measure run last and alone.
 
-Tests of one xdist group stay together, as they share a fixture. Every worker computes the same
-order from the same seed. A test with `@pytest.mark.alone` locks a file that all other tests lock
-shared, so that no test of this run, in whichever worker, disturbs what it measures.
+Tests of one xdist group stay together, because they share a fixture. Every worker computes the same
+order from the same seed. A test with `@pytest.mark.alone` takes an exclusive lock on a file. All
+other tests take a shared lock on that file, so no test of any worker disturbs the measurement.
 """
 
 import fcntl
@@ -36,7 +36,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Of xdist: tell a worker what the controller knows."""
+    """Send the path of the lock file from the xdist controller to a worker."""
     node.workerinput["lock"] = node.config.stash[_lock]
 
 
@@ -45,7 +45,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return None if seed is None else f"order: shuffled with --order-seed {seed}"
 
 
-# First, so that xdist sees the groups.
+# `tryfirst`, because xdist must see the groups that this hook adds.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     seed = config.getoption("--order-seed")
@@ -72,7 +72,7 @@ def _group_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Wait for the lock before the time limit of the test begins."""
+    """Take the lock before the time limit of the test starts."""
     if not hasattr(item.config, "workerinput"):
         return (yield)
     lock = os.open(item.config.workerinput["lock"], os.O_RDWR | os.O_CLOEXEC)

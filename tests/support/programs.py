@@ -1,7 +1,7 @@
 """Real programs that wait for input, and real programs that do not.
 
-Each is run as an agent would run it, with `interactive: true`. What nacre says about it is compared
-with what a person would say. `python -m tests.support.programs` prints a table for the docs.
+Each program runs as an agent would run it, with `interactive: true`. The state that nacre reports
+is compared with the expected state. `python -m tests.support.programs` prints a table for the docs.
 """
 
 import os
@@ -16,7 +16,8 @@ from typing import NamedTuple
 import nacre
 
 PYTHON = shlex.quote(sys.executable)
-# Seconds. A question is noticed within about one; the rest is for a slow machine.
+# Wait limits in seconds: `WAIT` for programs that wait for input, `SOON` for all others. nacre
+# detects an input wait within about one second. The rest is a margin for slow machines.
 WAIT = 8.0
 SOON = 2.0
 
@@ -38,7 +39,7 @@ def python(code: str) -> str:
 _SERVER = 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); s.listen()'
 _NODE_SERVER = 'require("http").createServer().listen(0)'
 PROGRAMS = [
-    # They wait for somebody to type something.
+    # Programs that wait for typed input.
     Program(True, "read x"),
     Program(True, "printf 'Proceed? [y/N] '; read -r answer; echo $answer"),
     Program(True, "read -t 60 x"),
@@ -114,7 +115,7 @@ PROGRAMS = [
         '.question("q? ",()=>{})\'',
         "node",
     ),
-    # They do not: they sleep, compute, serve, or wait for somebody else.
+    # Programs that sleep, compute, serve, or wait for another process, but not for input.
     Program(False, "sleep 60", "sleep"),
     Program(False, "sleep 60 | cat", "sleep"),
     Program(False, "sleep 60 | sort | uniq", "sleep"),
@@ -179,14 +180,14 @@ class Result(NamedTuple):
         return (self.state == "waiting_input") is self.program.asks
 
 
-def tried(programs: list[Program], at_once: int = 8) -> list[Result]:
-    """Each in a directory of its own below this one, some at once; what still runs is ended."""
+def run_all(programs: list[Program], at_once: int = 8) -> list[Result]:
+    """Run each program in its own subdirectory, `at_once` at a time, and kill it at the end."""
     with nacre.Tool("nacre") as tool, ThreadPoolExecutor(at_once) as pool:
-        tool.call({"command": "true"})  # so that the warden is there
-        return list(pool.map(lambda each: _tried(tool, *each), enumerate(programs)))
+        tool.call({"command": "true"})  # starts the warden
+        return list(pool.map(lambda each: _run_one(tool, *each), enumerate(programs)))
 
 
-def _tried(tool: nacre.Tool, number: int, program: Program) -> Result:
+def _run_one(tool: nacre.Tool, number: int, program: Program) -> Result:
     place = f"p{number}"
     os.mkdir(place)
     began = time.monotonic()
@@ -199,7 +200,7 @@ def _tried(tool: nacre.Tool, number: int, program: Program) -> Result:
 
 
 def table(results: list[Result]) -> str:
-    """For the docs: how often it was right, each way."""
+    """Return a summary for the docs: how often nacre was right, for both kinds of programs."""
     said = [each for each in results if each.state == "waiting_input"]
     asks = [each for each in results if each.program.asks]
     right = [each for each in said if each.program.asks]
@@ -215,14 +216,14 @@ def table(results: list[Result]) -> str:
     return "\n".join([*rows, *wrong])
 
 
-def chosen(step: int = 1) -> list[Program]:
+def select(step: int = 1) -> list[Program]:
     return [program for program in PROGRAMS if program.there][::step]
 
 
 def main() -> None:
-    """`python -m tests.support.programs [STEP] [AT_ONCE]`, in an empty directory."""
+    """Run `python -m tests.support.programs [STEP] [AT_ONCE]` in an empty directory."""
     step, at_once = (int(word) for word in [*sys.argv[1:], "1", "1"][:2])
-    print(table(tried(chosen(step), at_once)))
+    print(table(run_all(select(step), at_once)))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Every name that leaves the process: on a wire, on disk, in replies, in Python and the shell.
+"""Tables of all public names: in messages, files and replies, in Python and on the command line.
 
     python -m tests.support.public_names    writes tests/data/NAME.json, one for each function
 
-`test_public_names` compares. A difference is a change that users, stored data or a warden of
-another version notice: regenerate only when that is meant, and say so in the CHANGELOG. None of the
-files has the name of a module, nor that of a class that is not public.
+`test_public_names` compares these tables with the recorded files. A difference affects users,
+stored data or a warden of another version. Regenerate a file only after an intended change, and
+mention the change in the CHANGELOG. The files contain no names of modules or of private classes.
 """
 
 import argparse
@@ -36,7 +36,8 @@ from tests.warden.test_protocol import CLIENT, WARDEN
 DATA = Path(__file__).parents[1] / "data"
 SOURCE = Path(nacre.__file__).parent
 
-# What is encoded as a whole, by where it goes. Tags below these are keys of their own.
+# Types that are encoded as one document, by destination. Tagged types inside them get their own
+# keys in the table.
 ROOTS: dict[str, Any] = {
     "journal, plan, outcome": journal.StartEntry | journal.EndEntry,
     "session ledger": session_files.Ledger,
@@ -46,7 +47,7 @@ ROOTS: dict[str, Any] = {
     "from client": protocol.FromClient,
     "from warden": protocol.FromWarden,
 }
-# What a message of the RPC holds; `bash` takes the arguments of pi's tool.
+# Fields of each RPC message. The message `bash` is missing: it takes the arguments of pi's tool.
 MESSAGES: dict[str, type[Struct]] = {
     "abort_bash": messages.Abort,
     "call": messages.ToolCall,
@@ -61,7 +62,7 @@ MESSAGES: dict[str, type[Struct]] = {
 
 
 def refusals() -> dict[str, str]:
-    """Tag → the id in replies."""
+    """Return the id in replies for the tag of each refusal."""
     return {str(_tag(each)): each.public_id for each in get_args(AnyRefusal)}
 
 
@@ -70,7 +71,8 @@ def _tag(kind: type[Struct]) -> object:
 
 
 def wire_names() -> dict[str, Any]:
-    """Tag, or the path from what encloses it → encoded fields in order; `?`: it may be left out."""
+    """Return the encoded fields of each type in order. The key is the tag of the type, or for an
+    untagged type its path in the enclosing type. `?` marks an optional field."""
     found: dict[str, Any] = {}
     for label, root in ROOTS.items():
         _walk(msgspec.inspect.type_info(root), label, found, set())
@@ -113,7 +115,7 @@ def _walk(kind: msgspec.inspect.Type, path: str, found: dict[str, Any], seen: se
 
 
 def wire_frames() -> dict[str, list[str]]:
-    """The bytes of frames, as hexadecimal digits; `tests.warden.test_protocol` has the values."""
+    """Return encoded frames as hexadecimal digits; `tests.warden.test_protocol` has the values."""
     return {
         "from client": [protocol.encode_frame(each).hex() for each in CLIENT],
         "from warden": [protocol.encode_frame(each).hex() for each in WARDEN],
@@ -121,7 +123,7 @@ def wire_frames() -> dict[str, list[str]]:
 
 
 def schemas() -> dict[str, Any]:
-    """What `nacre schema` prints for each contract and format, with the schemas of replies."""
+    """Return the output of `nacre schema` for each contract and format, with reply schemas."""
     made: dict[str, Any] = {}
     for name in registry.contract_names():
         with nacre.Tool(name, cwd="/usr", env={}) as tool:
@@ -132,7 +134,7 @@ def schemas() -> dict[str, Any]:
 
 
 def options() -> dict[str, Any]:
-    """Tables and keys of the settings; the keys of a contract are also its options."""
+    """Return the tables and keys of the settings files. The keys of a contract are its options."""
     shapes: dict[str, type[Struct]] = {"store": settings.StoreSettings}
     shapes |= {name: registry.options_type(name) for name in registry.contract_names()}
     return {
@@ -145,7 +147,7 @@ def options() -> dict[str, Any]:
 
 
 def command_line() -> dict[str, Any]:
-    """Command → its options and arguments, each with what it takes."""
+    """Return the options and arguments of each command, with the values that they take."""
     (commands,) = (
         each for each in cli.build_parser()._actions if isinstance(each, argparse._SubParsersAction)
     )
@@ -169,7 +171,7 @@ def _arguments(parser: argparse.ArgumentParser) -> dict[str, Any]:
 
 
 def rpc() -> dict[str, Any]:
-    """Message type → its fields besides `id` and `type`; `?`: it may be left out."""
+    """Return the fields of each message type except `id` and `type`. `?` marks optional fields."""
     names = RpcMethods(lambda _: nacre.Tool(), None).names  # type: ignore[arg-type]
     return {
         name: [
@@ -183,7 +185,7 @@ def rpc() -> dict[str, Any]:
 
 
 def environment() -> list[str]:
-    """Variables of ours, and of others, that the source names."""
+    """Return the environment variables that the source names, of nacre and of other programs."""
     quoted = re.compile(r'b?"((?:NACRE|XDG|PI)_[A-Z_]+|NO_COLOR|TMPDIR)"')
     return sorted({name for path in SOURCE.rglob("*.py") for name in _all(quoted, path)})
 
@@ -193,7 +195,7 @@ def _all(pattern: re.Pattern[str], path: Path) -> Iterator[str]:
 
 
 def python() -> dict[str, Any]:
-    """Public name → what of it is public."""
+    """Return the public attributes of each public name."""
     return {name: _public(getattr(nacre, name)) for name in sorted(nacre.__all__)}
 
 
@@ -214,13 +216,14 @@ def _public(value: Any) -> Any:
 
 
 def _name(value: type) -> str:
-    """Of a class that is public."""
+    """Return the public name of a class."""
     (name,) = (name for name in nacre.__all__ if getattr(nacre, name) is value)
     return name
 
 
 def _signature(value: Callable[..., Any]) -> list[str]:
-    """Parameters in order; `=`: it has a default; `*`: after it by name only."""
+    """Return the parameters in order. `=` marks a default value. Parameters after `*` are
+    keyword-only."""
     made: list[str] = []
     named = False
     for each in inspect.signature(value).parameters.values():
@@ -260,7 +263,7 @@ def main() -> None:
 
 
 def _text(table: Any) -> str:
-    """A line for each entry; what is deep in lines of its own."""
+    """Return JSON text with one line for each entry; long entries are indented over more lines."""
     if not isinstance(table, dict):
         return json.dumps(table) + "\n"
     rows = (f"{json.dumps(key)}: {_row(value)}" for key, value in table.items())

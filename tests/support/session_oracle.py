@@ -1,10 +1,11 @@
-"""Random changes of a shell's state, in a session and in one real bash that stays.
+"""Comparison of a nacre session with one long-running bash, by random changes of shell state.
 
     python -m tests.support.session_oracle FIRST LAST
 
-Each number is a sequence of commands. Both shells get them, one after the other; then both are
-asked for everything that they know. Sequences that end the bash that stays say nothing, and are
-counted.
+Each number from FIRST to LAST is the seed of one sequence of commands. The session and the
+long-running bash both execute the sequence. Then a probe script writes the complete state of each
+shell to files, and the two states are compared. A sequence that ends the long-running bash cannot
+be compared. The program counts such sequences.
 """
 
 import os
@@ -141,7 +142,7 @@ def sequence(seed: int) -> list[bytes]:
     return [r.choice(_MAKE)(r).encode() for _ in range(r.randrange(1, 10))]
 
 
-# Everything that a shell knows, into five files.
+# Probe script: writes the complete state of a shell to five files.
 _PROBE: Final = """\
 ( _nacre_status=$?; {{ \\builtin trap -p; }} >|'{0}.t'; \\builtin trap - DEBUG ERR RETURN
 {{ \\builtin printf '%s\\n' "$_nacre_status"; \\builtin declare -p; }} >|'{0}.v'
@@ -154,12 +155,12 @@ _PROBE: Final = """\
 
 
 def _read(path: Path) -> bytes:
-    """Whatever the umask was when it was written."""
+    """Read a file, even if the umask at its creation denied read access."""
     path.chmod(0o600)
     return path.read_bytes()
 
 
-def _known(path: Path) -> dict[str, Any]:
+def _parse_probe(path: Path) -> dict[str, Any]:
     said = {kind: _read(Path(f"{path}.{kind}")) for kind in "tvfao"}
     status, _, variables = said["v"].partition(b"\n")
     traps = {name: words for words, name in states.TRAP.findall(said["t"]) if name != b"EXIT"}
@@ -169,13 +170,13 @@ def _known(path: Path) -> dict[str, Any]:
         "traps": traps,
         "functions": said["f"],
         "aliases": said["a"],
-        # bash itself shows it only after the next shopt
+        # bash lists `compat44` only after the next `shopt`
         "options, directories, arguments": said["o"].replace(b"compat44:", b""),
     }
 
 
 class Sessions:
-    """The sessions of an engine, by their keys, without any contract around them."""
+    """Persistent sessions of one engine, each with a key, without a contract."""
 
     def __init__(self, cwd: Path, *, warms: bool = False) -> None:
         self.engine = Engine(keep_loop=True, prewarm=warms)
@@ -205,7 +206,7 @@ class Sessions:
 
 
 def _ask_resident(commands: list[bytes], cwd: Path, path: Path) -> bool:
-    """Whether it has survived them, and said what it knows."""
+    """Run the commands and the probe in one bash. Return whether the probe wrote all its files."""
     probe = _PROBE.format(path).encode()
     script = b"\n".join((b"shopt -s expand_aliases", *commands, probe, b""))
     subprocess.run(
@@ -222,7 +223,8 @@ def _ask_resident(commands: list[bytes], cwd: Path, path: Path) -> bool:
 
 
 def differences(commands: list[bytes], *, warms: bool = False) -> dict[str, Any] | None:
-    """What the two do not agree about; None: the one that stays was ended by them."""
+    """Return what differs between a session and a bash after the same commands. Return None if the
+    commands ended the bash."""
     with tempfile.TemporaryDirectory() as made:
         place = Path(made, "place")
         for name in ("d1", "d2", "o'dd dir"):
@@ -239,7 +241,7 @@ def differences(commands: list[bytes], *, warms: bool = False) -> dict[str, Any]
             sessions.run(_PROBE.format(ours).encode(), key=os.path.basename(made))
         finally:
             sessions.close()
-        one, other = _known(theirs), _known(ours)
+        one, other = _parse_probe(theirs), _parse_probe(ours)
     return {what: (one[what], other[what]) for what in one if one[what] != other[what]}
 
 

@@ -1,4 +1,4 @@
-"""The wardens that tests have started, known by their tag and their state directory."""
+"""Access to the wardens that tests have started, found by warden tag and state directory."""
 
 import signal
 from contextlib import suppress
@@ -12,8 +12,9 @@ from tests.support.helpers import eventually, has_exited
 
 
 def find(below: Path) -> list[Process]:
-    """Those whose state is somewhere below this directory. A shell that a warden has forked, and
-    that has not yet exec'd, looks like its parent."""
+    """Return the wardens whose state directory is `below` or inside `below`. A child that a warden
+    has forked looks like a warden until it calls exec, so children of found wardens are left
+    out."""
     found = [
         each
         for each in processes.read_all_processes().values()
@@ -35,7 +36,7 @@ def _is_below(process: Process, below: Path) -> bool:
 
 
 def children(below: Path) -> list[tuple[int, int, str]]:
-    """What they run, at this moment."""
+    """Return pid, start time and command line of each live child of the wardens in `below`."""
     pids = {each.pid for each in find(below)}
     return [
         (each.pid, each.started, processes.command_line(each.pid))
@@ -45,7 +46,8 @@ def children(below: Path) -> list[tuple[int, int, str]]:
 
 
 def end(below: Path, *, runs: bool = False) -> None:
-    """Have them gone; `runs`: with all that they run."""
+    """Terminate the wardens in `below` and wait for their exit. With `runs`, first kill their
+    children."""
     for warden in find(below):
         for each in processes.read_all_processes().values() if runs else ():
             if each.parent == warden.pid:
@@ -55,7 +57,7 @@ def end(below: Path, *, runs: bool = False) -> None:
 
 
 def kill(below: Path) -> Process:
-    """The one there is, at once and without a word."""
+    """Kill the only warden with SIGKILL, without a clean shutdown, and wait until it exits."""
     (warden,) = find(below)
     send_signal(warden, signal.SIGKILL)
     eventually(lambda: has_exited(warden.pid))

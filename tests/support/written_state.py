@@ -1,10 +1,11 @@
-"""Write the state directory that `tests/data/state-5795d5d` is a copy of.
+"""Generator of a state directory such as `tests/data/state-5795d5d`.
 
     python -m tests.support.written_state DIRECTORY
 
-`test_written_state` proves that later versions read that directory. It stays as it is: what a
-newer version writes goes into a directory of its own. The workspace is /usr, which exists
-everywhere and which no test writes to. Process ids, the boot id and the environment are neutral.
+`test_written_state` proves that later versions of nacre can read `tests/data/state-5795d5d`. That
+directory never changes. Files of a newer version belong in another directory. The workspace is
+/usr, which exists on every machine and which no test writes to. Process ids, the boot id and the
+environment are replaced by neutral values.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from tests.support.helpers import end, eventually
 WORKSPACE = "/usr"
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "HOSTNAME": "host", "LANG": "C.UTF-8"}
 SNAPSHOT = "0123456789abcdef01234567"
-_NO_PID = b"4194304"  # more than any kernel gives
+_NO_PID = b"4194304"  # larger than any pid that the kernel assigns
 
 
 def tool(name: str = "nacre", **more: object) -> nacre.Tool:
@@ -40,7 +41,7 @@ def write(home: Path) -> None:
         one.call({"command": "echo before; kill -9 $$"})
         one.call({"command": "echo slow; sleep 5", "timeout": 0.3})
         _cancel(one)
-        one.call({"command": "true", "env": {"BIG": "x" * 200_000}})  # too much for the kernel
+        one.call({"command": "true", "env": {"BIG": "x" * 200_000}})  # too large for execve(2)
         one.call({"command": "echo lost"})
         _detach(one)
         _leave(one)
@@ -90,7 +91,7 @@ def _leave(one: nacre.Tool) -> None:
 
 
 def _big() -> None:
-    """A long output with an index of its lines, both smaller than usual."""
+    """Write a long output with a line index, with lower limits so that both files stay small."""
     keep, every = phoenix._KEEP, line_index.INTERVAL
     phoenix._KEEP = Keep(whole=8192, head=2048, tail=2048)  # type: ignore[misc]
     line_index.INTERVAL = 8192  # type: ignore[misc]
@@ -136,7 +137,7 @@ def _snapshot() -> None:
 
 
 def neutral(home: Path) -> None:
-    """Without what is this machine's; and the run `echo lost` without its end."""
+    """Remove facts about this machine, and the journal entry for the end of the run `echo lost`."""
     for path in sorted(home.rglob("*"), reverse=True):
         temporary = path.name.startswith((".lock", "warden.")) or path.name.endswith(".draft")
         if temporary:

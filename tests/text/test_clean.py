@@ -1,4 +1,4 @@
-"""Bytes to text: edges of characters, colours, progress bars, binary, sizes."""
+"""Tests of `text.clean`: cut characters, colours, progress bars, binary data, sizes."""
 
 import pytest
 from hypothesis import given
@@ -46,7 +46,7 @@ def test_any_bytes_become_text(data: bytes) -> None:
         (b"abc\xf0\x9f\x98", b"abc"),
         (b"abc\xc3", b"abc"),
         ("abc€".encode(), "abc€".encode()),
-        (b"abc\xff", b"abc\xff"),  # never was a character
+        (b"abc\xff", b"abc\xff"),  # \xff is never the start of a character
         (b"\x80\x80\x80\x80", b"\x80\x80\x80\x80"),
         (b"", b""),
     ],

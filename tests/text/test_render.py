@@ -1,4 +1,4 @@
-"""Output as a model gets to see it."""
+"""Tests of `text.render`: output as the model gets it."""
 
 import re
 import time
@@ -39,7 +39,7 @@ def rendered(data: bytes, most: int = 20_000, keep: Keep = KEEP) -> Rendered:
         (b"windows\r\nlines\r\n", "windows\nlines\n"),
         (b"y\n" * 43, "y (×43)\n"),
         (b"same line\nsame line\n", "same line (×2)\n"),
-        (b"}\n}\n", "}\n}\n"),  # nothing would be won
+        (b"}\n}\n", "}\n}\n"),  # folding would not make it shorter
         (b"again\n" * 5 + b"again", "again (×6)"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(500), "[binary data, 516B, a PNG image]\n"),
         (b"text\n" + bytes(20) + b"\nmore\n", "[binary data, 31B]\n"),
@@ -90,7 +90,7 @@ def test_what_is_left_out_is_said_by_lines_and_bytes() -> None:
 
 
 def _check_bytes(made: Rendered, data: bytes) -> None:
-    """What is shown and what is left out are all of it, each byte once."""
+    """Check that shown and omitted bytes together are the whole output, each byte once."""
     assert made.omitted is not None
     head, tail = made.head.encode(), made.tail.encode()
     if head.endswith(b"...\n"):
@@ -114,7 +114,8 @@ lines = st.lists(
 def test_a_reply_never_shrinks_because_the_output_grew(
     said: list[str], most: int, more: int
 ) -> None:
-    """But for what folds: so neighbours differ here. The window is `more` than what it must be."""
+    """Adjacent lines differ in this test, because a reply does shrink when equal lines are folded.
+    The kept tail is `more` bytes longer than necessary."""
     tail = most + 2 * 41 + more
     keep = Keep(whole=tail + most, head=most // 4 + 82, tail=tail)
     everything = [f"{number % 7}{line}" for number, line in enumerate(said)]
@@ -177,9 +178,7 @@ def test_bytes_that_are_no_text_count_as_what_they_become() -> None:
 
 
 @given(mess, st.integers(0, 200), st.integers(0, 100))
-def test_whatever_is_printed_is_rendered_within_bounds(
-    pieces: list[bytes], most: int, whole: int
-) -> None:
+def test_any_output_is_rendered_within_bounds(pieces: list[bytes], most: int, whole: int) -> None:
     data = b"".join(pieces)
     made = rendered(data, most, Keep(whole=whole, head=whole // 4, tail=whole - whole // 4))
     total = data.count(b"\n") + (not data.endswith(b"\n") if data else 0)

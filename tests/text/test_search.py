@@ -1,4 +1,4 @@
-"""Finding lines that match: in blocks, as they grow, and by an index that is written with them."""
+"""Tests of `text.search` and `text.line_index`: search in blocks, in growing files, by index."""
 
 import io
 import os
@@ -22,7 +22,7 @@ TEXT = st.lists(
     st.sampled_from(["a", "b", "ab", "\n", "\n\n", "x" * 9, "\x1b[1mb\x1b[0m", "c\rb", " "]),
     max_size=30,
 ).map("".join)
-# Of those that are tried on whole blocks, and those that are tried on each line.
+# Both kinds of patterns: matched against a whole block, and matched against each line.
 PATTERNS = ["b", "^b", "b$", "^$", "a|x", "x+", "a.*b", "b\\s", "(?i)B", "[^a]b", "\\Ab", "ab?\\b"]
 
 
@@ -73,7 +73,8 @@ def found_in(data: bytes, pattern: str, **more: int) -> list[tuple[int, str]]:
         (b"a1\nb\n", "[[:digit:]]", [(1, "a1")]),
         (b"a\nb\n", "a[\t-~]b", []),
         (b"a b\n", "a[[:space:]]b", [(1, "a b")]),
-        # Never something that was not printed: a line's end is not glued to its beginning.
+        # The search skips the middle of a very long line. The beginning and the end of the line
+        # must not match as if they were adjacent.
         (b"x" * ((1 << 20) - 2) + b"ER" + b"y" * (1 << 20) + b"ROR!\nok\n", "ERROR", []),
         (b"x" * (1 << 21) + b"\nneedle\n", "needle", [(2, "needle")]),
         (
@@ -152,7 +153,7 @@ def test_a_broken_index_is_good_up_to_where_it_breaks(tmp_path: Path) -> None:
     assert LineIndex(path).before_line(150) == IndexEntry(line_index.INTERVAL, 100)
     assert LineIndex(path).before_line(101) == IndexEntry(
         0, 0
-    )  # the mark may stand in the middle of it
+    )  # the first record may point into the middle of line 101
     assert LineIndex(path).before_line(102) == IndexEntry(line_index.INTERVAL, 100)
 
 

@@ -1,4 +1,4 @@
-"""The door: many callers at once, options, names."""
+"""Tests of `nacre.Tool`: concurrent callers, options, names."""
 
 import asyncio
 import subprocess
@@ -20,7 +20,7 @@ def test_one_tool_from_many_threads() -> None:
         assert list(texts) == [f"{i}\n" for i in range(64)]
 
 
-def test_one_tool_from_many_tasks_with_no_thread_of_ours() -> None:
+def test_many_tasks_share_one_tool_without_an_extra_thread() -> None:
     async def many(tool: nacre.Tool) -> list[nacre.Reply]:
         calls = asyncio.gather(
             *(tool.acall({"command": f"sleep 0.1; echo {i}"}) for i in range(50))
@@ -123,10 +123,10 @@ def test_signalling_a_live_run() -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, 65, 999])
-def test_what_is_no_signal_is_an_error_and_sent_to_nobody(number: int) -> None:
-    with nacre.Tool("harness") as tool, pytest.raises(ValueError, match="is no signal"):
+def test_an_invalid_signal_number_is_an_error(number: int) -> None:
+    with nacre.Tool("harness") as tool, pytest.raises(ValueError, match="is not a signal"):
         tool.signal("r1", number)
-    with pytest.raises(ValueError, match="is no signal"):
+    with pytest.raises(ValueError, match="is not a signal"):
         nacre.CancelToken().cancel(number)
 
 

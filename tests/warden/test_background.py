@@ -1,4 +1,4 @@
-"""phoenix in the background, and what a command leaves behind."""
+"""Tests of background commands of the phoenix contract, and of leftover processes."""
 
 import signal
 import subprocess
@@ -25,7 +25,7 @@ def start(tool: nacre.Tool, command: str) -> tuple[int, Path]:
 
 
 def test_it_goes_on_when_the_harness_is_killed(tmp_path: Path) -> None:
-    """Done means: a server from one program, which is killed; seen, read and stopped by others."""
+    """A program starts a server and is killed. Other programs then list, read and stop the run."""
     (tmp_path / "index.html").write_text("hello")
     code = (
         "import nacre, os, sys\n"
@@ -60,7 +60,7 @@ def test_it_leads_its_own_group_and_has_no_terminal(tmp_path: Path) -> None:
         process = processes.read_process(pid)
         assert process is not None
         assert (process.group, process.session) == (pid, pid)
-        # As the agent is told to.
+        # The reply tells the model to stop the run with this command.
         tool.call({"command": f"kill -9 -{pid}"})
         eventually(lambda: "signal 9 (SIGKILL)" in file.read_text())
         assert not named("300.66")
@@ -81,16 +81,16 @@ def test_a_failure_to_start_is_an_error_reply(tmp_path: Path, home: Path) -> Non
         (home / "runs").write_text("in the way")
         reply = tool.call({"command": "touch made", "mode": "background"})
         assert reply.is_error
-        assert reply.text.startswith("[cannot run command: its output cannot be kept: ")
+        assert reply.text.startswith("[cannot run command: the output cannot be stored: ")
         (home / "runs").unlink()
         huge = tool.call({"command": "x" * (80 << 20), "mode": "background"})
         assert huge.is_error
-        assert "too much for the warden" in huge.text
+        assert "too large for the warden" in huge.text
     assert not (tmp_path / "made").exists()
     with nacre.Tool("phoenix", cwd=tmp_path, place="here") as tool:
         reply = tool.call({"command": "touch made", "mode": "background"})
         assert reply.is_error
-        assert reply.text.startswith("[cannot run command: nothing runs in the background here")
+        assert reply.text.startswith("[cannot run command: background runs are not available")
     assert not (tmp_path / "made").exists()
 
 
@@ -111,14 +111,14 @@ def test_a_flood_ends_at_the_disk_limit_and_the_file_says_so(
                 f"\n\n[background process failed: {last}]\n"
             )
             assert tool.runs()[0].read().text == "y\n" * 51200
-            # In the foreground, too.
+            # A command in the foreground has the same disk limit.
             reply = tool.call({"command": "exec yes"})
             assert reply.text.startswith(f"[command failed: {last}]\n")
     monkeypatch.undo()
 
 
 def test_what_a_command_left_running_still_reaches_its_log(tmp_path: Path) -> None:
-    """Its program is gone by then, and its pipe with the warden."""
+    """When the late output comes, `nacre run` has exited. The warden holds the leftover pipe."""
     said = run_nacre(
         "run", "--", "echo now; (sleep 0.7; echo later; sleep 300.663) &", cwd=tmp_path
     )

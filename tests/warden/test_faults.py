@@ -1,4 +1,4 @@
-"""What once went wrong: each of these was seen."""
+"""Regression tests: each test reproduces a fault that has really happened."""
 
 import os
 import random
@@ -52,7 +52,7 @@ def test_a_job_is_heard_past_the_first_window(full: nacre.Full, tmp_path: Path) 
     with nacre.Tool("pi", cwd=tmp_path, options={"async": True}) as tool:
         tool.call({"command": "seq 500000", "async": True}, listen=wish)
         for _ in range(400):
-            tool.call({"command": "true"})  # somebody must drive
+            tool.call({"command": "true"})  # the supervisor delivers events during calls
             if heard and isinstance(heard[-1], nacre.Finished):
                 break
     chunks = [each for each in heard if isinstance(each, nacre.Chunk)]
@@ -129,7 +129,7 @@ def test_an_end_that_only_the_journal_has_is_found(tmp_path: Path, home: Path) -
         assert run.state == "exited"
 
 
-def test_an_end_that_nobody_could_write_down_is_still_answered(tmp_path: Path, home: Path) -> None:
+def test_a_wait_ends_although_the_end_of_the_run_is_unrecorded(tmp_path: Path, home: Path) -> None:
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
         run = tool.start({"command": "sleep 0.5; exit 3"})
         waiting = run
@@ -141,7 +141,7 @@ def test_an_end_that_nobody_could_write_down_is_still_answered(tmp_path: Path, h
             path.rename(home / "journal" / "elsewhere")
         begin = time.monotonic()
         with pytest.raises(LookupError):
-            waiting.wait(1)  # it is not even known any more
+            waiting.wait(1)  # the journal has been moved, so the run is unknown
         assert time.monotonic() - begin < 5
         (home / "journal" / "elsewhere").chmod(0o700)
 
@@ -171,7 +171,7 @@ def test_waiting_for_one_that_stands_in_line_ends_in_time(tmp_path: Path) -> Non
         second.join()
 
 
-def test_a_warden_that_is_stopped_keeps_nobody_waiting(
+def test_a_client_does_not_hang_on_a_stopped_warden(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
@@ -183,7 +183,7 @@ def test_a_warden_that_is_stopped_keeps_nobody_waiting(
         try:
             begin = time.monotonic()
             assert run.wait(0.3) is None
-            run.end(grace=0.2)  # by what identifies it
+            run.end(grace=0.2)  # without the warden, by the identity in the run record
             assert not named("300.331")
             with nacre.Tool("phoenix", cwd=tmp_path) as another:
                 reply = another.call({"command": "true", "mode": "background"})
@@ -198,7 +198,7 @@ def test_what_is_written_arrives_whole(size: int, tmp_path: Path) -> None:
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
         run = tool.start({"command": "sleep 0.2; wc -c"}, interactive=True)
         run.write(b"z" * size)
-        assert run.wait(0.5) is None  # its stdin is still open
+        assert run.wait(0.5) is None  # `wc` still waits, because stdin is open
         run.write(b"", eof=True) if size < 1_000_000 else _at_last(run)
         outcome = run.wait(10)
         assert outcome is not None
@@ -206,7 +206,7 @@ def test_what_is_written_arrives_whole(size: int, tmp_path: Path) -> None:
 
 
 def _at_last(run: nacre.RunHandle) -> None:
-    """More than is held for it must have been read before."""
+    """Close the run's stdin. Retry while nacre refuses because its stdin buffer is full."""
     for _ in range(200):
         try:
             run.write(b"", eof=True)
@@ -216,7 +216,7 @@ def _at_last(run: nacre.RunHandle) -> None:
             return
 
 
-def test_the_limits_of_whoever_has_started_it_are_not_everybodys(tmp_path: Path) -> None:
+def test_a_warden_does_not_pass_on_the_limits_of_the_client_that_started_it(tmp_path: Path) -> None:
     code = (
         "import nacre, resource\n"
         "for what in (resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE):\n"
@@ -228,7 +228,8 @@ def test_the_limits_of_whoever_has_started_it_are_not_everybodys(tmp_path: Path)
     said = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # which would be cut, too
+        # The file size limit would also truncate bytecode files.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -283,7 +284,8 @@ def test_the_bridge_still_brings_what_comes_after_the_last_word(tmp_path: Path) 
 
 
 def test_a_lost_line_is_not_a_dead_warden(tmp_path: Path) -> None:
-    """The connection breaks; the run goes on there, and is waited for anew."""
+    """The connection to the warden breaks. The run continues in the warden, and the client waits
+    for it again over a new connection."""
     replies: list[nacre.Reply] = []
     with there(tmp_path) as tool:
         tool.call({"command": "true"})
@@ -311,7 +313,8 @@ def test_a_lost_line_is_not_a_dead_warden(tmp_path: Path) -> None:
 def test_an_end_that_was_half_written_is_finished_by_the_next_one(
     tmp_path: Path, home: Path
 ) -> None:
-    """Killed between what will stand at the end of the file and that it does."""
+    """Kill the warden after it has written `outcome.draft`, and before it has appended the last
+    line to the output file."""
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
         reply = tool.call({"command": "echo x; sleep 300.333", "mode": "background"})
         file = Path(reply.details["output_file"])
@@ -340,7 +343,7 @@ def test_an_end_that_was_half_written_is_finished_by_the_next_one(
 
 
 def test_ending_several_at_once_answers_when_all_have(tmp_path: Path) -> None:
-    """One of them had ended, and what it had left behind is gone."""
+    """One of the two runs has already ended, and its leftover process has exited."""
     with nacre.Tool("pi", cwd=tmp_path, options={"async": True, "grace": 0.4}) as tool:
         tool.call({"command": "sleep 0.336 &", "async": True})
         tool.call({"command": "trap '' TERM; sleep 300.334; sleep 300.334", "async": True})
@@ -350,12 +353,12 @@ def test_ending_several_at_once_answers_when_all_have(tmp_path: Path) -> None:
         assert not named("300.334")
 
 
-def test_words_for_what_nobody_saw() -> None:
+def test_the_completion_line_has_words_for_each_ending() -> None:
     words = CompletionLine(zero="z", exited="e {code}", killed="k {number} {name}", error="x {why}")
     assert words.text_of(Exited(0)) == "z"
     assert words.text_of(Exited(3)) == "e 3"
     assert words.text_of(Killed(9)) == "k 9 SIGKILL"
-    assert words.text_of(Lost(1.0)).startswith("x nobody was there")
+    assert words.text_of(Lost(1.0)).startswith("x the process that ran it was killed")
 
 
 def test_a_handle_is_good_for_longer_than_its_tool(tmp_path: Path) -> None:
@@ -366,14 +369,14 @@ def test_a_handle_is_good_for_longer_than_its_tool(tmp_path: Path) -> None:
     assert run.read().text == "done\n"
     assert run.read(since=99).cursor == 99
     for wrong in (lambda: run.read(since=-1), lambda: run.wait(-1), lambda: run.signal("FOO")):
-        with pytest.raises(ValueError, match=r"make|cursor|no signal"):
+        with pytest.raises(ValueError, match=r"number of seconds|cursor|signal"):
             wrong()
     assert stored_run.parse_run_id("17") == 17
     assert run_owner.parse_owner("nonsense") is None
 
 
 def test_what_a_killed_caller_waited_for_is_handed_over(tmp_path: Path) -> None:
-    """With all that identifies it: the next thing to be killed may be the warden."""
+    """The warden stores the identity of the shell, because the warden may be killed next."""
     code = (
         "import nacre, sys\n"
         "nacre.Tool('harness', place='warden').call({'command': 'echo in; sleep 300.335'},\n"
@@ -403,7 +406,7 @@ def test_what_a_killed_caller_waited_for_is_handed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs another user")
-def test_a_socket_that_another_user_serves_gets_nothing_from_us(tmp_path: Path, home: Path) -> None:
+def test_the_client_sends_nothing_to_a_socket_of_another_user(tmp_path: Path, home: Path) -> None:
     home.mkdir(mode=0o700)
     code = (
         "import os, socket, sys\n"

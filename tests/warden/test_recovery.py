@@ -1,6 +1,7 @@
-"""Whoever is killed, and whenever: runs go on, nothing that was read is lost, and nothing hangs.
+"""Tests that kill the host or the warden at random moments.
 
-`NACRE_KILLS` says how many random moments are tried; `make chaos` tries 200.
+Runs continue, output that was read is not lost, and no call hangs. `NACRE_KILLS` is the number of
+random moments; `make chaos` tries 200.
 """
 
 import os
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("NACRE_KILLS", "6"))
 LINES = 20
-# Writes for a quarter of a second, also to stderr, and ends in a code that nobody has by accident.
+# Writes lines for about a quarter of a second, and exits with a code that is unlikely by accident.
 SCRIPT = (
     f": > started; for i in $(seq {LINES}); do echo line $i; sleep 0.01; done; : > done; exit 37"
 )
@@ -50,7 +51,7 @@ WAYS: list[tuple[str, Literal["auto", "warden"], dict[str, Any], dict[str, Any]]
 
 
 def harness(way: object, script: str, cwd: Path) -> "subprocess.Popen[str]":
-    """A program of somebody's that uses the tool."""
+    """Start a host process that makes one call of the tool."""
     return subprocess.Popen(
         [sys.executable, "-c", HARNESS, repr(way), script],
         cwd=cwd,
@@ -71,7 +72,7 @@ def kill_harness(seed: int, place: Path) -> None:
     process.kill()
     process.communicate()
     with nacre.Tool("harness", cwd=place) as tool:
-        # What was asked may have been asked in the very last moment.
+        # The host may have sent its request just before the kill, so the run may appear late.
         eventually(lambda: tool.runs() or not (place / "started").exists())
         time.sleep(0.05)
         runs = tool.runs()
@@ -96,7 +97,7 @@ def kill_warden(seed: int, place: Path, state: Path) -> None:
     way = dice.choice(WAYS)
     place.mkdir()
     contract, where, arguments, options = way
-    # Some of it ignores what a broken pipe would do to it.
+    # One process of the script ignores SIGPIPE, so a closed pipe does not end it.
     script = f"trap '' TERM; (trap '' PIPE; sleep 300.{seed % 1000:03}; :) & {SCRIPT}; wait"
     replies: list[nacre.Reply] = []
     with nacre.Tool(contract, cwd=place, place=where, options=options) as tool:
@@ -113,11 +114,11 @@ def kill_warden(seed: int, place: Path, state: Path) -> None:
         assert not thread.is_alive(), f"{way}: a call hangs after its warden was killed"
         for run in tool.runs():
             assert run.ending is None or run.state in ("lost", "exited", "killed", "not_started")
-            # What still lives can be ended, by what identifies it.
+            # nacre finds the living processes of the run by the identity in the run record.
             run.end(grace=0.2)
         left = f"sleep 300.{seed % 1000:03}"
         eventually(lambda: not named(left))
-        assert tool.call({"command": "echo again"}).text  # by a new one, where it takes one
+        assert tool.call({"command": "echo again"}).text  # starts a new warden if needed
         for run in tool.runs():
             assert run.state != "running"
 
@@ -170,15 +171,15 @@ def test_a_new_harness_lists_reads_waits_writes_and_signals(tmp_path: Path) -> N
 def test_what_a_killed_warden_ran_is_finished_where_that_can_be_known(
     tmp_path: Path, home: Path
 ) -> None:
-    """The shell is watched by the next one: its exit code, but no more output."""
+    """The next warden watches the shell. It learns the exit code, but reads no more output."""
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
         run = tool.start({"command": "echo before; trap '' PIPE; sleep 1.5; exit 6"})
         eventually(lambda: run.read().text == "before\n")
         wardens.kill(home)
-        assert run.state == "running"  # its shell does, though nobody reads what it says
+        assert run.state == "running"  # the shell is running, although no process reads its output
         with pytest.raises(nacre.Refused, match="can only be ended"):
             run.write("x")
-        other = tool.start({"command": "true"})  # starts a new one
+        other = tool.start({"command": "true"})  # starts a new warden
         other.wait(10)
         outcome = run.wait(10)
         assert outcome is not None
@@ -186,7 +187,7 @@ def test_what_a_killed_warden_ran_is_finished_where_that_can_be_known(
         assert run.read().text == "before\n"
 
 
-def test_what_a_killed_warden_ran_and_nobody_saw_end_is_lost(tmp_path: Path, home: Path) -> None:
+def test_a_run_that_ended_without_a_warden_is_lost(tmp_path: Path, home: Path) -> None:
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
         reply = tool.call({"command": "echo x; sleep 300.777", "mode": "background"})
         run = tool.run(reply.run or "")
@@ -198,15 +199,15 @@ def test_what_a_killed_warden_ran_and_nobody_saw_end_is_lost(tmp_path: Path, hom
         tool.start({"command": "true"}).wait(10)
         file = Path(reply.details["output_file"])
         eventually(lambda: file.read_text().endswith("]\n"))
-        # Where nobody collects orphans, its zombie still told.
-        lost = "error: nobody was there when it ended; its exit code is not known"
+        # If init reaps no orphans, the new warden can still read the exit status of the zombie.
+        lost = "error: the process that ran it was killed; its exit code is unknown"
         last = lost if isinstance(run.ending, Lost) else "failed: signal 15 (SIGTERM)"
         assert file.read_text() == f"x\n\n\n[background process {last}]\n"
         assert isinstance(run.ending, Lost) or run.ending == Killed(15)
         assert run.read().text == "x\n"
 
 
-def test_runs_of_another_boot_are_lost_whoever_has_their_numbers_now(
+def test_runs_of_another_boot_are_lost_although_their_pids_are_in_use(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with nacre.Tool("harness", cwd=tmp_path) as tool:
@@ -214,7 +215,7 @@ def test_runs_of_another_boot_are_lost_whoever_has_their_numbers_now(
         (sleeper,) = _eventually_named("300.778")
         monkeypatch.setattr(run_owner, "boot_id", lambda: "another")
         assert run.state == "lost"
-        run.end(grace=0.1)  # must touch nobody
+        run.end(grace=0.1)  # must not signal any process
         assert alive(sleeper)
         monkeypatch.undo()
         monkeypatch.setenv("NACRE_HOME", str(home))
@@ -245,7 +246,7 @@ def test_a_call_whose_warden_is_killed_is_answered_with_what_is_known(
         command = {"command": "echo before; sleep 300.779"}
         thread = threading.Thread(target=lambda: replies.append(tool.call(command)))
         thread.start()
-        # It is on disk once it has run for a moment.
+        # After a short time, the output of the run is in a file.
         eventually(lambda: tool.runs() and tool.runs()[0].read().text == "before\n")
         wardens.kill(home)
         thread.join(10)

@@ -1,4 +1,4 @@
-"""The warden itself: one for a state directory, started on need, gone when idle, nobody else's."""
+"""Tests of the warden: one per state directory, lazy start, exit when idle, access by its owner."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ def test_ten_programs_that_start_one_at_once_get_one(tmp_path: Path, home: Path)
         )
     assert [each.stderr for each in done] == [""] * 10
     assert len({each.stdout for each in done}) == 10
-    eventually(lambda: len(wardens.find(home)) == 1)  # the others see that there is one, and go
+    eventually(lambda: len(wardens.find(home)) == 1)  # surplus wardens exit
 
 
 def test_it_goes_when_it_is_idle_and_the_next_call_starts_another(
@@ -60,7 +60,7 @@ def test_it_goes_when_it_is_idle_and_the_next_call_starts_another(
             assert one.call({"command": f"echo {number}"}).details["stdout"] == f"{number}\n"
             eventually(lambda: not wardens.find(home))
             assert not (home / endpoint.SOCKET).exists()
-        # What runs keeps it.
+        # A running command keeps the warden alive.
         run = one.start({"command": "sleep 0.8; exit 5"})
         outcome = run.wait(10)
         assert outcome is not None
@@ -168,7 +168,7 @@ def test_a_run_of_another_workspace_is_not_found(tmp_path: Path) -> None:
         assert other.runs() == []
         with pytest.raises(LookupError):
             other.run(run.id)
-        # Nor does the warden itself find it for another workspace.
+        # A request of another workspace does not find the run in the warden either.
         with _connected() as line:
             ask = requests.Signal(run=run.id, signal=9, workspace=b"/elsewhere")
             line.sendall(protocol.encode_frame(HELLO) + protocol.encode_frame(RequestFrame(1, ask)))
@@ -178,7 +178,7 @@ def test_a_run_of_another_workspace_is_not_found(tmp_path: Path) -> None:
         run.end(grace=1)
 
 
-# What others send.
+# Malformed frames and misbehaving clients
 
 
 def _connected() -> socket.socket:
@@ -207,8 +207,8 @@ def _heard(line: socket.socket, count: int) -> list[protocol.FromWarden]:
         b"\xff\xff\xff\xff",
         b"\0\0\0\1\xc1",
         b"\0\0\0\0",
-        protocol.encode_frame(protocol.Credit(1, 1)),  # no Hello
-        protocol.encode_frame(Hello(protocol=0, version="0")),  # older than we know
+        protocol.encode_frame(protocol.Credit(1, 1)),  # no Hello frame before it
+        protocol.encode_frame(Hello(protocol=0, version="0")),  # protocol is too old
         protocol.encode_frame(HELLO) + b"\0\0\0\5abcde",
     ],
 )
@@ -222,7 +222,7 @@ def test_nonsense_ends_the_connection_and_nothing_else(nonsense: bytes, tmp_path
         assert one.call({"command": "echo on"}).details["stdout"] == "on\n"
 
 
-def test_half_frames_and_clients_that_never_read_keep_nobody_waiting(tmp_path: Path) -> None:
+def test_half_frames_and_clients_that_never_read_do_not_block_others(tmp_path: Path) -> None:
     with tool(tmp_path) as one:
         one.call({"command": "true"})
         with _connected() as half, _connected() as silent:
@@ -251,7 +251,8 @@ def _plan(script: bytes) -> Plan:
 
 
 def test_a_client_that_asks_without_end_and_never_reads_is_let_go(tmp_path: Path) -> None:
-    """What is answered to nobody is bounded: a megabyte each time, and 64 of them at most."""
+    """The warden disconnects a client that leaves too many bytes of responses unread. Each response
+    of this test has a megabyte."""
     with tool(tmp_path) as one:
         one.call({"command": "true"})
         (warden,) = wardens.find(Path(os.environ["NACRE_HOME"]))
@@ -269,7 +270,7 @@ def test_a_client_that_asks_without_end_and_never_reads_is_let_go(tmp_path: Path
         assert pages * 4096 < 400_000_000
 
 
-# Whose it is.
+# Permissions and ownership
 
 
 def test_only_the_owner_can_reach_it(tmp_path: Path, home: Path) -> None:
@@ -305,21 +306,21 @@ def test_a_directory_that_others_may_write_to_is_not_used(
     with nacre.Tool("phoenix", cwd=tmp_path) as one:
         reply = one.call({"command": "touch made", "mode": "background"})
         assert reply.is_error
-        assert "others may write to it" in reply.text
+        assert "other users may write to it" in reply.text
         assert "chmod 700" in reply.text
-        assert one.call({"command": "echo here"}).text == "here\n"  # in process, and not kept
+        assert one.call({"command": "echo here"}).text == "here\n"  # in process, not stored
     assert not (tmp_path / "made").exists()
     assert [*home.iterdir()] == []
     home.chmod(0o700)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs another user")
-def test_a_directory_or_socket_of_somebody_else_is_not_used(tmp_path: Path, home: Path) -> None:
+def test_a_directory_or_socket_of_another_user_is_not_used(tmp_path: Path, home: Path) -> None:
     home.mkdir()
     os.chown(home, 65534, 65534)
     with nacre.Tool("phoenix", cwd=tmp_path) as one:
         reply = one.call({"command": "true", "mode": "background"})
-        assert "belongs to somebody else" in reply.text
+        assert "belongs to another user" in reply.text
     os.chown(home, 0, 0)
     os.symlink(home, tmp_path / "link")
     os.lchown(tmp_path / "link", 65534, 65534)
@@ -333,7 +334,7 @@ def test_another_user_is_turned_away_even_with_the_socket_in_hand(
 ) -> None:
     with tool(tmp_path) as one:
         one.call({"command": "true"})
-        home.chmod(0o755)  # as if somebody had been careless
+        home.chmod(0o755)  # as after a careless chmod
         (home / endpoint.SOCKET).chmod(0o777)
         code = (
             "import os, socket, sys\n"
@@ -343,7 +344,7 @@ def test_another_user_is_turned_away_even_with_the_socket_in_hand(
         )
         said = subprocess.run(
             [sys.executable, "-c", code, str(endpoint.SOCKET)],
-            cwd=home,  # what is above it stays closed to others
+            cwd=home,  # other users cannot enter the parent directories
             capture_output=True,
             text=True,
             timeout=20,
@@ -399,7 +400,7 @@ def test_one_that_cannot_start_says_why(
     assert time.monotonic() - begin < 5
 
 
-# Old and new.
+# Wardens of different versions
 
 OLD = """
 import sys
@@ -441,7 +442,7 @@ def test_an_older_warden_gives_its_place_to_a_newer_one_and_keeps_its_runs(
 ) -> None:
     old = other_warden(home, protocol.PROTOCOL, protocol.OLDEST_PROTOCOL, "0.0.9")
     try:
-        with _connected() as line:  # an old client's run
+        with _connected() as line:  # the client starts a run in the old warden
             plan = _plan(b"read x; echo $x; exit 8")
             plan = msgspec.structs.replace(plan, stdin=OpenStdin(), spill=Spill())
             workspace = os.fsencode(tmp_path)
@@ -461,7 +462,7 @@ def test_an_older_warden_gives_its_place_to_a_newer_one_and_keeps_its_runs(
             assert outcome is not None
             assert outcome.exit_code == 8
             assert run.read().text == "still reachable\n"
-        old.wait(10)  # it had nothing left to do
+        old.wait(10)  # the old warden has no more runs and exits
     finally:
         old.kill()
         old.wait(10)
@@ -491,7 +492,7 @@ def test_a_newer_warden_that_still_speaks_our_protocol_is_used(tmp_path: Path, h
         new.wait(10)
 
 
-# The same frames elsewhere.
+# Frames over stdin and stdout
 
 
 def test_the_frames_go_through_stdin_and_stdout(tmp_path: Path, home: Path) -> None:
@@ -525,7 +526,7 @@ def test_nacre_warden_says_that_there_is_one(tmp_path: Path, home: Path) -> None
         one.call({"command": "true"})
         said = run_nacre("warden")
     assert said.returncode == 0
-    assert "there is a warden already" in said.stderr
+    assert "a warden is running already" in said.stderr
     assert len(wardens.find(home)) == 1
 
 
@@ -550,7 +551,7 @@ def test_a_hundred_calls_at_once_are_not_mixed_up(tmp_path: Path) -> None:
     assert asyncio.run(main()) == [f"{i}\n" for i in range(100)]
 
 
-# Hosts.
+# Behaviour of the host process
 
 
 def host(code: str, cwd: Path) -> str:
@@ -580,7 +581,7 @@ def test_a_fork_of_the_host_disturbs_nothing(tmp_path: Path) -> None:
     assert said == "1\n2\n3\n4\n"
 
 
-def test_a_host_that_closes_whatever_is_open_disturbs_nothing(tmp_path: Path) -> None:
+def test_a_host_that_closes_all_descriptors_does_not_disturb_the_tool(tmp_path: Path) -> None:
     said = host(
         "import nacre, os\n"
         "tool = nacre.Tool('harness', place='warden')\n"

@@ -1,5 +1,8 @@
-"""A client and a warden of different versions work together, or say in one sentence that they do
-not. What the other version says is made of literals here, or of bytes that were recorded."""
+"""Tests of a client and a warden of different versions.
+
+Both versions work together, or the reply says in one sentence that they do not. The frames of the
+other version are literals in this file, or recorded bytes.
+"""
 
 import json
 import os
@@ -21,7 +24,7 @@ from tests.support import public_names
 
 pytestmark = pytest.mark.slow
 
-# The first frames of commit 5795d5d.
+# First frames that client and warden of commit 5795d5d send.
 HELLO = bytes.fromhex("83a474797065a548656c6c6fa870726f746f636f6c03a776657273696f6ea5302e312e30")
 WELCOME = {"type": "Welcome", "protocol": 3, "oldest": 1, "version": "0.1.0", "pid": 5, "runs": 0}
 
@@ -35,7 +38,7 @@ def frame(**fields: Any) -> bytes:
 
 
 def read(source: Any) -> dict[str, Any] | None:
-    """The next frame; None: there is none any more."""
+    """Return the next frame, or None at EOF."""
     length = source.read(4)
     if not length:
         return None
@@ -50,7 +53,7 @@ def test_the_first_bytes_of_5795d5d_are_among_the_recorded_frames() -> None:
     assert welcome.hex() in recorded["from warden"]
 
 
-# An older client, and this warden.
+# Older client with the current warden
 
 
 @contextmanager
@@ -89,7 +92,7 @@ def test_a_client_of_5795d5d_has_its_command_run(tmp_path: Path) -> None:
     assert outcome["output"]["head"] == b"old\n"
 
 
-def test_a_client_that_is_too_old_is_told_so(tmp_path: Path) -> None:
+def test_a_client_that_is_too_old_gets_a_problem_frame(tmp_path: Path) -> None:
     with bridge(tmp_path) as process:
         assert process.stdin is not None
         process.stdin.write(frame(type="Hello", protocol=0, version="0.0.1"))
@@ -101,11 +104,11 @@ def test_a_client_that_is_too_old_is_told_so(tmp_path: Path) -> None:
     }
 
 
-# This client, and another warden.
+# Current client with an older or newer warden
 
 
 class Other:
-    """A warden of another version, which answers the first thing that it is asked."""
+    """Fake warden of another version, which gives the same answer to every request."""
 
     def __init__(self, welcome: dict[str, Any], answer: dict[str, Any]) -> None:
         self.heard: list[dict[str, Any]] = []
@@ -129,7 +132,7 @@ def serving(other: Other, home: Path) -> Iterator[Other]:
     place = os.open(home, os.O_PATH)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.settimeout(10)
-        listening.bind(f"/proc/self/fd/{place}/warden.sock")  # a path may be too long
+        listening.bind(f"/proc/self/fd/{place}/warden.sock")  # a full path may be too long
         os.close(place)
         listening.listen()
         thread = threading.Thread(target=other.serve, args=(listening,))

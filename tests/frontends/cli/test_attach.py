@@ -1,4 +1,4 @@
-"""`nacre attach`: a run in the foreground."""
+"""Tests of `nacre attach`, which brings a run into the foreground."""
 
 import signal
 import subprocess
@@ -41,6 +41,6 @@ def test_ctrl_c_lets_go_and_the_run_goes_on(tmp_path: Path) -> None:
     attached.send_signal(signal.SIGINT)
     _, said = attached.communicate(timeout=10)
     assert attached.returncode == 130
-    assert "r1 goes on" in said
+    assert "r1 is still running" in said
     assert named("300.446")
     run_nacre("kill", run, cwd=tmp_path)

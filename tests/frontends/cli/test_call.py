@@ -1,4 +1,4 @@
-"""`nacre call`: one tool call, and the reply as JSON."""
+"""Tests of `nacre call`: one tool call, with the reply printed as JSON."""
 
 import json
 import os
@@ -96,7 +96,8 @@ def test_a_call_that_is_terminated_answers_with_what_there_was(tmp_path: Path) -
 def test_without_a_locale_the_environment_is_still_unchanged() -> None:
     env = {"PATH": os.environ["PATH"], "NACRE_HOME": os.environ["NACRE_HOME"]}
     words = ["--contract", "harness", '{"command": "cat /proc/$$/environ; true"}']
-    # The program itself is a script of sh, which sets PWD, where its path has a blank in it.
+    # If the path of the program contains a blank, the program is a script of sh. A script of sh
+    # sets PWD, so the test starts the Python module instead.
     program = [sys.executable, "-m", "nacre"]
     said = subprocess.run([*program, "call", *words], env=env, capture_output=True, timeout=60)
     given = json.loads(said.stdout)["stdout"].rstrip("\0").split("\0")

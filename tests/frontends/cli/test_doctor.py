@@ -1,4 +1,4 @@
-"""`nacre doctor`: what this machine offers."""
+"""Tests of `nacre doctor`, which checks what nacre can use on this machine."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The exit codes of `nacre run`, and of the commands that wait for a run."""
+"""Tests of the exit codes of `nacre run`, `nacre wait` and `nacre attach`."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from nacre.model.refusals import CannotSpawn
         (Killed(15), 143, 143),
         (TimedOut(1.0, Exited(0)), 124, 124),
         (Cancelled(Exited(3)), 3, 3),
-        (Cancelled(Exited(0)), 0, 137),  # its trap exits with 0; a script that waits must not go on
+        (Cancelled(Exited(0)), 0, 137),  # trap exits with 0; `nacre wait` still reports a failure
         (Cancelled(Killed(2)), 130, 130),
         (Cancelled(None), 137, 137),
         (NotStarted(CannotSpawn(reason="no")), 125, 125),

@@ -1,4 +1,4 @@
-"""`nacre explain`: the tables, the shape of what it prints, and that it runs nothing."""
+"""Tests of `nacre explain`: verdicts for the tables of commands, output format, no execution."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.support.explain import TOOLS, table
 
 
 class Cli:
-    """`nacre explain --json`, in this process."""
+    """Runner of `nacre explain --json` in this process."""
 
     def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
         self._capfd = capfd
@@ -97,7 +97,7 @@ def test_a_refusal_names_rule_words_and_remedy(cli: Cli) -> None:
     said = cli("echo hi && sudo rm -rf /")
     assert said["rule"] == "disk.remove"
     assert said["why"] == "rm -rf / would remove / and everything in it"
-    assert said["instead"] == "name exactly the files or the subdirectory that shall go"
+    assert said["instead"] == "name the files or the subdirectory to remove"
 
 
 def test_people_see_the_words_that_matched(capfd: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +113,7 @@ def test_what_people_see_cannot_move_their_cursor(capfd: pytest.CaptureFixture[s
     said = capfd.readouterr().out
     assert all(each.isprintable() or each == "\n" for each in said)
     script, marks = said.split("\n")[2:4]
-    assert len(marks) - 1 == len(script) - 1 + 2  # two characters are twice as wide
+    assert len(marks) - 1 == len(script) - 1 + 2  # two characters of the script are twice as wide
     assert "  echo '\\x1b[2J\\x202e' '日本'" in said
 
 
@@ -121,7 +121,7 @@ def test_people_see_what_bash_would_get(capfd: pytest.CaptureFixture[str]) -> No
     assert main(["explain", "--contract", "pi", "cd /tmp && ls"]) == 0
     said = capfd.readouterr().out
     assert said.startswith("would run\n")
-    assert "runs in /tmp, where its cd leads" in said
+    assert "runs in /tmp, the target of its cd" in said
     assert said.endswith("bash would get\n  ls\n")
 
 
@@ -184,12 +184,12 @@ def test_stdin_and_a_reader_that_goes_away() -> None:
         (["--contract", "pi", "--set", "rules=[", "ls"], "rules is not JSON"),
         (
             ["--contract", "pi", "--set", 'rules=[{"tool":"","message":"","words":["a"]}]', "ls"],
-            "rule 1 names '', which cannot be a tool",
+            "rule 1 names '', which is not a tool name",
         ),
         (["--contract", "pi", "--set", "rules=[{}]", "ls"], "rules[0] needs tool"),
         (
             ["--contract", "pi", "--set", 'rules=[{"tool":"x","message":"","zzz":1}]', "ls"],
-            "rules[0] has a field zzz that nobody knows",
+            "rules[0] has an unknown field zzz",
         ),
         (["--set", "environment=some", "ls"], "it can be inherit, filtered, minimal"),
         (["--set", "coauthor=on", "ls"], "trailer must be like"),

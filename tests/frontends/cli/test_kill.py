@@ -1,4 +1,4 @@
-"""`nacre kill`: a run and all that it has started."""
+"""Tests of `nacre kill`, which ends the whole process tree of a run."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ def test_kill_with_a_signal_only_sends_it(tmp_path: Path) -> None:
 
 
 def test_kill_reaches_a_run_inside_another_program(tmp_path: Path) -> None:
-    """No warden owns the run, so `nacre kill` signals its processes by their tag."""
+    """No warden owns the run, so `nacre kill` finds the run's processes by their run tag."""
     host = subprocess.Popen(
         [
             sys.executable,

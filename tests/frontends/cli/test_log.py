@@ -1,4 +1,4 @@
-"""`nacre log`, and what stands in the audit log."""
+"""Tests of `nacre log`, and of the contents of the audit log."""
 
 import asyncio
 import json
@@ -77,7 +77,7 @@ def test_values_of_bad_arguments_are_not_logged(home: Path) -> None:
     assert "hunter2" not in (home / "audit.jsonl").read_text()
 
 
-def test_a_call_that_nobody_waits_for_any_more_is_logged(home: Path) -> None:
+def test_a_call_whose_caller_stopped_waiting_is_logged(home: Path) -> None:
     async def given_up(tool: nacre.Tool) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(tool.acall({"command": "echo hi; sleep 60"}), 0.3)

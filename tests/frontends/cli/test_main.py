@@ -1,4 +1,4 @@
-"""The program: how each command starts, and what closed descriptors do to it."""
+"""Tests of the `nacre` program: the start of each subcommand, and closed descriptors."""
 
 import re
 import shlex
@@ -21,7 +21,7 @@ def test_the_program_starts_by_both_of_its_names(module: bool) -> None:
     assert done.stdout == f"nacre {nacre.__version__}\n"
 
 
-STARTS: dict[str, tuple[str, str]] = {  # what each prints when it is really started
+STARTS: dict[str, tuple[str, str]] = {  # arguments of each subcommand, and a part of its output
     "run": ("run -- echo hi", "hi\n"),
     "call": ("call --contract harness '{}'", '"error":"command is required"'),
     "schema": ("schema", '"name": "bash"'),
@@ -43,7 +43,8 @@ STARTS: dict[str, tuple[str, str]] = {  # what each prints when it is really sta
 
 @pytest.mark.parametrize("command", STARTS)
 def test_each_command_in_a_real_start_of_the_program(command: str, tmp_path: Path) -> None:
-    """Other tests run them in forks of one interpreter, which has loaded more than they ask for."""
+    """Start each subcommand in a new interpreter. Other tests run subcommands in forks of one
+    interpreter, which has already loaded more modules than the subcommand imports."""
     run_nacre("run", "--", "echo first", cwd=tmp_path)
     words, expected = STARTS[command]
     done = subprocess.run(

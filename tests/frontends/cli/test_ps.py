@@ -1,4 +1,4 @@
-"""`nacre ps`: the runs of a workspace, as a table and as JSON."""
+"""Tests of `nacre ps`: the runs of a workspace, as a table and as JSON."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""`nacre read`: the output of a run, also while it comes."""
+"""Tests of `nacre read`: the output of a run, also while the run is still writing."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def test_follow_begins_with_the_last_lines_however_long_it_is(tmp_path: Path) ->
     assert followed.stdout == "399999\n400000\n"
 
 
-def test_follow_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
+def test_follow_ends_when_its_stdout_is_closed(tmp_path: Path) -> None:
     run = detach(tmp_path, "echo one; sleep 300.448")
     said = subprocess.run(
         ["bash", "-c", f"'{PROGRAM}' read {run} --follow | head -1"],

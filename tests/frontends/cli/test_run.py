@@ -1,4 +1,4 @@
-"""`nacre run`, as a person or a script uses it."""
+"""Tests of `nacre run`, as a user or a script calls it."""
 
 import json
 import os
@@ -31,13 +31,13 @@ SECONDS = f"98762.{os.getpid():07d}"
         (["--cwd", "/", "--", "pwd"], 0, "/\n", ""),
         (["--cwd", "/nope", "--", "pwd"], 125, "", "nacre: cwd /nope does not exist; / does\n"),
         (["--", " "], 125, "", "nacre: command is required\n"),
-        (["--"], 2, "", "nacre: what shall run? Write: nacre run -- COMMAND\n"),
+        (["--"], 2, "", "nacre: no command was given; write: nacre run -- COMMAND\n"),
         (["--timeout", "x", "true"], 2, "", "nacre: --timeout x is not a number of seconds\n"),
         (
             ["--timeout", "-1", "true"],
             2,
             "",
-            "nacre: --timeout -1 cannot be; it is 0 for no limit, or more\n",
+            "nacre: --timeout -1 is out of range; give 0 for no limit, or more\n",
         ),
         (
             ["--timeout", "1", "--", "echo early; sleep 60"],
@@ -70,7 +70,7 @@ def test_run_as_json() -> None:
 def test_run_says_what_was_left_running() -> None:
     said = run_nacre("run", "--", f"sleep {SECONDS} & echo done")
     (left,) = named(SECONDS)
-    os.kill(left.pid, signal.SIGKILL)  # ours, and alive until now
+    os.kill(left.pid, signal.SIGKILL)  # leftover process of this test, alive until now
     assert said.stdout == "done\n"
     assert said.stderr == f"[left running: {left.pid} sleep {SECONDS}]\n"
 
@@ -99,7 +99,7 @@ def test_run_passes_a_stopping_signal_on_and_nothing_survives(number: signal.Sig
 
 def test_a_second_interrupt_does_not_wait_for_the_grace() -> None:
     script = "trap '' INT TERM; echo on; while :; do sleep 0.05; done"
-    words = [PROGRAM, "run", "--contract", "phoenix", "--", script]  # a grace of 15 seconds
+    words = [PROGRAM, "run", "--contract", "phoenix", "--", script]  # grace: 15 seconds
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"on\n"
@@ -138,19 +138,19 @@ def test_every_byte_reaches_a_slow_reader() -> None:
     assert said[0] == said[1]
 
 
-def test_a_timeout_holds_although_nobody_reads_our_output() -> None:
+def test_a_timeout_applies_although_the_output_is_not_read() -> None:
     with subprocess.Popen(
         [PROGRAM, "run", "--timeout", "1", "--", f"yes; : {SECONDS}"], stdout=subprocess.PIPE
     ):
         eventually(lambda: len(named(f"yes; : {SECONDS}")) == 2)
-        eventually(lambda: len(named(f"yes; : {SECONDS}")) == 1)  # only nacre, which still writes
+        eventually(lambda: len(named(f"yes; : {SECONDS}")) == 1)  # only `nacre run` is left
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stuck_reader_does_not_keep_us_from_stopping(number: signal.Signals) -> None:
+def test_a_signal_ends_nacre_run_although_its_stdout_pipe_is_full(number: signal.Signals) -> None:
     readable, writable = os.pipe()
     process = subprocess.Popen([PROGRAM, "run", "--timeout", "0", "--", "yes"], stdout=writable)
-    eventually(lambda: not select.select([], [writable], [], 0)[1])  # the pipe is full
+    eventually(lambda: not select.select([], [writable], [], 0)[1])  # the stdout pipe is full
     os.close(writable)
     process.send_signal(number)
     assert process.wait(20) == 128 + number

@@ -1,4 +1,4 @@
-"""What the commands about runs share: errors that name the run."""
+"""Tests of the error messages that `nacre read`, `wait`, `kill`, `attach` and `write` share."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def test_a_run_of_another_workspace_is_named_with_its_place(tmp_path: Path) -> N
 def test_what_is_no_run_is_said(words: list[str], tmp_path: Path) -> None:
     said = run_nacre(words[0], "bogus", *words[1:], cwd=tmp_path)
     assert said.returncode == 1
-    assert "is no run; write its number" in said.stderr
+    assert "is not a run id; write 17" in said.stderr
     assert "Traceback" not in said.stderr
 
 
@@ -50,7 +50,7 @@ def test_the_whole_story_from_the_command_line(tmp_path: Path) -> None:
     assert "running" in run_nacre("ps", cwd=tmp_path).stdout
     assert run_nacre("read", "1", cwd=tmp_path).stdout == "up\n"
     pid = reply["details"]["pid"]
-    os.killpg(pid, signal.SIGKILL)  # as the reminder says
+    os.killpg(pid, signal.SIGKILL)  # the reminder in the reply recommends this kill
     eventually(lambda: file.read_text().endswith("]\n"))
     assert file.read_text() == "up\n\n\n[background process failed: signal 9 (SIGKILL)]\n"
     assert "SIGKILL" in run_nacre("ps", cwd=tmp_path).stdout

@@ -1,4 +1,4 @@
-"""`nacre schema`: the tools as a model provider wants them."""
+"""Tests of `nacre schema`: tool definitions in the format of each model provider."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`nacre wait`: exits with the code of a run."""
+"""Tests of `nacre wait`, which exits with the exit code of a run."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def test_wait_exits_with_its_code(tmp_path: Path) -> None:
     run = detach(tmp_path, "until [ -e go ]; do sleep 0.02; done; exit 7")
     early = run_nacre("wait", run, "--timeout", "0.1", cwd=tmp_path)
     assert early.returncode == 124
-    assert "still runs" in early.stderr
+    assert "still running" in early.stderr
     (tmp_path / "go").touch()
     done = run_nacre("wait", run, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (7, "")

@@ -1,4 +1,4 @@
-"""`nacre write`: the stdin of a run."""
+"""Tests of `nacre write`, which writes to the stdin of a run."""
 
 import os
 import re
@@ -59,7 +59,8 @@ def test_a_pipe_into_write_ends_with_its_run(tmp_path: Path) -> None:
     taken, taken_at = 0, time.monotonic()
 
     def feed() -> bool:
-        """Whether it has ended, by itself: its stdin stays open."""
+        """Write to the stdin of `nacre write`, and return whether `nacre write` has exited. The
+        test keeps that stdin open, so `nacre write` exits without an EOF."""
         nonlocal taken, taken_at
         try:
             taken += os.write(pipe.stdin.fileno(), bytes(1 << 16))  # type: ignore[union-attr]
@@ -68,12 +69,13 @@ def test_a_pipe_into_write_ends_with_its_run(tmp_path: Path) -> None:
             time.sleep(0.01)
         return pipe.poll() is not None
 
-    # Until it waits for room: it has taken more than fits the pipe, and takes nothing for a while.
+    # Wait until `nacre write` blocks: it has read more than a pipe holds, and then nothing for half
+    # a second.
     eventually(lambda: feed() or (taken > 1 << 20 and time.monotonic() - taken_at > 0.5), 30)
     run_nacre("kill", run, cwd=tmp_path)
     eventually(feed, 30)
     assert pipe.returncode == 1
-    # The second message comes when `nacre write` was between two writes at that moment.
-    assert re.search(b"its stdin is closed|r1 has ended", pipe.stderr.read())
+    # The second message appears if the kill came between two writes of `nacre write`.
+    assert re.search(b"stdin of the run is closed|r1 has ended", pipe.stderr.read())
     pipe.stdin.close()
     pipe.stderr.close()

@@ -1,4 +1,8 @@
-"""`nacre mcp` with a client that we did not write, on stdio and HTTP, in both eras of MCP."""
+"""Tests of `nacre mcp` with the client of the MCP SDK, over stdio and HTTP.
+
+Several tests run in both eras of MCP: the legacy protocol of 2025-11-25 and the protocol of
+2026-07-28.
+"""
 
 import json
 import os
@@ -35,7 +39,7 @@ Talk = Callable[[Client], Coroutine[Any, Any, None]]
 
 
 def over_stdio(talk: Talk, *words: str, era: str = "auto", cwd: Path | None = None) -> None:
-    """Talk to a server of its own."""
+    """Start a server process, connect a client over stdio, and run `talk` with the client."""
 
     async def run() -> None:
         server = StdioServerParameters(
@@ -58,7 +62,8 @@ def in_process(
     max_wait: float = 45,
     **options: object,
 ) -> None:
-    """Talk to one that is here: starting a server takes a second."""
+    """Run `talk` with a client of a server in this process. Starting a server process would take
+    a second."""
 
     async def run() -> None:
         with (
@@ -90,7 +95,7 @@ def test_tools_with_output_schemas_and_structured_content(era: str, tmp_path: Pa
         assert bash.output_schema == reply_schemas.NACRE_REPLY
         result = await client.call_tool("bash", {"command": "echo hi; exit 3"})
         assert text(result) == "hi\n[exit code 3]"
-        assert not result.is_error  # a command that failed is a result
+        assert not result.is_error  # a failed command is a normal result
         assert (details(result)["state"], details(result)["exit_code"]) == ("exited", 3)
         result = await client.call_tool("bash", {"command": "rm -rf /"})
         assert result.is_error
@@ -106,7 +111,8 @@ def test_tools_with_output_schemas_and_structured_content(era: str, tmp_path: Pa
 
 
 def test_progress_tells_the_last_line_and_never_goes_back(tmp_path: Path) -> None:
-    """In the other era it is seen over HTTP: its client in process has no token for progress."""
+    """An HTTP test covers progress in the newer era of MCP. In that era, the in-process client
+    sends no progress token."""
     heard: list[tuple[float, str | None]] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -124,7 +130,7 @@ def test_progress_tells_the_last_line_and_never_goes_back(tmp_path: Path) -> Non
     assert said[-1] == "red 50%"
 
 
-def test_a_silent_command_is_told_of_too(tmp_path: Path) -> None:
+def test_a_silent_command_sends_progress_too(tmp_path: Path) -> None:
     heard: list[str | None] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -173,7 +179,7 @@ def test_a_client_that_goes_takes_its_commands_with_it_and_no_others(tmp_path: P
             beside.start_soon(client.call_tool, "bash", {"command": "touch begun; sleep 73.4"})
             while not (tmp_path / "begun").exists():
                 await anyio.sleep(0.02)
-            raise ZeroDivisionError  # and so the client ends
+            raise ZeroDivisionError  # ends the client
 
     with pytest.raises(BaseExceptionGroup):
         over_stdio(talk, cwd=tmp_path)
@@ -259,16 +265,16 @@ def test_logs_are_resources_with_ranges_and_ids_to_choose_from(era: str, tmp_pat
         for uri, problem in (
             ("artifact://3", "these lines of r3 have more than 1MB"),
             ("artifact://99", "there is no run r99"),
-            ("artifact://x", "there is artifact://RUN"),
-            ("artifact://[::1", "there is artifact://RUN"),
-            ("artifact://1#x", "there is artifact://RUN"),
-            ("artifact://1?lines=" + "9" * 5000, "is no part"),
-            ("artifact://1?lines=1&lines=2", "is no part"),
+            ("artifact://x", "resources are artifact://RUN"),
+            ("artifact://[::1", "resources are artifact://RUN"),
+            ("artifact://1#x", "resources are artifact://RUN"),
+            ("artifact://1?lines=" + "9" * 5000, "is not a range"),
+            ("artifact://1?lines=1&lines=2", "is not a range"),
             ("artifact://1?from=5&to=3", "to is before from"),
-            ("artifact://1?page=2", "page=2 is no part"),
+            ("artifact://1?page=2", "page=2 is not a range"),
             ("artifact://1?from=0", "from is 0"),
             ("artifact://1?lines=1&since=2", "do not go together"),
-            ("file:///etc/passwd", "there is artifact://RUN"),
+            ("file:///etc/passwd", "resources are artifact://RUN"),
         ):
             with pytest.raises(MCPError, match=re.escape(problem)) as raised:
                 await content(client, uri)
@@ -307,9 +313,9 @@ def test_a_command_cannot_get_at_the_wire(tmp_path: Path) -> None:
         assert details(result)["stdout"].splitlines() == ["/dev/null", "4", "{"]
         script = "cd /proc/$PPID/fd || exit; readlink 0; echo '{' > 1"
         result = await client.call_tool("bash", {"command": script})
-        if os.getuid():  # root may open everything; others cannot even look
+        if os.getuid():  # without root, descriptors of the server cannot be listed
             assert "Permission denied" in details(result)["stderr"]
-        else:  # where the wire was, there is nothing, and our stderr
+        else:  # stdin is /dev/null, and stdout is the server's stderr
             assert details(result)["stdout"] == "/dev/null\n"
         assert text(await client.call_tool("bash", {"command": "true"}))
 
@@ -327,8 +333,9 @@ SHAPES = {
 
 
 def test_every_detail_of_every_row_is_in_its_schema(tmp_path: Path) -> None:
-    """Closed for this test: what is not listed is not promised. MCP's client has looked at each
-    reply that is no error, in the rows; this is what the pages show."""
+    """The schemas are closed for this test, so a field that is not in the schema is an error. The
+    tests of the case table run each row through the MCP client. That client validates every reply
+    that is not an error. This test validates the replies as the contract pages show them."""
     seen = 0
     for contract, case in ROWS:
         shown = case.get("details", case.get("reply"))
@@ -363,11 +370,11 @@ def _closed(schema: Any) -> Any:
     return [_closed(each) for each in schema] if isinstance(schema, list) else schema
 
 
-# HTTP
+# Tests over HTTP
 
 
 class Http:
-    """A server on a port of its own."""
+    """Server process of `nacre mcp --http` on a free port."""
 
     def __init__(self, *words: str, cwd: Path, **env: str) -> None:
         self.cwd = cwd
@@ -450,7 +457,7 @@ def test_http_does_all_of_it_too(era: str, server: Http) -> None:
 
 @ERAS
 @pytest.mark.xdist_group("http")
-def test_http_ends_what_a_client_waited_for_who_has_hung_up(era: str, server: Http) -> None:
+def test_http_ends_the_command_of_a_client_that_disconnected(era: str, server: Http) -> None:
     begun = server.cwd / f"begun-{era}"
     code = (
         "import anyio, httpx2\n"
@@ -471,7 +478,7 @@ def test_http_ends_what_a_client_waited_for_who_has_hung_up(era: str, server: Ht
     eventually(lambda: not named("sleep 73.9"))
 
 
-def test_http_lets_nobody_in_who_should_not(tmp_path: Path, home: Path) -> None:
+def test_http_refuses_a_wrong_token_host_or_origin(tmp_path: Path, home: Path) -> None:
     server = Http(cwd=tmp_path)
     token = home / "mcp.token"
     assert token.stat().st_mode & 0o777 == 0o600
@@ -490,12 +497,12 @@ def test_http_lets_nobody_in_who_should_not(tmp_path: Path, home: Path) -> None:
         assert server.post(**good, Origin=f"http://{odd}") == 403, odd
     assert server.post(**good, Host="LOCALHOST:1") not in (421, 403)
     assert server.post(**good, Host="localhost", Origin="http://localhost:3000") not in (421, 403)
-    second = Http(cwd=tmp_path)  # the token is the same as before
+    second = Http(cwd=tmp_path)  # the second server reuses the token of the first server
     assert second.headers == good
     assert (server.end(), second.end()) == (143, 143)
 
 
-def test_http_as_told_otherwise(tmp_path: Path) -> None:
+def test_http_options_change_the_token_hosts_and_origins(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("s3cret" * 4 + "\n")
     (tmp_path / "token").chmod(0o600)
     words = ["--token-file", str(tmp_path / "token"), "--allow-host", "box.example"]
@@ -504,7 +511,7 @@ def test_http_as_told_otherwise(tmp_path: Path) -> None:
     assert server.post(Authorization=f"Bearer {'s3cret' * 4}", **asked) not in (401, 403, 421)
     assert server.end() == 143
     server = Http("--no-token", cwd=tmp_path)
-    assert "it asks for no token" in server.said
+    assert "no token is required" in server.said
     assert server.post() not in (401, 403, 421)
     assert server.end() == 143
 
@@ -518,14 +525,14 @@ def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
         (["--set", "x=1"], "no option"),
         (["--http", "x"], "--http x has no port"),
         (["--http", "99999"], "a port is at most 65535"),
-        (["--http", "0", "--allow-origin", "x"], "--allow-origin x is no origin"),
-        (["--http", "0", "--allow-host", "http://x"], "--allow-host http://x is no host"),
-        (["--http", "0", "--no-token", "--token-file", "x"], "do not go together"),
-        (["--cwd", "/nowhere"], "--cwd /nowhere is no directory"),
-        (["--http", "0.0.0.0:0", "--no-token"], "--no-token is for this machine only"),
-        (["--no-token"], "--no-token goes with --http"),
-        (["--http", "0", "--token-file", str(tmp_path / "none")], "there is no "),
-        (["--http", "0", "--token-file", str(tmp_path / "open")], "can be read by others"),
+        (["--http", "0", "--allow-origin", "x"], "--allow-origin x is not an origin"),
+        (["--http", "0", "--allow-host", "http://x"], "--allow-host http://x is not a host"),
+        (["--http", "0", "--no-token", "--token-file", "x"], "exclude each other"),
+        (["--cwd", "/nowhere"], "--cwd /nowhere is not a directory"),
+        (["--http", "0.0.0.0:0", "--no-token"], "--no-token is only allowed on a loopback"),
+        (["--no-token"], "--no-token needs --http"),
+        (["--http", "0", "--token-file", str(tmp_path / "none")], "does not exist"),
+        (["--http", "0", "--token-file", str(tmp_path / "open")], "can be read by other users"),
         (["--http", "0", "--token-file", str(tmp_path / "empty")], "has no token"),
     ):
         said = subprocess.run(
@@ -547,8 +554,8 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     said = subprocess.run(words, capture_output=True, text=True, timeout=30)
     assert said.returncode == 1
     assert said.stderr == (
-        f"nacre: 127.0.0.1:{port} cannot be had: it is in use, or not an address of this machine; "
-        "choose another, or --http 0\n"
+        f"nacre: 127.0.0.1:{port} cannot be bound: it is in use, or not an address of this "
+        "machine; choose another, or --http 0\n"
     )
     assert server.end() == 143
 
@@ -559,7 +566,7 @@ def test_a_signal_ends_the_server_and_what_is_waited_for(tmp_path: Path) -> None
     eventually((tmp_path / "begun").exists)
     process.send_signal(signal.SIGTERM)
     time.sleep(0.3)
-    assert alive(process.pid)  # the grace is five seconds
+    assert alive(process.pid)  # the grace of five seconds has not passed
     process.send_signal(signal.SIGTERM)
     assert process.wait(4) == 143
     assert named("#74.1") == []
@@ -567,7 +574,7 @@ def test_a_signal_ends_the_server_and_what_is_waited_for(tmp_path: Path) -> None
     stdout.close()
 
 
-def test_the_last_reply_is_whole_for_a_client_who_reads_slowly(tmp_path: Path) -> None:
+def test_a_slow_client_gets_the_last_reply_whole(tmp_path: Path) -> None:
     process, stdin, stdout = _begun(tmp_path, {"command": "seq 100000; touch begun; sleep 60"})
     eventually((tmp_path / "begun").exists)
     process.terminate()
@@ -580,20 +587,20 @@ def test_the_last_reply_is_whole_for_a_client_who_reads_slowly(tmp_path: Path) -
     stdout.close()
 
 
-def test_a_client_who_goes_without_reading_does_not_keep_the_server(tmp_path: Path) -> None:
+def test_the_server_exits_although_its_client_has_read_no_reply(tmp_path: Path) -> None:
     given = ({"command": f"seq 9000; touch {i}"} for i in "abcde")
     process, stdin, stdout = _begun(tmp_path, *given)
     eventually(lambda: len(list(tmp_path.glob("?"))) == 5)
-    time.sleep(1)  # the replies are more than the pipe holds
+    time.sleep(1)  # the replies are larger than the pipe buffer
     stdin.close()
-    assert process.wait(15) == 0  # and nobody has read a byte
+    assert process.wait(15) == 0  # the client has not read a single byte
     stdout.close()
 
 
 def _begun(
     place: Path, *given: dict[str, Any], contract: str = "harness"
 ) -> tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]:
-    """A server that has been sent these calls, and its stdin and stdout."""
+    """Start a server, send it these calls, and return the process with its stdin and stdout."""
     words = [PROGRAM, "mcp", "--contract", contract]
     pipe = subprocess.PIPE
     process = subprocess.Popen(words, stdin=pipe, stdout=pipe, cwd=place)
@@ -605,7 +612,7 @@ def _begun(
 
 
 def _lines(*given: dict[str, Any]) -> Iterator[bytes]:
-    """A session of some calls, as it is on the wire."""
+    """Generate the JSON-RPC lines of an MCP session with these calls."""
     client = {"protocolVersion": "2025-11-25", "capabilities": {}}
     client["clientInfo"] = {"name": "t", "version": "1"}
     messages: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Lines in and out: whole, in order, whatever comes in pieces and however slowly it is read."""
+"""Tests of `LineReader` and `LineWriter`: lines stay whole and in order, at any speed."""
 
 import os
 import threading
@@ -25,7 +25,7 @@ def test_however_they_come_in_pieces_the_lines_are_the_same(
     found += inbox.feed(data) + inbox.end()
     whole = [line if len(line) <= 8 else None for line in lines]
     if not ended and whole and lines[-1] == b"":
-        whole.pop()  # nothing came after the last newline
+        whole.pop()  # there is no line after the last newline
     assert found == whole
 
 
@@ -36,11 +36,11 @@ def test_a_line_that_is_too_long_takes_no_memory_and_the_next_one_is_whole() -> 
     assert inbox.feed(b"y\nnext\n") == [None, b"next"]
 
 
-def test_whoever_puts_is_not_held_up_by_a_reader_who_does_not_read() -> None:
+def test_write_line_does_not_block_on_a_reader_that_does_not_read() -> None:
     source, sink = os.pipe()
     outbox = LineWriter(sink)
     lines = [b"%d %s\n" % (i, b"x" * (i * 37 % 9000)) for i in range(300)]
-    for line in lines:  # much more than a pipe holds
+    for line in lines:  # the lines are far larger than the pipe buffer
         outbox.write_line(line)
     assert not outbox.drain(0.1)
     found = b""
@@ -82,13 +82,13 @@ def test_lines_of_many_threads_are_not_mixed() -> None:
     assert all(line == line[:1] * 3000 for line in lines)
 
 
-def test_a_reader_who_has_gone_is_noticed() -> None:
+def test_the_line_writer_notices_a_closed_reader() -> None:
     source, sink = os.pipe()
     outbox = LineWriter(sink)
     os.close(source)
     outbox.write_line(b"anybody?\n")
     assert isinstance(outbox.problem, BrokenPipeError)
-    outbox.wait_for_room()  # does not wait for ever
+    outbox.wait_for_room()  # returns at once, because the reader has closed the pipe
     os.close(sink)
 
 

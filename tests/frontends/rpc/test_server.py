@@ -1,4 +1,4 @@
-"""`nacre rpc` as a program meets it: lines in, lines out, of a real process."""
+"""Tests of `nacre rpc` in a real process: JSON lines on stdin, JSON lines on stdout."""
 
 import json
 import os
@@ -23,7 +23,7 @@ Message = dict[str, Any]
 
 
 class Rpc:
-    """A client, of the simplest kind."""
+    """Minimal RPC client for one `nacre rpc` process."""
 
     def __init__(self, *words: str, cwd: Path, descriptors: int = 1024) -> None:
         limited = f'ulimit -n {descriptors}; exec "$0" rpc "$@"'
@@ -50,7 +50,7 @@ class Rpc:
         return message
 
     def response(self) -> Message:
-        """The next one; output on the way is passed over."""
+        """Return the next response and skip the output events before it."""
         while (message := self.next())["type"] == "bash_output":
             continue
         return message
@@ -68,7 +68,7 @@ class Rpc:
         return str(response["error"])
 
     def end(self) -> tuple[int, str]:
-        """Its exit code and what it said on stderr."""
+        """Close stdin, wait for the server to exit, and return its exit code and stderr."""
         if not self._in.closed:
             self._in.close()
         code = self.process.wait(20)
@@ -128,7 +128,7 @@ def test_bash_takes_no_lift_no_interception_and_no_turns(tmp_path: Path) -> None
     assert rpc.end()[0] == 0
 
 
-def test_of_much_output_the_end_is_told_and_all_can_be_read(rpc: Rpc) -> None:
+def test_a_response_has_the_end_of_a_long_output_and_read_has_all(rpc: Rpc) -> None:
     data = rpc.ask(type="bash", command="seq 100000", stream=False)
     assert data["truncated"]
     assert data["output"].endswith("99999\n100000\n")
@@ -141,7 +141,7 @@ def test_of_much_output_the_end_is_told_and_all_can_be_read(rpc: Rpc) -> None:
 
 def test_nothing_of_a_stream_is_lost_to_a_slow_client(rpc: Rpc) -> None:
     rpc.send(id="s", type="bash", command="seq 300000")
-    time.sleep(0.5)  # it does not read
+    time.sleep(0.5)  # the client reads nothing during this time
     said = ""
     while (message := rpc.next())["type"] == "bash_output":
         said += message["chunk"]
@@ -162,7 +162,7 @@ def test_call_answers_what_nacre_call_prints(rpc: Rpc, tmp_path: Path) -> None:
         data = rpc.ask(type="call", contract=contract, arguments=given)
         words = ["call", "--contract", contract, json.dumps(given)]
         printed = json.loads(run_nacre(*words, cwd=tmp_path).stdout)
-        for said in (data, printed):  # what differs from run to run
+        for said in (data, printed):  # drop the fields that differ between runs
             for name in ("run", "seconds", "wallTimeMs"):
                 said.get("details", {}).pop(name, None)
             if contract == "pi":
@@ -187,7 +187,7 @@ def test_call_takes_tool_options_tools_and_streams(rpc: Rpc) -> None:
     assert rpc.next()["data"]["exitCode"] == 0
 
 
-def test_a_bad_call_is_answered_by_the_contract_and_a_bad_message_by_us(rpc: Rpc) -> None:
+def test_the_contract_answers_a_bad_call_and_the_server_a_bad_message(rpc: Rpc) -> None:
     data = rpc.ask(type="call", arguments={"command": 5})
     assert data["content"] == "[refused: command must be a string, not 5]"
     assert rpc.refused(type="bash") == "command is required"
@@ -197,7 +197,7 @@ def test_a_bad_call_is_answered_by_the_contract_and_a_bad_message_by_us(rpc: Rpc
     assert "no option" in rpc.refused(type="call", options={"x": 1}, arguments={})
     assert "arguments" in rpc.refused(type="call")
     said = rpc.refused(type="ping", x=1)
-    assert said.endswith("unknown field `x`; besides id and type this takes nothing more")
+    assert said.endswith("unknown field `x`; besides id and type this message takes nothing more")
     said = rpc.refused(type="read", run="r1", line=1)
     assert said.endswith("takes run, cwd, since, from, to, lines, most")
     assert "stream must be true or false" in rpc.refused(type="bash", command="ls", stream=1)
@@ -209,7 +209,7 @@ def test_lines_that_make_no_sense_get_an_error_line_and_the_loop_goes_on(rpc: Rp
         message = rpc.next()
         assert sorted(message) == ["error", "success", "type"]
         assert (message["type"], message["success"]) == ("response", False)
-    rpc.send_line(b"")  # nothing at all is nothing
+    rpc.send_line(b"")  # the server ignores an empty line
     assert rpc.refused().startswith("type is required; there is bash, ")
     rpc.send(id="a", type="sing")
     assert rpc.next() == {
@@ -228,7 +228,7 @@ def test_a_line_may_have_a_mebibyte(rpc: Rpc) -> None:
     rpc.send_line(head + b"x" * (1024 * 1024 - len(head) - len(tail)) + tail)
     assert rpc.response()["data"]["exitCode"] == 0
     rpc.send_line(head + b"x" * (1024 * 1024 - len(head) - len(tail) + 1) + tail)
-    assert rpc.response()["error"] == "a line has more than 1048576 bytes; send less"
+    assert rpc.response()["error"] == "a line has more than 1048576 bytes; send a shorter one"
 
 
 def test_an_id_is_used_by_one_at_a_time(rpc: Rpc) -> None:
@@ -251,7 +251,7 @@ def test_abort_by_id_ends_that_one_and_everything_it_started(rpc: Rpc) -> None:
     assert both["bash"]["data"]["annotation"] == "Command aborted"
     assert named("sleep 71.5") == []
     assert named("sleep 71.6")
-    assert "nothing that runs has the id 'nobody'" in rpc.refused(type="abort_bash", id="nobody")
+    assert "no running call has the id 'nobody'" in rpc.refused(type="abort_bash", id="nobody")
     assert named("sleep 71.6")
     rpc.send(id="mine", type="abort_bash", target="b")
     assert {rpc.response()["command"], rpc.response()["command"]} == {"abort_bash", "bash"}
@@ -312,7 +312,7 @@ def test_the_run_verbs(rpc: Rpc) -> None:
     assert "there is no run r99" in rpc.refused(type="read", run="r99")
     assert "there is no run r99" in rpc.refused(type="kill", run="r99")
     assert "has ended" in rpc.refused(type="write", run=run, text="x")
-    assert "do not go together" in rpc.refused(type="read", run=run, lines=1, since=0)
+    assert "exclude each other" in rpc.refused(type="read", run=run, lines=1, since=0)
     assert "from is 0" in rpc.refused(type="read", run=run, **{"from": 0})
     assert "HURRY" in rpc.refused(type="kill", run=run, signal="HURRY")
     assert rpc.ask(type="ps", cwd="/") == []
@@ -365,11 +365,11 @@ def test_a_signal_ends_all_and_another_kills(tmp_path: Path, number: int) -> Non
     rpc.process.send_signal(number)
     assert rpc.response()["data"]["cancelled"]
     assert rpc.end() == (128 + number, "")
-    assert time.monotonic() - began < 4  # the grace would be five
+    assert time.monotonic() - began < 4  # the grace would be five seconds
     assert named("#72.3") == []
 
 
-def test_when_nobody_reads_any_more_it_ends_with_all_that_runs(tmp_path: Path) -> None:
+def test_the_server_ends_with_all_its_runs_when_its_stdout_is_closed(tmp_path: Path) -> None:
     rpc = Rpc(cwd=tmp_path)
     rpc.send(type="bash", command="yes 72.4")
     rpc.next()
@@ -390,15 +390,16 @@ def test_a_command_cannot_get_at_the_wire(rpc: Rpc) -> None:
     script = "readlink /proc/self/fd/0; ls /proc/self/fd | wc -l; cat; echo '{' > /dev/stderr"
     assert rpc.ask(type="bash", command=script)["output"] == "/dev/null\n4\n{\n"
     said = rpc.ask(type="bash", command="cd /proc/$PPID/fd || exit; readlink 0")["output"]
-    if os.getuid():  # root may open everything; others cannot even look
+    if os.getuid():  # without root, the server's descriptors cannot even be listed
         assert "Permission denied" in said
-    else:  # where the wire was, there is nothing
+    else:  # root sees /dev/null in the place of the server's stdin
         assert said == "/dev/null\n"
-    assert rpc.ask(type="ping")  # and nothing of it came to us as a line
+    assert rpc.ask(type="ping")  # the client has received no stray line
 
 
 def test_a_server_hides_its_descriptors_from_its_user() -> None:
-    """The test above sees it only where it is not root's."""
+    """Check the dumpable flag directly. The test above detects a dumpable server only without
+    root."""
     code = (
         "import ctypes; from nacre.frontends.private_stdio import make_stdio_private;"
         "make_stdio_private();"
@@ -437,8 +438,8 @@ def test_reading_byte_by_byte_breaks_no_character(rpc: Rpc) -> None:
     assert said == "aéé€"
 
 
-def test_sessions_that_nobody_uses_are_put_away(tmp_path: Path) -> None:
-    rpc = Rpc(cwd=tmp_path, descriptors=160)  # each session holds some
+def test_the_server_closes_unused_tools(tmp_path: Path) -> None:
+    rpc = Rpc(cwd=tmp_path, descriptors=160)  # each open tool holds some descriptors
     rpc.send(id="slow", type="bash", command="sleep 60")
     for number in range(90):
         (tmp_path / str(number)).mkdir()
@@ -448,7 +449,7 @@ def test_sessions_that_nobody_uses_are_put_away(tmp_path: Path) -> None:
 
 def test_what_a_command_that_is_ended_says_too_fast_is_counted(rpc: Rpc) -> None:
     rpc.send(id=1, type="bash", command="yes 12345678", timeout=1.5)
-    time.sleep(2.5)  # it does not read
+    time.sleep(2.5)  # the client reads nothing during this time
     heard = skipped = 0
     while (message := rpc.next())["type"] == "bash_output":
         heard += len(message["chunk"])
@@ -471,7 +472,8 @@ def test_the_directory_of_the_server_may_go(tmp_path: Path) -> None:
 
 
 def test_a_file_can_be_the_input(tmp_path: Path) -> None:
-    # At the end of input a command has one second more, which a busy machine may take to start it.
+    # After the end of input, running commands have one more second. A busy machine may need longer
+    # than that to start bash, so the test sets 30 seconds.
     code = (
         "from nacre.frontends.rpc.server import Server;"
         "from nacre.frontends.cli.main import main;"
@@ -498,7 +500,7 @@ def test_options_that_cannot_be_are_said_at_once() -> None:
         (["--contract", "x"], "there is no contract 'x'"),
         (["--set", "x=1"], "no option"),
         (["--set", "x"], "has no value"),
-        (["--cwd", "/nowhere"], "--cwd /nowhere is no directory"),
+        (["--cwd", "/nowhere"], "--cwd /nowhere is not a directory"),
     ):
         said = subprocess.run(
             [PROGRAM, "rpc", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""Commands that once got around a rule, or that a rule once took for what they are not."""
+"""Regression tests: commands that once evaded a safety rule or were refused by mistake."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Safety rules: what they refuse, what they leave alone, and that dressing up changes nothing."""
+"""Tests of the safety rules: refused commands, allowed commands, and disguised commands."""
 
 import random
 import re
@@ -17,7 +17,7 @@ HOME = b"/home/me"
 
 
 def rule(command: str, packs: str = "disk", cwd: str = "/code/project") -> str | None:
-    """The rule that refuses, if one does."""
+    """Return the name of the rule that refuses the command, or None."""
     caller = Caller(cwd=cwd.encode(), env={b"HOME": HOME})
     script = command.encode()
     plan = Plan(command=Command(original=script, script=script, cwd=caller.cwd))
@@ -139,7 +139,7 @@ KEPT = [
 
 
 @pytest.mark.parametrize("target", REMOVED)
-def test_removing_what_nobody_gets_back_is_refused(target: str) -> None:
+def test_removing_irreplaceable_files_is_refused(target: str) -> None:
     for flags in ("-rf", "-fr", "-r -f", "-R", "--recursive --force", "-rfv", "--recurs"):
         assert rule(f"rm {flags} {target}") == "disk.remove", flags
     assert rule(f"rm {target} -rf") == ("disk.remove" if "--" not in target else None)
@@ -282,7 +282,7 @@ def test_disk(command: str, expected: str | None) -> None:
 )
 def test_git(command: str, expected: str | None) -> None:
     assert rule(command, "git") == expected
-    assert rule(command) is None  # off by default
+    assert rule(command) is None  # the git rules are off by default
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_off_is_off() -> None:
     assert asked("rm -rf /", contract="pi", options={"safety": "disk"})["verdict"] == "refuse"
 
 
-# Dressing up: the same command in other clothes gets the same verdict.
+# Disguised commands: other quoting, prefixes and spacing do not change the verdict.
 
 _EXTERNAL = {
     *("rm", "dd", "find", "mkfs", "mkfs.ext4", "cat", "head", "tail", "grep", "rg", "sed", "perl"),
@@ -346,7 +346,7 @@ _PLAIN = re.compile(rb"[A-Za-z0-9_./,+@%-]+")
 
 
 def _words(text: bytes) -> list[tuple[int, int]]:
-    """Where words stand that can be quoted without a change of meaning."""
+    """Return the spans of the words that can be quoted without a change of meaning."""
     return sorted(
         {
             (word.start, word.end)
@@ -426,7 +426,7 @@ def _dressed(text: str, pick: random.Random) -> str:
 @pytest.mark.parametrize("row", table("safety"), ids=lambda row: row["command"])
 def test_dressing_up_does_not_change_the_verdict(row: dict[str, str]) -> None:
     if analyze(row["command"].encode()).unreadable is not None:
-        return  # there is no meaning to keep
+        return  # the command cannot be parsed, so it cannot be rewritten
     pick = random.Random(row["command"])
     expected = asked(row["command"])["rule"]
     for _ in range(60):
