@@ -1,23 +1,27 @@
-# Set-up happens on first use of any target. Nothing here needs to be run as root.
+# The first use of a target sets up the virtual environment that the target needs. No target needs
+# root.
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SDKS := $(VENV)/.sdks
 INSPECTOR := $(VENV)/inspector
-# The first Python that is new enough; choose another with `make PYTHON=... run`.
+# The site generator has an environment of its own: it shares dependencies with the agent SDKs.
+SITE := $(VENV)/site
+# PYTHON is the first Python that is new enough. `make PYTHON=... run` chooses another Python.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
 	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 CMD ?= echo "Hello from $$0 $$BASH_VERSION"; echo "and this went to stderr" >&2
 export CMD
-# Tests mostly wait, so more of them run at once than there are processors.
+# Number of parallel test processes. Tests mostly wait, so this number may exceed the number of CPUs.
 WORKERS ?= 5
-# `tests.support.startup` comes first: it undoes what pytest would inherit from nohup, `<&-` and the like.
-# Bytecode is written once, for all workers and the next run, also where it is not wanted elsewhere.
+# pytest loads `tests.support.startup` first, which undoes ignored signals and closed descriptors that
+# pytest inherited, for example from nohup or `<&-`. Python writes bytecode once, for all workers and the
+# next run, even if the environment sets PYTHONDONTWRITEBYTECODE.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX="$(CURDIR)/$(VENV)/bytecode" \
 	$(BIN)/python -m pytest -p tests.support.startup
 
-.PHONY: run test test-fast test-adapters lint bench chaos docs format clean
+.PHONY: run test test-fast test-adapters lint bench chaos docs docs-site format clean
 
 run: $(READY)
 	@printf '%s' "$$CMD" \
@@ -27,11 +31,11 @@ run: $(READY)
 test: $(READY)
 	$(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --ignore tests/adapters $(ARGS)
 
-# For the edit loop: the tests that need no daemon and do not sleep.
+# Run only the fast tests, which need no daemon and do not sleep. This target is for use while editing.
 test-fast: $(READY)
 	$(PYTEST) -n 2 --ignore tests/adapters -m 'not slow' $(ARGS)
 
-# With the agent SDKs, which are heavy, and MCP's inspector where there is npm.
+# Run the tests that need the agent SDKs, which are large, and MCP's inspector, which npm installs.
 test-adapters: $(SDKS) $(INSPECTOR)
 	$(BIN)/mypy
 	$(PYTEST) -n $(WORKERS) --dist loadgroup tests/adapters $(ARGS)
@@ -44,7 +48,7 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 
-# The long runs, of which `make test` has a slice.
+# Run the long stress tests; `make test` runs a small part of these tests.
 chaos: $(READY)
 	NACRE_SOAK=10000 NACRE_RACES=2000 $(PYTEST) --limit 3600 tests/engine/test_soak.py $(ARGS)
 	NACRE_KILLS=200 $(PYTEST) --limit 3600 tests/warden/test_recovery.py -k killing $(ARGS)
@@ -57,6 +61,10 @@ chaos: $(READY)
 
 docs: $(READY)
 	$(BIN)/python scripts/draw_docs.py
+
+# The documentation as a static site, in build/site. The site works without a network.
+docs-site: $(SITE)/.ready
+	$(SITE)/bin/python scripts/build_site.py
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -75,7 +83,14 @@ $(SDKS): $(READY) requirements-adapters.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-adapters.txt
 	@touch $@
 
-# A client that we did not write. Its tests say loudly that they did not run where it is missing.
+$(SITE)/.ready: $(READY) requirements-site.txt
+	@echo "Setting up the site generator ..." >&2
+	@$(PYTHON) -m venv $(SITE)
+	@$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-site.txt
+	@touch $@
+
+# MCP's inspector is an MCP client from another project. If the inspector is not installed, its tests
+# report "DID NOT RUN".
 $(INSPECTOR): $(READY)
 	@npm install --silent --no-audit --no-fund --prefix $@ @modelcontextprotocol/inspector@0.15.0 \
 		>/dev/null 2>&1 || { rm -rf $@; echo "MCP's inspector cannot be installed here" >&2; }

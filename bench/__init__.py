@@ -1,1 +1,1 @@
-"""What nacre promises about speed, measured beside its limits in one run."""
+"""Benchmarks: each compares a measured speed of nacre with its promised limit."""

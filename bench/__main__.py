@@ -1,6 +1,7 @@
-"""`make bench`: each promise beside its limit, interleaved in one run.
+"""`make bench`: run the benchmarks and print each result with its promised limit.
 
-Exits with 1 when a promise is missed by more than the noise of this kind of machine, 10 %.
+nacre and the reference program are measured alternately in one run. The exit status is 1 when a
+result misses its limit by more than 10 %, which is the noise of this kind of machine.
 """
 
 import argparse

@@ -1,4 +1,7 @@
-"""A flood, counted and spilled, beside a C program that only reads and writes."""
+"""Benchmark of capturing gigabytes of output, compared with a C program.
+
+nacre counts and spills the output; the C program only reads and writes.
+"""
 
 import os
 import subprocess
@@ -13,9 +16,10 @@ import nacre
 from bench.result import Result
 
 GIB = 1 << 30
-# Virtual machines give memory that was freed back to their host, and pay for touching it again.
-# When they do so is a matter of luck, and may halve a rate. So everybody waits for it first, and
-# medians are compared; and once more without the wait, where the best round of each is.
+# Seconds to wait before each measurement. A virtual machine returns freed memory to its host at
+# random times. Using that memory again costs time, which may halve a rate. The wait lets the
+# machine return the memory first, and medians are compared. One more benchmark does not wait, and
+# compares the best rounds.
 SETTLE = 3.0
 Pick = Callable[[Iterable[float]], float]
 

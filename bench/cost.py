@@ -1,10 +1,11 @@
-"""What a model pays: the characters of the replies to everyday commands, under each contract.
+"""Benchmark of reply sizes: characters of the replies to everyday commands, under each contract.
 
-    python -m bench.cost            prints the table that stands in docs/guide/cost.md
-    python -m bench.cost --write    and puts it there
+    python -m bench.cost            print the table of docs/guide/costs.md
+    python -m bench.cost --write    also write the table to that page
 
-Each row names the line that matters; whether a reply has it is checked. Where one contract needs
-several calls to come to the same, all of their replies are counted.
+Each row names the output line that matters to the model. The benchmark checks whether the reply
+contains that line. If a contract needs several calls for the same result, the characters of all
+replies are added.
 """
 
 import contextlib
@@ -23,10 +24,10 @@ import nacre
 from nacre.contracts import registry
 
 CONTRACTS = ("nacre", "phoenix", "harness", "pi")
-PAGE = Path(__file__).parent.parent / "docs" / "guide" / "cost.md"
+PAGE = Path(__file__).parent.parent / "docs" / "guide" / "costs.md"
 BEGIN, END = "<!-- printed by bench/cost.py -->\n", "<!-- end of what is printed -->\n"
-NEAR = 20  # characters more than the smallest, at most
-FAR = 0.5  # where output is large: of the next smallest, at most
+NEAR = 20  # maximum characters by which nacre's reply exceeds the shortest reply
+FAR = 0.5  # nacre's reply to large output has at most this fraction of any other reply's size
 
 PYTHON = shlex.quote(sys.executable)
 _SUITE = """cat > test_suite.py <<'EOF'
@@ -68,9 +69,10 @@ print("ERROR: out of connections")
 class Row(NamedTuple):
     name: str
     command: str
-    matters: str  # what must be in the reply; a regular expression
-    large: bool = False  # the output is, and a person would not read all of it
-    calls: Mapping[str, list[dict[str, Any]]] = MappingProxyType({})  # if not just the command
+    matters: str  # regular expression that must match in the reply
+    large: bool = False  # whether the output is too long for a person to read completely
+    # Arguments of the calls, by contract. A contract without an entry gets one call of `command`.
+    calls: Mapping[str, list[dict[str, Any]]] = MappingProxyType({})
 
 
 def rows(port: int) -> list[Row]:
@@ -125,7 +127,7 @@ class Cost(NamedTuple):
     row: Row
     characters: dict[str, int]
     calls: dict[str, int]
-    kept: dict[str, bool]  # whether the line that matters is there
+    kept: dict[str, bool]  # whether the reply contains the line that matters, by contract
 
     @property
     def near(self) -> bool:

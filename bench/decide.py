@@ -1,4 +1,4 @@
-"""What deciding costs: everything between a model's command and the spawn, nothing remembered."""
+"""Benchmark of the checks between a model's command and the spawn, with empty caches."""
 
 import os
 import time
@@ -32,7 +32,7 @@ LONG = b"cat > module.py <<'EOF'\n" + b"print('a line of forty characters or so'
 
 
 def measure(program: Path) -> Iterator[Result]:
-    del program  # the limit is a promise of our own
+    del program  # `program` is unused: the limit is a fixed time, not a ratio to C
     tools = ("read", "search", "find", "edit", "write")
     caller = Caller(cwd=os.getcwdb(), env=dict(os.environb), tools=tools)
     everything = {"intercept": "warn", "safety": "disk,git,workspace"}

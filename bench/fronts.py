@@ -1,5 +1,8 @@
-"""What a front adds to a call: the same command through the tool in process and through the front,
-one after the other, in one run. MCP's own client and server are most of what it adds."""
+"""Benchmark of the time that a front end adds to a call.
+
+The same command runs alternately through the tool in this process and through the front end. For
+MCP, the client and the server of the MCP SDK take most of the added time.
+"""
 
 import json
 import os
@@ -26,7 +29,7 @@ GIVEN = {"command": "echo hi"}
 
 
 def measure(program: Path) -> Iterator[Result]:
-    del program  # the limit here is the tool itself
+    del program  # `program` is unused: the reference is the tool in this process
     with nacre.Tool("harness") as tool, nacre.Tool("pi") as pi:
         yield from _rpc(tool, pi)
         yield anyio.run(_stdio, tool)

@@ -1,4 +1,4 @@
-"""`echo hi` through the whole `Tool.call`, beside a C posix_spawn of the same bash."""
+"""Benchmark of `echo hi` through `Tool.call`, compared with posix_spawn of bash in C."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from bench.result import Result
 
 def measure(program: Path) -> Iterator[Result]:
     yield _pairs(program, "echo through Tool.call", 1.2)
-    held = b"\1" * (2 << 30)  # touched, so that a fork would have to copy its page tables
+    held = b"\1" * (2 << 30)  # written memory, whose page tables fork(2) would have to copy
     yield _pairs(program, "the same in a parent of 2 GB", 1.2)
     del held
 

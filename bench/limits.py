@@ -1,4 +1,4 @@
-"""The C program that does the same work with nothing around it."""
+"""The reference: a C program that does the same work as nacre, without nacre's features."""
 
 import shutil
 import subprocess
@@ -14,7 +14,8 @@ PAIRS = 400
 
 
 def build(directory: Path) -> Path:
-    """Compile it; without a C compiler there is nothing to compare with, and we say so."""
+    """Compile the C program and return its path. Without a C compiler, exit with a message, because
+    the benchmarks would have no reference."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         sys.exit("make bench needs a C compiler (cc) for the limits; install one")
@@ -25,7 +26,7 @@ def build(directory: Path) -> Path:
 
 
 class Spawner:
-    """A C process that spawns an echo whenever it is asked to."""
+    """C process that spawns `bash -c 'echo hi'` on request and measures the time."""
 
     def __init__(self, program: Path) -> None:
         self._process = subprocess.Popen(
@@ -46,7 +47,8 @@ class Spawner:
 def beside(
     program: Path, call: Callable[[], float], promise: str, limit: float, pause: float = 0.0
 ) -> Result:
-    """A call of ours beside the spawn in C, one after the other; `call` returns microseconds."""
+    """Measure `call` and the spawn in C alternately, and compare the medians. The function `call`
+    runs a command through nacre and returns microseconds."""
     spawner = Spawner(program)
     for _ in range(40):
         spawner.microseconds()

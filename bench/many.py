@@ -1,4 +1,4 @@
-"""500 commands at once in one thread, beside a C program with one poll."""
+"""Benchmark of 500 concurrent commands in one thread, compared with a poll loop in C."""
 
 import os
 import resource

@@ -1,15 +1,15 @@
-"""One promise and how it was kept."""
+"""Result of one benchmark: the measured value and its promised limit."""
 
 from typing import Literal, NamedTuple
 
-NOISE = 0.10  # a promise missed by more than this fails the bench
+NOISE = 0.10  # fraction of the limit by which a result may miss the limit without failing
 
 
 class Result(NamedTuple):
     promise: str
     measured: float
     limit: float
-    unit: str  # "x" is a ratio to the same work in C, in the same run
+    unit: str  # "x" means a ratio to the same work in C, measured in the same run
     sense: Literal["at most", "at least"]
     detail: str
 
@@ -28,6 +28,6 @@ class Result(NamedTuple):
 
 
 def spread(values: list[float]) -> str:
-    """The middle half, for people."""
+    """Return the first and the third quartile of the values as text."""
     ordered = sorted(values)
     return f"{ordered[len(ordered) // 4]:.4g}..{ordered[len(ordered) * 3 // 4]:.4g}"

@@ -1,5 +1,7 @@
-"""What sessions promise: an echo in a shell that was already there and has read a set-up of three
-hundred functions, beside a C posix_spawn of a bash that has read nothing."""
+"""Benchmark of sessions: an `echo` in a prewarmed shell, compared with posix_spawn of bash in C.
+
+The prewarmed shell has read a set-up of three hundred functions. The bash in C reads no set-up.
+"""
 
 import math
 import os
@@ -16,7 +18,7 @@ from bench.warden import end_warden
 from nacre.procfs import processes
 
 FUNCTIONS = 300
-SAVED = "x=1; echo hi"  # which might change something, and does not
+SAVED = "x=1; echo hi"  # causes a save of the shell's state, but changes nothing
 CHANGES = "((n += 1)); echo hi"
 _FUNCTION = """\
 work_{number}() {{
@@ -82,7 +84,7 @@ def _pairs(
 
 
 def _idle(tool: nacre.Tool) -> Iterator[Result]:
-    """Of the shells that wait: what memory is theirs alone, and what time they take."""
+    """Measure the private memory and the CPU time of idle prewarmed shells."""
     _said(tool, "true")
     time.sleep(0.5)
     shells = [

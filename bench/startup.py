@@ -1,4 +1,4 @@
-"""How long it takes to be there: `import nacre` and `nacre run true`, above bare Python."""
+"""Benchmark of startup: `import nacre` and `nacre run true`, minus the time of bare Python."""
 
 import compileall
 import subprocess
@@ -17,7 +17,7 @@ ROUNDS = 25
 
 
 def measure(program: Path) -> Iterator[Result]:
-    del program  # the limit is bare Python
+    del program  # `program` is unused: the reference is bare Python
     for package in (nacre, msgspec):
         assert package.__file__ is not None
         compileall.compile_dir(Path(package.__file__).parent, quiet=2)

@@ -1,4 +1,7 @@
-"""From the KILL to the last of 202 processes dead, escapees included."""
+"""Benchmark of a process tree's end: time from KILL until all 202 processes are dead.
+
+Some processes have left the process group.
+"""
 
 import subprocess
 import sys
@@ -9,7 +12,8 @@ from statistics import median
 from bench.result import Result
 
 ROUNDS = 5
-# 102 in the group, 40 after setsid, 60 double-forked; all ignore TERM, so that KILL must do it.
+# 102 processes stay in the process group, 40 run under setsid, and 60 are double-forked. All
+# processes ignore TERM, so that only KILL ends them.
 _SCRIPT = """
 trap '' TERM
 for i in $(seq 101); do sleep 86399.5 & done
@@ -48,7 +52,7 @@ print((ended - killed[0]) * 1e3, len(left) + len(outcome.left_running))
 
 
 def measure(program: Path) -> Iterator[Result]:
-    del program  # nothing in C to compare with: the promise is a time
+    del program  # `program` is unused: the limit is a fixed time, not a ratio to C
     for kind, where, limit in (("ours", "a process of ours", 50.0), ("host", "a host", 80.0)):
         rounds = [_round(kind) for _ in range(ROUNDS)]
         milliseconds = [each[0] for each in rounds]

@@ -1,5 +1,9 @@
-"""What the warden promises: a command through it beside C, a flood that its client does not feel,
-how little it takes while it is idle and how much for each run that lives."""
+"""Benchmarks of the warden.
+
+A command through the warden is compared with a spawn in C. Other benchmarks measure the delay of a
+client's event loop during a flood of output, the cost of an idle warden, and the memory of each
+live run.
+"""
 
 import asyncio
 import os
@@ -32,7 +36,7 @@ def measure(program: Path) -> Iterator[Result]:
 
 
 def end_warden() -> None:
-    """The one that this run has started."""
+    """End the warden that this benchmark has started."""
     os.kill(_pid(), 15)
 
 
@@ -68,8 +72,8 @@ def _background(program: Path, tool: nacre.Tool) -> Result:
 
 
 def _flood() -> Iterator[Result]:
-    """The client's event loop, while the warden drains four gigabytes; and, for comparison, while
-    the same flood goes nowhere and nobody of ours is there."""
+    """Measure timer delays in the client's event loop while the warden reads 4 GiB of output. For
+    comparison, measure the delays while the same output goes to /dev/null without nacre."""
     command = f"head -c {FLOOD} /dev/zero | tr '\\0' '\\n'"
 
     async def through_the_warden() -> None:
@@ -94,7 +98,8 @@ def _flood() -> Iterator[Result]:
 
 
 async def _lateness(work: Awaitable[None]) -> tuple[list[float], float]:
-    """How late a timer comes meanwhile, in milliseconds, and how long it took."""
+    """Return the sorted timer delays during `work`, in milliseconds, and the duration of `work` in
+    seconds."""
     late: list[float] = []
     begin = time.perf_counter()
     working = asyncio.ensure_future(work)
@@ -117,7 +122,8 @@ def _idle() -> Iterator[Result]:
 
 
 def _live(tool: nacre.Tool) -> Result:
-    """Each has a server's kind of output: some at first, then silence."""
+    """Measure the warden's memory for each live run. Like a server, each run prints some output at
+    its start and is then silent."""
     pid = _pid()
     before = _resident(pid)
     command = "seq 20000; exec sleep 600"

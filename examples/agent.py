@@ -1,9 +1,10 @@
-"""An agent that never sleeps: a dev server, a failing test, a question, a clean end; five calls.
+"""An agent that completes its task in five calls, without a single `sleep`.
 
     .venv/bin/python examples/agent.py
 
-The model is a script, so that this runs without a key: each step sees the last reply, as a model
-would, and says which tool to call next. Everything else is what a real agent does.
+The agent starts a dev server, sees a test fail, answers a prompt and stops the server. The model is
+a script, so that the example needs no API key. Each step of the script gets the last reply, as a
+model would, and yields the next tool call. Everything else is the same as in a real agent.
 """
 
 import re
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import nacre
 
-Call = tuple[str, dict[str, object]]  # the tool and its arguments
+Call = tuple[str, dict[str, object]]  # name of the tool, and its arguments
 
 SUITE = """\
 import unittest, urllib.request
@@ -31,33 +32,34 @@ read -r answer
 
 
 def model(port: int) -> Generator[Call, nacre.Reply, None]:
-    # 1. Start a server, and come back when it listens: no polling, no sleep.
+    # 1. Start a server. The call returns when the server listens, without polling or sleeping.
     serve = f"python3 -m http.server --bind 127.0.0.1 {port}"
     reply = yield "bash", {"command": serve, "until": {"port": port}}
     assert reply.details["until"]["port"] == port, reply.text
     server = reply.details["run"]
 
-    # 2. Run the tests. A failure is a result, and the line that matters is in it.
+    # 2. Run the tests. The reply to the failed test run contains the assertion error.
     reply = yield "bash", {"command": "python3 -m unittest 2>&1"}
     assert reply.details["exit_code"] == 1
     assert re.search(r"AssertionError: b'41\\n' != b'42\\n'", reply.text), reply.text
 
-    # 3. Run something that asks: the question comes back as a question.
+    # 3. Run a script that prompts for input. The reply contains the prompt.
     reply = yield "bash", {"command": "bash deploy.sh", "interactive": True}
     assert reply.details["state"] == "waiting_input", reply.text
     assert reply.details["prompt"] == "Deploy although 1 test fails? [y/N] "
 
-    # 4. Answer it, and see what comes of that.
+    # 4. Answer the prompt, and read what the script prints next.
     reply = yield "job", {"action": "write", "run": reply.details["run"], "text": "n\n"}
     assert reply.text == "stopped: nothing was deployed\n", reply.text
 
-    # 5. Stop what is left.
+    # 5. Stop the server.
     reply = yield "job", {"action": "signal", "run": server}
     assert reply.details["state"] == "killed", reply.text
 
 
 def converse(tool: nacre.Tool, steps: Generator[Call, nacre.Reply, None]) -> int:
-    """The loop of an agent: ask the model, call the tool, tell the model. Returns the calls."""
+    """Run the agent loop: ask the model, call the tool, pass the reply to the model. Return the
+    number of calls."""
     calls = 0
     try:
         name, arguments = next(steps)

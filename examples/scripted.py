@@ -1,8 +1,8 @@
-"""A model that follows a script, behind the door of each SDK: the examples run without a key.
+"""A scripted model for each SDK, so that the examples run without an API key.
 
-A script is a function: it sees the replies so far, as a model would, and says which tool to call
-next, or its last words. `chosen(KEY)` tells whether there is a key in the environment; then the
-examples ask the real model instead.
+A script is a function. The script gets all replies so far, as a model would, and returns the next
+tool call or a final answer. `chosen(KEY)` returns whether the environment contains an API key. With
+a key, the examples ask the real model.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-Call = tuple[str, dict[str, Any]]  # the tool and its arguments
+Call = tuple[str, dict[str, Any]]  # name of the tool, and its arguments
 Script = Callable[[list[str]], Call | str]
 
 TASK = "In this directory, `bash check.sh` fails. Make it pass, run it again, then say what it was."
@@ -20,14 +20,14 @@ CHECK = 'grep -qx hello greeting.txt || { echo "greeting.txt must say hello"; ex
 
 
 def workplace() -> tempfile.TemporaryDirectory[str]:
-    """A directory in which the task can be done."""
+    """Return a temporary directory with the files of the task."""
     place = tempfile.TemporaryDirectory(prefix="nacre-example-")
     (Path(place.name) / "check.sh").write_text(CHECK)
     return place
 
 
 def recover(replies: list[str]) -> Call | str:
-    """Try, see it fail, read why, put it right, try again."""
+    """Follow the script of the task: run the check, fix the file, run the check again."""
     if not replies:
         return "bash", {"command": "bash check.sh"}
     if "must say hello" in replies[-1]:
@@ -36,7 +36,7 @@ def recover(replies: list[str]) -> Call | str:
 
 
 def chosen(key: str) -> bool:
-    """Whether the real model shall be asked."""
+    """Return whether the environment has this API key, so that the real model is asked."""
     return bool(os.environ.get(key))
 
 
@@ -45,8 +45,9 @@ def shown(name: str, arguments: object, reply: str) -> None:
 
 
 def model(tools: Any) -> Script:
-    """For fronts that no SDK stands before: the script, or with ANTHROPIC_API_KEY (and the package
-    anthropic) the real model, to which these tools are given; it is asked again with each reply."""
+    """Return the model for front ends without an agent SDK. Without ANTHROPIC_API_KEY, the model is
+    a script. With the key and the package anthropic, the returned function asks the real model,
+    passing these tools and the last reply."""
     if not chosen("ANTHROPIC_API_KEY"):
         return recover
     from anthropic import Anthropic
@@ -74,11 +75,11 @@ def model(tools: Any) -> Script:
     return script
 
 
-# Doors. Each SDK is imported by whoever asks for its own.
+# Scripted clients and models of the SDKs. Each function imports only its own SDK.
 
 
 def anthropic_client(script: Script) -> Any:
-    """An `AsyncAnthropic` whose API is a script."""
+    """Return an `AsyncAnthropic` client whose API responses come from a script."""
     import anthropic
     import httpx2
 
@@ -87,10 +88,10 @@ def anthropic_client(script: Script) -> Any:
 
 
 def anthropic_api(script: Script) -> Any:
-    """What answers in place of the API, for any client."""
+    """Return an HTTP transport that answers in place of the API, for any client."""
     import httpx2
 
-    seen: dict[str, str] = {}  # some send only what is new
+    seen: dict[str, str] = {}  # replies by call id; some clients send only new replies
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         for message in json.loads(request.content)["messages"]:
@@ -120,7 +121,7 @@ def _text(content: Any) -> str:
 
 
 def openai_client(script: Script) -> Any:
-    """An `AsyncOpenAI` whose Responses API is a script."""
+    """Return an `AsyncOpenAI` client whose API responses come from a script."""
     import httpx2
     import openai
 
@@ -155,7 +156,7 @@ def _openai_item(said: Call | str, id: str) -> dict[str, Any]:
 
 
 def agents_model(script: Script) -> Any:
-    """A model of the OpenAI Agents SDK, by its own test double."""
+    """Return a scripted model of the OpenAI Agents SDK, built on the SDK's own test double."""
     from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
     from openai.types.responses import ResponseFunctionShellToolCall
 
@@ -177,7 +178,7 @@ def agents_model(script: Script) -> Any:
 
 
 def pydantic_model(script: Script) -> Any:
-    """A model of Pydantic AI, by its own test double."""
+    """Return a scripted model of Pydantic AI, built on the library's own test double."""
     from pydantic_ai.messages import (
         ModelMessage,
         ModelResponse,
@@ -203,7 +204,7 @@ def pydantic_model(script: Script) -> Any:
 
 
 def langchain_model(script: Script) -> Any:
-    """A chat model of LangChain, on its own fake."""
+    """Return a scripted chat model of LangChain, built on the library's own fake model."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
     from langchain_core.outputs import ChatGeneration, ChatResult

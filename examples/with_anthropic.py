@@ -2,8 +2,8 @@
 
 .venv/bin/pip install anthropic; .venv/bin/python examples/with_anthropic.py
 
-Without ANTHROPIC_API_KEY the model is a script; everything else is the same. `--builtin` uses the
-model's own tool, `bash_20250124`, instead of ours.
+Without ANTHROPIC_API_KEY the model is a script; everything else is the same. `--builtin` declares
+Anthropic's built-in tool, `bash_20250124`, instead of nacre's tools.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""An agent of LangChain.
+"""An agent built with LangChain.
 
 .venv/bin/pip install langchain langchain-anthropic; .venv/bin/python examples/with_langchain.py
 
-Without ANTHROPIC_API_KEY the model is a script (and langchain is enough); everything else is the
-same.
+Without ANTHROPIC_API_KEY the model is a script, and the package langchain-anthropic is not needed.
+Everything else is the same.
 """
 
 import asyncio

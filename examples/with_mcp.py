@@ -1,9 +1,9 @@
-"""An agent that meets nacre as an MCP server, with the SDK's own client.
+"""An agent that uses nacre as an MCP server, through the client of the MCP SDK.
 
 .venv/bin/python examples/with_mcp.py
 
-Without ANTHROPIC_API_KEY the model is a script; with it (and the package anthropic) the tools that
-the server lists are given to the real one.
+Without ANTHROPIC_API_KEY the model is a script. With the key and the package anthropic, the real
+model gets the tools that the server lists.
 """
 
 import os
@@ -30,7 +30,7 @@ async def converse(client: Client, script: Script) -> str:
 
 async def main() -> str:
     with workplace() as place:
-        # A server gets no variables but those that it is given: here, where its state is.
+        # The server gets only the variables in `env`: here, the path of nacre's state directory.
         home = {name: value for name, value in os.environ.items() if name == "NACRE_HOME"}
         server = StdioServerParameters(command=NACRE, args=["mcp"], cwd=place, env=home)
         async with Client(server) as client:

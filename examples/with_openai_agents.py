@@ -1,4 +1,4 @@
-"""An agent of the OpenAI Agents SDK.
+"""An agent built with the OpenAI Agents SDK.
 
 .venv/bin/pip install openai-agents; .venv/bin/python examples/with_openai_agents.py
 

@@ -1,4 +1,4 @@
-"""An agent of Pydantic AI.
+"""An agent built with Pydantic AI.
 
 .venv/bin/pip install pydantic-ai; .venv/bin/python examples/with_pydantic_ai.py
 

@@ -1,4 +1,4 @@
-"""A client of `nacre rpc`: what a program in any language has to do, in fifty lines.
+"""A client of `nacre rpc` in fifty lines. A program in any language can do the same.
 
 .venv/bin/python examples/with_rpc.py
 
@@ -26,7 +26,8 @@ class Rpc:
     def ask(
         self, type: str, hear: Callable[[str], object] = sys.stdout.write, **message: Any
     ) -> Any:
-        """One message, and its answer; `hear` gets the output as it comes."""
+        """Send one message and return the data of its response. The callback `hear` gets each chunk
+        of output as soon as the chunk arrives."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         id = next(self._ids)
@@ -43,7 +44,8 @@ class Rpc:
         raise RuntimeError("nacre rpc has ended")
 
     def close(self) -> int:
-        """The end of input ends what still runs, and the server."""
+        """Close the server's stdin, which ends all running commands and the server. Return the
+        server's exit status."""
         self._process.communicate()
         return self._process.returncode
 
@@ -51,7 +53,7 @@ class Rpc:
 def main() -> str:
     with workplace() as place:
         rpc = Rpc(place)
-        rpc.ask("bash", command="for i in 1 2 3; do echo $i; sleep 0.1; done")  # as it comes
+        rpc.ask("bash", command="for i in 1 2 3; do echo $i; sleep 0.1; done")  # streams its output
         script = model(rpc.ask("schema", format="anthropic"))
         replies: list[str] = []
         while not isinstance(said := script(replies), str):

@@ -1,6 +1,9 @@
-"""Draw what the pages show of the code and of the case table, between their markers
-(`make docs`)."""
+"""`make docs`: generate the parts of the documentation that come from code or the case table.
 
+Each generated part replaces the text between its two markers in a page.
+"""
+
+import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +17,7 @@ import nacre
 from nacre import settings
 from nacre.contracts import registry
 from nacre.engine.lifecycle import TABLE, State
+from nacre.frontends.cli.main import build_parser
 from nacre.prepare.interception_rules import DEFAULT_RULES
 from nacre.prepare.safety.rule_selection import RULES
 
@@ -60,13 +64,13 @@ def interception() -> str:
 
 
 def told(contract: str) -> str:
-    """What a model is told."""
+    """Return the description and the arguments of each tool, as the model gets them."""
     with nacre.Tool(contract, cwd="/repo") as tool:
         specs = tool.specs()
     lines = []
     for spec in specs:
         lines += ["```text", spec["description"], "```", ""]
-        lines += ["| argument | type | what a model is told |", "|---|---|---|"]
+        lines += ["| argument | type | description for the model |", "|---|---|---|"]
         for name, each in _arguments(spec["input_schema"]):
             kind = " \\| ".join(f"`{c}`" for c in each["enum"]) if "enum" in each else each["type"]
             lines.append(f"| `{name}` | {kind} | {each['description']} |")
@@ -81,7 +85,7 @@ def _arguments(schema: dict[str, Any], above: str = "") -> Iterator[tuple[str, d
 
 
 def options(contract: str) -> str:
-    """What can be chosen, and what a workspace may do to it."""
+    """Return a table of the contract's options, and how a workspace may change each option."""
     rows = ["| option | default | values | a workspace may |", "|---|---|---|---|"]
     for field in msgspec.structs.fields(registry.options_type(contract)):
         way = settings.find_tightening(field.type)
@@ -115,8 +119,33 @@ def _values(wanted: Any) -> str:
     return names.get(wanted, wanted.__name__)
 
 
+def command_line() -> str:
+    """Return a section for each command: what it does, and a table of its arguments."""
+    lines = []
+    for name, command in _commands().items():
+        lines += [f"### nacre {name}", "", command.description or "", ""]
+        rows = [_argument_row(each) for each in command._actions if each.dest != "help"]
+        if rows:
+            lines += ["| argument | meaning |", "|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def _commands() -> dict[str, argparse.ArgumentParser]:
+    parser = build_parser()
+    (commands,) = (each for each in parser._actions if hasattr(each, "_name_parser_map"))
+    return dict(commands._name_parser_map)
+
+
+def _argument_row(action: argparse.Action) -> str:
+    value = action.metavar or (" | ".join(action.choices) if action.choices else "")
+    names = ", ".join(action.option_strings)
+    shown = f"{names} {value}".strip() if action.nargs != 0 else names
+    shown, text = shown.replace("|", "\\|"), (action.help or "").replace("|", "\\|")
+    return f"| `{shown}` | {text} |"
+
+
 def cases(contract: str) -> str:
-    """Every row of the case table."""
+    """Return all cases of the contract's case table as Markdown."""
     lines = []
     for section in case_table.sections(contract):
         lines += [f"### {section['title']}", ""]
@@ -162,6 +191,7 @@ def _shown(case: Case) -> Iterator[str]:
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "internals/lifecycle.md": {"lifecycle": lifecycle},
+    "cli.md": {"commands": command_line},
     "guide/checks.md": {"rules": rules, "interception": interception},
     "guide/configuration.md": {
         f"options of {name}": partial(options, name) for name in registry.contract_names()
@@ -174,7 +204,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
 
 
 def drawn(page: str, text: str) -> str:
-    """The page with its drawings as they are now."""
+    """Return the text of the page with its generated parts brought up to date."""
     for name, draw in PAGES[page].items():
         begin = f"<!-- drawn by scripts/draw_docs.py: {name} -->\n"
         before, _, rest = text.partition(begin)
