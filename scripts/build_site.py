@@ -47,6 +47,22 @@ def copy_pages() -> None:
     shutil.copyfile(ROOT / "README.md", SOURCE / "index.md")
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         shutil.copyfile(ROOT / name, SOURCE / name)
+    for page in SOURCE.rglob("*.md"):
+        page.write_text(indent_lists(page.read_text()))
+
+
+def indent_lists(text: str) -> str:
+    """Indent the inner lines of list items by four columns, as Python's Markdown requires.
+
+    The pages use two columns under a bullet and three under a number, as GitHub requires.
+    """
+    lines, code = [], False
+    for line in text.split("\n"):
+        if line.startswith("```"):
+            code = not code
+        inner = 0 if code else 3 if re.match(r" {3}\S", line) else 2 if line[:2] == "  " else 0
+        lines.append("    " + line[inner:] if inner else line)
+    return "\n".join(lines)
 
 
 def pages_outside_navigation() -> list[str]:

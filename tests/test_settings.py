@@ -181,7 +181,7 @@ def test_a_workspace_may_not_loosen(
         ("phoenix = 3\n", ":1: phoenix must be a table; write [phoenix] above its keys"),
         ("[phoenix\n", " is not TOML: "),
         ("[pi]\nintercept = 'maybe'\n", ":2: [pi] bad option: intercept cannot be 'maybe'"),
-        ("[store]\nsize = 'much'\n", ":2: [store] size 'much' is no size; write it like 500MB"),
+        ("[store]\nsize = 'much'\n", ":2: [store] size 'much' is not a size; write it like 500MB"),
         ("[store]\ndays = 0\n", ":2: [store] bad option: days must be more than 0"),
         ("[pi]\nrules = [{tool = 'read', message = '', pattern = '('}]\n", ":2: [pi] bad option"),
     ],

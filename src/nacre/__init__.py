@@ -5,12 +5,14 @@
     with nacre.Tool("harness", cwd="/repo") as tool:
         reply = tool.call({"command": "make test"})
 
-Importing `nacre` starts nothing and loads no submodule. Each public name is loaded on first use.
+Importing `nacre` starts no process or thread and loads no submodule; each public name is loaded on
+first use.
 """
 
 __version__ = "0.1.0"
 
-# Not imported from `typing`: that import alone takes a third of the time budget of `import nacre`.
+# `TYPE_CHECKING` is not imported from `typing`, because importing `typing` alone takes a third of
+# the time budget of `import nacre`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nacre.api import arun as arun

@@ -1,8 +1,11 @@
-"""Entry point of `python -m nacre`: starts the warden or the command line."""
+"""Entry point of `python -m nacre`: starts the warden (nacre's daemon) or the command-line
+interface."""
 
 import sys
 
-if sys.argv[1:2] == ["warden"]:  # the warden stays small: it loads no front end
+# The warden (nacre's daemon) loads none of the front ends (command line, RPC, MCP), so that its
+# process stays small.
+if sys.argv[1:2] == ["warden"]:
     from nacre.warden.main import entry
 else:
     from nacre.frontends.cli.main import entry

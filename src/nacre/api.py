@@ -1,7 +1,9 @@
-"""`nacre.run` and `nacre.arun`: run one shell script without a contract.
+"""`nacre.run` and `nacre.arun`: functions that run one shell script directly, without a tool
+contract.
 
-The script and its options become a `Plan`. The engine runs the plan and returns an `Outcome`.
-Settings files, safety rules and the store play no part here.
+The script and its options become a `Plan`; the engine executes the plan and returns an `Outcome`.
+`nacre.run` and `nacre.arun` read no settings files, apply no safety rules, and do not use nacre's
+store on disk.
 """
 
 import os
@@ -24,19 +26,20 @@ _engine = Engine()
 
 
 class RunOptions(TypedDict, total=False):
-    """Options of `nacre.run` and `nacre.arun`. Every option has a default."""
+    """Options of `nacre.run` and `nacre.arun`, all with default values."""
 
-    cwd: StrPath  # working directory; default: that of this process
-    env: Mapping[str, str] | Mapping[bytes, bytes]  # complete environment; default: this process's
-    stdin: bytes  # input of the command; default: /dev/null
-    timeout: float | None  # seconds; None, the default: no limit
-    grace: float  # seconds between TERM and KILL; default: 2
-    streams: Streams  # whether stdout and stderr share a pipe; default: MERGED
-    # Output kept in memory. By default an output of up to 1 MiB is kept whole. Of a longer output
-    # the first 256 KiB and the last 768 KiB are kept.
+    cwd: StrPath  # working directory of the command; default: that of this process
+    # complete environment of the command; default: the environment of this process
+    env: Mapping[str, str] | Mapping[bytes, bytes]
+    stdin: bytes  # bytes that the command reads from stdin; default: /dev/null
+    timeout: float | None  # maximum seconds that the command may run; None, the default: no limit
+    grace: float  # seconds between TERM and KILL when the command is stopped; default: 2
+    streams: Streams  # whether stdout and stderr share one pipe; default: MERGED, one shared pipe
+    # Amount of the command's output that is kept in memory. By default, output of up to 1 MiB is
+    # kept whole in memory; of longer output, the first 256 KiB and the last 768 KiB are kept.
     keep: Keep
-    spill: Spill | None  # file for the complete output; default: no file
-    shell: StrPath  # path of the shell; default: /bin/bash
+    spill: Spill | None  # file for the command's complete output; default: no file
+    shell: StrPath  # path of the shell that runs the script; default: /bin/bash
 
 
 def run(
@@ -48,7 +51,7 @@ def run(
 ) -> Outcome:
     """Run a shell script to its end and return its outcome.
 
-    Never raises for a failure of the command or of the machine. `Outcome.ending` reports the
+    A failure of the command or of the machine raises no exception; `Outcome.ending` reports the
     failure.
     """
     ticket = None
@@ -57,7 +60,8 @@ def run(
         return ticket.wait()
     except Refused as refused:
         return _not_started(refused, options)
-    except BaseException:  # an interrupt may arrive before `ticket.wait` is called
+    except BaseException:
+        # If KeyboardInterrupt arrives before `ticket.wait`, only this handler stops the command.
         if ticket is not None:
             ticket.abandon()
         raise
@@ -72,7 +76,7 @@ async def arun(
 ) -> Outcome:
     """Run a shell script to its end under asyncio and return its outcome.
 
-    Cancelling the task stops the command and every process that the command started.
+    Cancelling the asyncio task stops the command and every process that the command started.
     """
     ticket = None
     try:
@@ -96,13 +100,14 @@ def _start(
 
 
 def _build_plan(command: str | bytes, options: RunOptions) -> Plan:
-    """Build the plan of one command.
+    """Build the plan (command, streams, limits, environment) for one call of `nacre.run`.
 
-    Raises Refused for a value that no command can have. Raises TypeError for an unknown option or
-    a value of the wrong type.
+    Raises Refused for an option value that no command can have, such as a script with a NUL byte.
+    Raises TypeError for an unknown option or an option value of the wrong type.
     """
     for name in options.keys() - RunOptions.__annotations__.keys():
-        from nacre.text.similar_names import did_you_mean  # lazy import: used only for this error
+        # Lazy import: `did_you_mean` is needed only for the error about an unknown option.
+        from nacre.text.similar_names import did_you_mean
 
         hint = did_you_mean(name, RunOptions.__annotations__)
         raise TypeError(f"nacre.run has no option {name!r}; {hint}".rstrip("; "))

@@ -1,10 +1,10 @@
 """Event loop: one epoll for descriptors, plus timers and callbacks posted by other threads.
 
-A thread that waits drives the event loop by calls of `step`. A foreign event loop, such as
-asyncio's, watches `fileno()` instead, because an epoll descriptor is itself pollable. The foreign
-event loop calls `step(0)` when `fileno()` is readable or when `next_deadline()` has passed. Only
-`post` may be called from another thread. Timers use the monotonic clock, so a jump of the wall
-clock changes nothing.
+A waiting thread drives the event loop by calling `EventLoop.step`. A foreign event loop, such as
+asyncio's, can drive nacre's event loop by watching `fileno()`, because an epoll descriptor is
+itself pollable. A foreign event loop calls `step(0)` when `fileno()` is readable or when
+`next_deadline()` has passed. `post` is the only method of the event loop that another thread may
+call. Timers use the monotonic clock, so a jump of the wall clock does not affect them.
 """
 
 import heapq
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 Callback = Callable[[], None]
-_MAX_TIMEOUT: Final = 3600.0  # maximum seconds of one wait; epoll cannot wait for a month
+_MAX_TIMEOUT: Final = 3600.0  # maximum seconds of one wait; epoll cannot wait longer than 24 days
 now = time.monotonic
 
 
@@ -37,14 +37,16 @@ class Timer:
 
 class EventLoop:
     def __init__(self) -> None:
-        self._closed = True  # True until all descriptors are open
+        # Whether the event loop is closed; also True while `__init__` still opens its descriptors.
+        self._closed = True
         self._epoll = select.epoll()
         self._on_readable: dict[int, Callback] = {}
-        self._on_writable: dict[int, Callback] = {}  # callbacks for descriptors that wait to write
+        self._on_writable: dict[int, Callback] = {}  # callbacks for writable descriptors
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self._posted: deque[Callback] = deque()
-        # A reentrant lock: a signal handler may call `post` while its own thread is inside `post`.
+        # The lock is reentrant, because a signal handler may call `post` while its own thread is
+        # inside `post`.
         self._lock = threading.RLock()
         try:
             self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -62,7 +64,9 @@ class EventLoop:
         self._on_readable[fd] = on_readable
         try:
             self._epoll.register(fd, select.EPOLLIN)
-        except FileExistsError:  # the caller repeats `watch` after an interrupt
+        except FileExistsError:
+            # The epoll already has `fd`, because the caller repeats a call of `watch` that an
+            # interrupt (Ctrl-C) cut short.
             return
         except OSError:
             del self._on_readable[fd]
@@ -76,7 +80,7 @@ class EventLoop:
     def watch_writable(self, fd: int, on_writable: Callback) -> None:
         """Call `on_writable` whenever `fd` is writable, until `unwatch_writable` is called.
 
-        The caller must have called `watch` for `fd` before.
+        The caller must call `watch` for `fd` before it calls `watch_writable`.
         """
         self._on_writable[fd] = on_writable
         self._epoll.modify(fd, select.EPOLLIN | select.EPOLLOUT)
@@ -91,15 +95,16 @@ class EventLoop:
         return timer
 
     def next_deadline(self) -> float | None:
-        """Return the monotonic time at which the next timer is due; None without timers."""
+        """Return the monotonic time at which the next timer is due; None if there is no timer."""
         while self._timers and self._timers[0][2].call is None:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
     def post(self, call: Callback) -> bool:
-        """Schedule `call` in the thread that drives the event loop; any thread may post.
+        """Schedule the callback `call` in the thread that drives the event loop; any thread may
+        call `post`.
 
-        Return False when the event loop is closed.
+        `post` returns False when the event loop is closed.
         """
         with self._lock:
             if self._closed:
@@ -116,12 +121,12 @@ class EventLoop:
             timeout = until if timeout is None else min(timeout, until)
         found = self._epoll.poll(timeout)
         rooms = self._find_writable(found) if self._on_writable else ()
-        if rooms:  # a descriptor that is only writable has nothing to read
+        if rooms:  # skip descriptors that are only writable: they have nothing to read
             found = [(fd, what) for fd, what in found if what != select.EPOLLOUT]
         watched = [(fd, self._on_readable.get(fd)) for fd, _ in found]
         for fd, ready in watched:
-            # An earlier callback may have closed this descriptor, and a new descriptor may have got
-            # the same number. The kernel's event was about the old descriptor.
+            # Skip `fd` if an earlier callback has closed it, because the number may now belong to a
+            # new descriptor, for which the kernel has reported no event.
             if ready is not None and self._on_readable.get(fd) is ready:
                 ready()
         for fd, room in rooms:
@@ -143,15 +148,17 @@ class EventLoop:
         self._timers.clear()
 
     def intact(self) -> bool:
-        """Return whether the event loop's descriptors are still open and still its own."""
+        """Return whether the event loop's descriptors are still open and still belong to the
+        loop."""
         try:
             self._epoll.modify(self._wakeup, select.EPOLLIN)
-        except (OSError, ValueError):  # ValueError: the epoll object is closed
+        except (OSError, ValueError):  # ValueError means that the epoll object is closed
             return False
         return True
 
     def after_fork(self) -> None:
-        """Replace the lock after fork(2): a thread of the parent process may have held the lock."""
+        """Replace the event loop's lock after fork(2): a thread of the parent process may have held
+        it."""
         self._lock = threading.RLock()
 
     def close(self) -> None:
@@ -159,7 +166,7 @@ class EventLoop:
             if self._closed:
                 return
             self._closed = True
-            # A callback may close the event loop; no other callback may run after that.
+            # If a callback closes the event loop, no other callback may run afterwards.
             self._on_readable.clear()
             self._on_writable.clear()
             self._timers.clear()
@@ -177,7 +184,7 @@ class EventLoop:
             call = self._posted.popleft()
             try:
                 call()
-            except BaseException:  # interrupted: the next step runs the callback again
+            except BaseException:  # an interrupted callback runs again in the next `step()`
                 if not self._closed:
                     self._posted.appendleft(call)
                     os.eventfd_write(self._wakeup, 1)
@@ -192,7 +199,7 @@ class EventLoop:
                 continue
             try:
                 call()
-            except BaseException:  # interrupted: the next step runs the callback again
+            except BaseException:  # an interrupted callback runs again in the next `step()`
                 if self._closed:
                     raise
                 entry[2].call = call

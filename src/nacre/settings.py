@@ -1,11 +1,12 @@
-"""Settings in force for a contract, each with its origin.
+"""Settings in force for a contract (a dialect of the tool), each with the place where it was set.
 
     options from the host or the command line
     > nacre.toml of the workspace > the user's config.toml > the contract's defaults
 
 A workspace may come from an untrusted author, so its `nacre.toml` may only tighten options: shorter
-limits, more rules, fewer variables. A `nacre.toml` that would loosen an option is an error. Looser
-values belong in the user's own `config.toml`.
+limits, more rules, fewer variables. A workspace's `nacre.toml` that would loosen an option, for
+example by raising a limit, is rejected with an error. Values that loosen an option belong in the
+user's own `config.toml`.
 """
 
 import errno
@@ -40,26 +41,29 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     days: Annotated[float, Meta(gt=0)] = 14.0
     size: str | int = "10GB"
     run: str | int = "4GB"  # maximum size of one run's output on disk
-    # Reaction to a run whose output exceeds the maximum: close its pipe, or stop the run.
+    # What to do when a run's output exceeds its maximum size: close the output pipe, or stop the
+    # run.
     full: Literal["close", "stop"] = "close"
 
 
 class Setting(Struct, frozen=True, kw_only=True):
     value: Any
-    origin: str = DEFAULT  # `default`, `given`, or a file and a line number
+    origin: str = DEFAULT  # origin of the value: `default`, `given` by the caller, or FILE:LINE
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Settings in force for one contract in one directory."""
+    """Settings in force for one contract (dialect of the tool) in one directory."""
 
     options: dict[str, Setting]
     store_limits: StoreLimits
-    spill: Spill | None  # disk limit set in [store]; None: the contract's own
-    store: dict[str, Setting]  # table [store], with the origin of each value
+    # disk limit of a run's output, set in the table [store]; None: the contract's own limit
+    spill: Spill | None
+    store: dict[str, Setting]  # values of the table [store], each with its origin
 
     @property
     def option_values(self) -> dict[str, Any]:
-        """Options that were set explicitly, as arguments for building the contract."""
+        """Options of the contract that were set explicitly, without those that have their default
+        value."""
         return {
             name: each.value for name, each in self.options.items() if each.origin is not DEFAULT
         }
@@ -73,7 +77,7 @@ class _File:
         self.text = ""
         self.tables: dict[str, Any] = {}
         if not path.startswith("/"):
-            return  # no absolute path: the user has no home directory
+            return  # the path is not absolute, because the user has no home directory
         try:
             data = _read_file(path)
         except ValueError:  # the path contains a NUL byte
@@ -81,7 +85,9 @@ class _File:
         except OSError as error:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
             if missing or not os.access(os.path.dirname(path), os.X_OK):
-                return  # directory without search permission: no command can run there
+                # A settings file whose directory this process may not enter counts as missing,
+                # because no command can run in a directory that cannot be entered.
+                return
             raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
         self.tables = self._parsed(data)
 
@@ -95,7 +101,8 @@ class _File:
             raise SettingsError(f"{self.path} is not TOML: {error}") from None
 
     def table(self, name: str, shape: type[Struct]) -> dict[str, Setting]:
-        """Return one table of the file after checking its keys and values. Raises SettingsError."""
+        """Return one table of the settings file after checking its keys and values. Raises
+        SettingsError."""
         table = self.tables.get(name, {})
         if not isinstance(table, dict):
             raise self.error(f"{name} must be a table; write [{name}] above its keys", "", name)
@@ -119,7 +126,8 @@ class _File:
         return SettingsError(f"{self.locate(table, key)}: {problem}")
 
     def locate(self, table: str, key: str) -> str:
-        """Return `FILE:LINE` of a key, or only the file if the line is not found."""
+        """Return `FILE:LINE` of a key in the settings file, or only the file if the line is not
+        found."""
         current = ""
         name = re.escape(key)
         for number, line in enumerate(self.text.splitlines(), 1):
@@ -137,7 +145,8 @@ class _File:
 def _read_file(path: str) -> bytes:
     """Return the content of a settings file. Raises OSError.
 
-    An untrusted author may have put a FIFO or a device at this path, so the read never blocks.
+    An untrusted author may have put a FIFO or a device at the path of the settings file, so the
+    read never blocks.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -152,7 +161,8 @@ def _read_file(path: str) -> bytes:
 
 
 def _find_wrong_key(table: dict[str, Any], shape: type[Struct]) -> tuple[str, str] | None:
-    """Return the error message and the key, if one key alone causes the error."""
+    """Return the error message and the name of the first key whose value alone causes an error;
+    return None if there is no such key."""
     for key, value in table.items():
         try:
             read_options({key: value}, shape, strict=True)
@@ -162,7 +172,8 @@ def _find_wrong_key(table: dict[str, Any], shape: type[Struct]) -> tuple[str, st
 
 
 def load(contract: str, cwd: bytes, options: Mapping[str, Any]) -> Settings:
-    """Return the settings in force for a contract in `cwd`. Raises ValueError, SettingsError."""
+    """Return the settings in force for a contract (dialect of the tool) in the directory `cwd`.
+    Raises ValueError, SettingsError."""
     mine, theirs = _File(user_file()), _File(workspace_file(cwd))
     for file in (mine, theirs):
         file.check_names((*registry.contract_names(), "store"))
@@ -170,7 +181,8 @@ def load(contract: str, cwd: bytes, options: Mapping[str, Any]) -> Settings:
         problem = f"the store is shared by all workspaces; set it in {mine.path}"
         raise theirs.error(problem, "", "store")
     written = mine.tables.keys() | theirs.tables.keys()
-    for other in registry.contract_names():  # errors in other contracts' tables are reported too
+    # Errors in the settings of contracts other than the requested one are reported, too.
+    for other in registry.contract_names():
         if other != contract and other in written:
             _merge_files(other, mine, theirs)
     merged = _merge_files(contract, mine, theirs)
@@ -188,10 +200,10 @@ def load(contract: str, cwd: bytes, options: Mapping[str, Any]) -> Settings:
 
 
 def _merge_files(contract: str, mine: _File, theirs: _File) -> dict[str, Setting]:
-    """Return the options of a contract.
+    """Return the options of a contract, merged from its defaults and the settings files.
 
-    The user's file overrides the contract's defaults. The workspace's file may then tighten the
-    result. Raises SettingsError.
+    The user's settings file overrides the contract's defaults; the workspace's settings file may
+    only tighten the resulting options. Raises SettingsError.
     """
     shape = registry.options_type(contract)
     usual = {field.encode_name: Setting(value=field.default) for field in struct_fields(shape)}
@@ -210,7 +222,8 @@ def _merge_files(contract: str, mine: _File, theirs: _File) -> dict[str, Setting
 
 
 def _read(shape: type[Struct], key: str, value: Any) -> Any:
-    """Convert an already checked value to the type that the contract declares."""
+    """Convert the checked value of an option to the type that the contract declares for the
+    option."""
     return msgspec.convert(msgspec.to_builtins(value), _type_of(shape, key))
 
 
@@ -253,7 +266,8 @@ def _size(file: _File, store: StoreSettings, key: str) -> int:
 
 
 def find_tightening(wanted: Any) -> str | None:
-    """Return the name of the tightening rule in an option's type annotation, or None."""
+    """Return the name of the rule by which a workspace may tighten an option, as given in the
+    option's type annotation, or None."""
     for each in (wanted, *get_args(wanted)):
         if get_origin(each) is Annotated:
             for meta in get_args(each)[1:]:
@@ -264,7 +278,8 @@ def find_tightening(wanted: Any) -> str | None:
 
 
 class _Tightening:
-    """Tightening rule: how a workspace may change an option. This base class allows no change."""
+    """Rule for how a workspace's settings file may change an option; this base class allows no
+    change."""
 
     may = "cannot be set by a workspace"
 
@@ -273,7 +288,7 @@ class _Tightening:
         return False
 
     def tightest(self, old: Any, new: Any) -> Any:
-        """Return the stricter of two values."""
+        """Return the stricter one of an option's old and new value."""
         return new if self.allows(old, new) else old
 
 
@@ -285,7 +300,7 @@ class _Less(_Tightening):
 
 
 class _Limit(_Tightening):
-    """Tightening rule for a numeric limit where 0 means no limit."""
+    """Rule that lets a workspace only lower a numeric limit; 0 means no limit."""
 
     may = "can only be lowered by a workspace"
 
@@ -297,9 +312,11 @@ class _More(_Tightening):
     may = "can only be added to by a workspace"
 
     def allows(self, old: Any, new: Any) -> bool:
-        """Return whether the new list only adds entries.
+        """Return whether the list in a workspace's settings file only adds entries to an option's
+        list.
 
-        An entry with a leading dash removes a rule or a pack of rules.
+        A workspace's list may have no entry with a leading dash, because an entry with a leading
+        dash removes a rule or a pack of rules.
         """
         del old
         return bool(new) and not any(isinstance(each, str) and each[:1] == "-" for each in new)
@@ -309,10 +326,10 @@ class _More(_Tightening):
 
 
 class _Words(_More):
-    """Tightening rule for a list of interception rules.
+    """Rule for how a workspace may change the list of rules that intercept commands.
 
-    A workspace may add words to match, but no regular expression: matching an untrusted regular
-    expression could take forever.
+    A rule that a workspace adds may contain words to match, but no regular expression, because
+    matching an untrusted regular expression could take forever.
     """
 
     may = "can only be added to by a workspace, and by words, not by a pattern"
@@ -322,7 +339,8 @@ class _Words(_More):
 
 
 class _Later(_Tightening):
-    """Tightening rule for fixed choices, ordered from the loosest to the strictest."""
+    """Rule that lets a workspace only choose a stricter one of an option's fixed values, which are
+    ordered from the loosest to the strictest."""
 
     may = "can only be made stricter by a workspace"
     _ORDER = ("inherit", "filtered", "minimal", "off", "warn", "block")

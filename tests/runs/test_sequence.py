@@ -143,6 +143,22 @@ def test_a_cancel_during_the_cleanup_of_the_losers_still_waits_for_them(host: Ho
     assert log[-1] == "slow is cleaned up"
 
 
+def test_a_coroutine_that_is_cancelled_while_it_runs_stops_at_its_next_wait(host: Host) -> None:
+    """The failure of one request can end another one, on the same connection, in the same call."""
+    log, shared = Log(), Answer[str]()
+
+    async def other() -> str:
+        return await shared
+
+    async def running() -> str:
+        await after(0.0)
+        shared.deliver("other")  # `first_of` cancels this coroutine before `deliver` returns
+        return await log.step("next", 0.0, cleanup=0.0)
+
+    assert host.run(first_of(other(), running())) == "other"
+    assert log == ["next begins", "next is cancelled", "next is cleaned up"]
+
+
 def test_an_answer_may_be_delivered_before_it_is_awaited(host: Host) -> None:
     async def steps() -> list[int]:
         early: Answer[int] = Answer()

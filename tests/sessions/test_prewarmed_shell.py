@@ -188,7 +188,7 @@ def test_what_has_a_name(tmp_path: Path) -> None:
         shells.close()
     assert alike == set()
     told = DOCS.read_text()
-    assert f"in {len(SAME)} things that are tried" in told
+    assert f"all {len(SAME)} comparisons" in told
     assert [words for _, words in NAMED.values() if words not in told] == []
 
 

@@ -232,10 +232,10 @@ def test_reading_by_line_and_by_grep(stored: Path, words: list[str], said: str) 
         (["99"], 1, "there is no run r99 in this workspace ("),
         (["seventeen"], 1, "'seventeen' is not a run id; write 17"),
         (["1", "--errors"], 1, "r1 has stderr merged into its output; read the output"),
-        (["1", "--grep", "("], 2, "--grep ( is no regular expression"),
+        (["1", "--grep", "("], 2, "--grep ( is not a regular expression"),
         (["1", "--grep", "a", "--lines", "1"], 2, "--lines and --grep exclude each other"),
-        (["1", "--from", "0"], 2, "lines are counted from 1"),
-        (["1", "--context", "2"], 2, "--context goes with --grep"),
+        (["1", "--from", "0"], 2, "line numbers start at 1"),
+        (["1", "--context", "2"], 2, "--context needs --grep"),
         (["9" * 5000], 1, "is not a run id; write 17"),
     ],
 )

@@ -1,10 +1,14 @@
 """Adapter for Anthropic's Messages API: custom tools, and the built-in tool `bash_20250124`.
 
-tools = anthropic.tools(tool)                     # for messages.create(tools=...)
-results = [anthropic.answer(tool, block) for block in message.content if block.type == "tool_use"]
+Example:
 
-bash = anthropic.Bash(tool)                       # the built-in one: tools=bash.tools
-results = [bash.answer(block) for ...]
+    tools = anthropic.tools(tool)                 # for messages.create(tools=...)
+    results = [
+        anthropic.answer(tool, block) for block in message.content if block.type == "tool_use"
+    ]
+
+    bash = anthropic.Bash(tool)                   # the built-in one: tools=bash.tools
+    results = [bash.answer(block) for ...]
 """
 
 import contextlib
@@ -28,12 +32,14 @@ _LEFT = "The shell was restarted, but a process of {} could not be killed."
 
 
 def tools(tool: Tool) -> "list[ToolUnionParam]":
-    """Return the tool declarations for `messages.create(tools=...)`."""
+    """Return the declarations of nacre's tools for `messages.create(tools=...)` of the Anthropic
+    client."""
     return cast("list[ToolUnionParam]", tool.specs("anthropic"))
 
 
 def answer(tool: Tool, block: "ToolUseBlock") -> "ToolResultBlockParam":
-    """Run a model's tool call and return the result block for the next message."""
+    """Run a model's tool call and return its `tool_result` block for the next message to the
+    model."""
     return _tool_result(block, tool.call(_arguments(block), tool=block.name))
 
 
@@ -42,7 +48,8 @@ async def aanswer(tool: Tool, block: "ToolUseBlock") -> "ToolResultBlockParam":
 
 
 def runnable(tool: Tool) -> "list[BetaFunctionTool[Any]]":
-    """Return the tools for `client.beta.messages.tool_runner(tools=...)`."""
+    """Return nacre's tools in the form that `client.beta.messages.tool_runner(tools=...)`
+    accepts."""
     with require("anthropic"):
         from anthropic import beta_tool
 
@@ -55,7 +62,8 @@ def runnable(tool: Tool) -> "list[BetaFunctionTool[Any]]":
 
 
 def arunnable(tool: Tool) -> "list[BetaAsyncFunctionTool[Any]]":
-    """Return the tools for the tool runner of `AsyncAnthropic`."""
+    """Return nacre's tools in the form that the tool runner of the client `AsyncAnthropic`
+    accepts."""
     with require("anthropic"):
         from anthropic import beta_async_tool
 
@@ -69,11 +77,12 @@ def arunnable(tool: Tool) -> "list[BetaAsyncFunctionTool[Any]]":
 
 
 class SessionKeeper:
-    """Provider of the one persistent shell that a model expects from the built-in tool.
+    """Provider of the one persistent shell that a model expects from Anthropic's built-in tool
+    `bash`.
 
-    The contract pi always has such a shell. A tool with a session name also has such a
-    shell. For other tools of the contract nacre, this class makes a private session with a random
-    name.
+    A nacre tool of the `pi` contract, or with a session name, already has a persistent
+    shell. For a nacre tool of the `nacre` contract without a session name, `SessionKeeper` creates
+    a private session with a random name.
     """
 
     def __init__(self, tool: Tool) -> None:
@@ -82,7 +91,8 @@ class SessionKeeper:
 
     @property
     def _manages_session(self) -> bool:
-        """Whether this object provides the session because the tool has none."""
+        """Whether the `SessionKeeper` creates a session for the model, which it does for a tool of
+        the `nacre` contract without a session name."""
         return self._tool.contract.name == "nacre" and not self._tool.session_name
 
     def _begin(self) -> None:
@@ -109,16 +119,18 @@ def _remove(tool: Tool, name: str) -> None:
 
 
 class Bash:
-    """Anthropic's built-in tool with the arguments `command` and `restart`, run by nacre."""
+    """Anthropic's built-in tool `bash` (arguments `command` and `restart`), implemented with a
+    nacre tool."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
-        self._runs: set[str] = set()  # ids of the runs that the model's commands started
+        self._runs: set[str] = set()  # ids (`r17`) of the runs that the model's tool calls started
         self._memory = SessionKeeper(tool)
 
     @property
     def tools(self) -> "list[ToolUnionParam]":
-        """The built-in tool and the contract's other tools, such as `job` for live runs."""
+        """Declarations of Anthropic's built-in tool `bash` and of nacre's other tools, such as
+        `job`, which controls running commands."""
         others = [each for each in tools(self._tool) if each.get("name") != "bash"]
         return [{"type": "bash_20250124", "name": "bash"}, *others]
 
@@ -148,7 +160,8 @@ class Bash:
         return reply
 
     def _live_runs(self) -> "list[RunHandle]":
-        """Return the model's runs that still have live processes, and clear the recorded ids."""
+        """Return the model's runs that still have live processes, and clear the set of recorded run
+        ids."""
         found = [run for run in self._tool.runs(0) if run.id in self._runs]
         self._runs.clear()
         return found
@@ -160,7 +173,8 @@ def _restart_reply(block: "ToolUseBlock", left: list[str]) -> "ToolResultBlockPa
 
 
 def _split_restart(block: "ToolUseBlock") -> tuple[Any, bool]:
-    """Return the arguments without `restart`, which no contract accepts, and the `restart` flag."""
+    """Split the arguments of a tool call: return them without `restart`, which no contract of nacre
+    accepts, and the value of `restart` as a bool."""
     given = _arguments(block)
     if block.name != "bash" or not isinstance(given, dict):
         return given, False

@@ -1,4 +1,4 @@
-"""Importing an SDK that may not be installed."""
+"""Helper for importing an agent SDK that may not be installed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

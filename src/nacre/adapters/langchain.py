@@ -1,6 +1,8 @@
 """Adapter for LangChain and LangGraph.
 
-agent = create_agent(model, tools=langchain.tools(tool))
+Example:
+
+    agent = create_agent(model, tools=langchain.tools(tool))
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,8 +16,9 @@ if TYPE_CHECKING:
 
 
 def tools(tool: Tool) -> "list[StructuredTool]":
-    """Return the tools for LangChain. An error reply of the contract becomes a ToolMessage with the
-    status `error`. Other replies carry their details in `artifact`."""
+    """Return nacre's tools as LangChain tools. An error reply of nacre becomes a LangChain
+    `ToolMessage` with the status `error`; any other reply carries its details in the message's
+    `artifact`."""
     with require("langchain-core"):
         from langchain_core.tools import StructuredTool, ToolException
 

@@ -1,10 +1,12 @@
 """Adapter for OpenAI's APIs: Responses, Chat Completions, and the built-in `shell` tool.
 
-tools = openai.tools(tool)                        # for responses.create(tools=...)
-items = [openai.answer(tool, item) for item in response.output if item.type == "function_call"]
+Example:
 
-shell = nacre.Tool("harness")                     # stdout and stderr apart, as that tool has them
-items = [openai.shell_answer(shell, item) for item in ... if item.type == "shell_call"]
+    tools = openai.tools(tool)                    # for responses.create(tools=...)
+    items = [openai.answer(tool, item) for item in response.output if item.type == "function_call"]
+
+    shell = nacre.Tool("harness")                 # stdout and stderr apart, as that tool has them
+    items = [openai.shell_answer(shell, item) for item in ... if item.type == "shell_call"]
 """
 
 import json
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
     )
     from openai.types.responses.response_input_param import FunctionCallOutput, ShellCallOutput
 
-# Exit code for a command that was not started or has no exit status, as on nacre's command line.
+# Exit code that is reported for a command that was not started or has no exit status; nacre's
+# command line uses the same code.
 _NO_STATUS = 125
-_MAX_OUTPUT = 20_000  # characters of each stream if the model sets no limit
+_MAX_OUTPUT = 20_000  # maximum characters of stdout and of stderr each, if the model sets no limit
 
 
 def tools(tool: Tool) -> "list[FunctionToolParam]":
@@ -66,8 +69,9 @@ async def achat_answer(
 
 
 def shell_answer(tool: Tool, call: "ResponseFunctionShellToolCall") -> "ShellCallOutput":
-    """Run the commands of a shell call one after the other, and return one outcome per command. The
-    tool must use the contract harness."""
+    """Run the commands of one call of OpenAI's built-in `shell` tool in order, and return one
+    result per command. `tool` must be a nacre tool with the `harness` contract, which
+    captures stdout and stderr separately."""
     check_streams(tool)
     seconds, most = read_limits(call.action)
     done = []
@@ -86,7 +90,8 @@ async def ashell_answer(tool: Tool, call: "ResponseFunctionShellToolCall") -> "S
 
 
 async def shell_command(tool: Tool, command: str, action: Any) -> dict[str, Any]:
-    """Run one command of a shell call with asyncio and return its outcome."""
+    """Run one command of a call of OpenAI's `shell` tool under asyncio, and return its stdout,
+    stderr and exit code or timeout."""
     seconds, most = read_limits(action)
     try:
         return shell_result(await tool.aanswer({"command": command}, timeout=seconds), most)
@@ -95,8 +100,8 @@ async def shell_command(tool: Tool, command: str, action: Any) -> dict[str, Any]
 
 
 def parse_arguments(arguments: str) -> Any:
-    """Parse the model's arguments. Invalid JSON is returned as text, so that the contract refuses
-    the call with its own message."""
+    """Parse the JSON arguments of a model's tool call. Arguments that are not valid JSON are
+    returned as text, so that the contract refuses the tool call with its own error message."""
     try:
         return json.loads(arguments)
     except (ValueError, RecursionError):
@@ -104,7 +109,8 @@ def parse_arguments(arguments: str) -> Any:
 
 
 def check_streams(tool: Tool) -> None:
-    """Check that the tool uses the contract harness. Raises ValueError for other contracts."""
+    """Check that a nacre tool uses the `harness` contract, which captures stdout and stderr
+    separately. Raises ValueError for a tool that does not use the `harness` contract."""
     if tool.contract.name != "harness":
         raise ValueError(
             f"the shell tool needs stdout and stderr apart, and the contract {tool.contract.name} "
@@ -113,8 +119,9 @@ def check_streams(tool: Tool) -> None:
 
 
 def read_limits(action: Any) -> tuple[float | None, int]:
-    """Return the timeout in seconds and the maximum number of characters per stream. A timeout of
-    None means the contract's default. An invalid limit is the model's mistake and is ignored."""
+    """Return the timeout in seconds (None: the contract's default) and the maximum characters per
+    stream that a call of OpenAI's `shell` tool asks for. A timeout or output limit of zero or less
+    is the model's mistake and is ignored."""
     milliseconds, most = action.timeout_ms, action.max_output_length
     seconds = milliseconds / 1000 if milliseconds and milliseconds > 0 else None
     return seconds, most if most and most > 0 else _MAX_OUTPUT
@@ -138,7 +145,8 @@ def shell_not_started(why: object) -> dict[str, Any]:
 
 
 def _shorten(capture: Capture, most: int) -> str:
-    """Return the beginning and the end of a capture, with a note on the omitted bytes."""
+    """Return captured output as text; if it has more than `most` characters, return only its
+    beginning and end, with the number of omitted bytes between them."""
     head, tail = decode(drop_partial_end(capture.head)), decode(drop_partial_start(capture.tail))
     if not capture.omitted:
         head, tail = head + tail, ""

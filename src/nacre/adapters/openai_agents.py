@@ -1,7 +1,9 @@
 """Adapter for the OpenAI Agents SDK.
 
-agent = Agent(name="dev", tools=openai_agents.tools(tool))
-agent = Agent(name="dev", tools=[openai_agents.shell(nacre.Tool("harness"))])
+Example:
+
+    agent = Agent(name="dev", tools=openai_agents.tools(tool))
+    agent = Agent(name="dev", tools=[openai_agents.shell(nacre.Tool("harness"))])
 """
 
 from typing import TYPE_CHECKING, Any
@@ -37,8 +39,9 @@ def tools(tool: Tool) -> "list[FunctionTool]":
 
 
 def shell(tool: Tool) -> "ShellTool":
-    """Return the built-in `shell` tool. The nacre tool must use the contract harness, which
-    separates stdout and stderr."""
+    """Return the built-in `shell` tool of the OpenAI Agents SDK, with a nacre tool that executes
+    its commands. `tool` must be a nacre tool with the `harness` contract, which captures
+    stdout and stderr separately."""
     with require("openai-agents"):
         from agents import ShellCallOutcome, ShellCommandOutput, ShellResult, ShellTool
 

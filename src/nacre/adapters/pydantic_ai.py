@@ -1,6 +1,8 @@
 """Adapter for Pydantic AI.
 
-agent = Agent("anthropic:...", tools=pydantic_ai.tools(tool))
+Example:
+
+    agent = Agent("anthropic:...", tools=pydantic_ai.tools(tool))
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def tools(tool: Tool) -> "list[pydantic_ai.Tool[Any]]":
-    """Return the tools for Pydantic AI. An error reply of the contract becomes a failed tool call,
-    which the model sees. Other replies carry their details in `metadata`."""
+    """Return nacre's tools as Pydantic AI tools. An error reply of nacre becomes a failed tool
+    call, which the model sees; any other reply becomes a `ToolReturn` whose `metadata` holds the
+    details of the reply."""
     with require("pydantic-ai"):
         import pydantic_ai
 

@@ -1,4 +1,5 @@
-"""Entry point of the script analysis: `analyze` takes a script and returns an `Analysis`."""
+"""Entry point of the analysis of bash scripts: `analyze` takes a script and returns an
+`Analysis`."""
 
 from functools import lru_cache
 from typing import Final
@@ -14,7 +15,7 @@ _FIRST_LINES: Final = 8 * 1024
 
 @lru_cache(maxsize=16)
 def analyze(text: bytes, *, home: bytes | None = None, cwd: bytes | None = None) -> Analysis:
-    """Return the analysis of a script: all commands that bash would run. Never raises."""
+    """Return the analysis of a bash script: all commands that bash would run. Never raises."""
     if len(text) > MAX_SCRIPT:
         return _analyze_first_lines(text, f"it is longer than {MAX_SCRIPT // 1024} KiB", home, cwd)
     walker = Walker(home, cwd)
@@ -41,8 +42,9 @@ def _analyze_first_lines(
     cwd: bytes | None,
     commands: tuple[ParsedCommand, ...] = (),
 ) -> Analysis:
-    """Return a partial analysis of a script that is too large or too complex. Unless some commands
-    were already found, only the first lines are analyzed, because bash would run them."""
+    """Return a partial analysis of a script that is too large or too complex. `commands` holds the
+    commands that the full analysis found before it failed. If `commands` is empty, the first lines
+    of the script are analyzed, because bash runs these lines before it reads the rest."""
     end = text.rfind(b"\n", 0, _FIRST_LINES) + 1
     if not commands and 0 < end < len(text):
         commands = analyze(text[:end], home=home, cwd=cwd).commands

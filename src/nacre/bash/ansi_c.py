@@ -1,4 +1,5 @@
-"""Decoder for the backslash escapes of `$'...'`, which `echo -e` and `printf` share."""
+"""Decoder for the backslash escapes in bash's `$'...'`, also used to predict the output of `echo
+-e` and `printf`."""
 
 import re
 from typing import Final
@@ -12,8 +13,9 @@ _ANSI_LETTERS: Final = dict(zip(b"abeEfnrtv\\'\"?", b"\a\b\x1b\x1b\f\n\r\t\v\\'\
 
 
 def decode_ansi_c(text: bytes, *, nul: bool = False) -> bytes:
-    """Return the text that bash makes of `$'text'`. The result ends at the first NUL byte, unless
-    `nul` says that NUL bytes can be printed."""
+    """Return the text that bash makes of the quoted string `$'text'`. In bash, the text of `$'...'`
+    ends at its first NUL byte; with `nul`, the text is not cut, as for `printf`, which can print
+    NUL bytes."""
 
     def one(found: re.Match[bytes]) -> bytes:
         letter, octal, hexa, short, long, control = found.groups()

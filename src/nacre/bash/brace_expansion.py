@@ -1,4 +1,4 @@
-"""Brace expansion over the unquoted text of a word."""
+"""Brace expansion, as of `{a,b}` and `{1..3}`, in the unquoted text of a bash word."""
 
 import re
 from itertools import pairwise
@@ -9,7 +9,8 @@ from nacre.bash.tokens import Parameter, Part, Text
 MAX_WORDS: Final = 256
 _RANGE: Final = re.compile(rb"\{(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?\}")
 _MAX_BRACES: Final = 64
-_UNKNOWN: Final = b"?"  # prefix of a `Parameter` whose value cannot be resolved
+# `prefix` of a `Parameter` token that stands for an expansion with unknown value
+_UNKNOWN: Final = b"?"
 
 
 def expand_braces(parts: list[Part]) -> list[list[Part]]:
@@ -48,8 +49,8 @@ def _expand_first_brace(atoms: list[Part]) -> list[list[Part]]:
 
 
 def _find_brace(atoms: list[Part], begin: int) -> tuple[list[int], int | None]:
-    """Return the indexes of the commas in the brace that opens at `begin`, and of its closing
-    brace."""
+    """Return the indexes of the commas between the `{` at index `begin` and its closing `}`, and
+    the index of that `}`, or None if the brace is not closed."""
     commas: list[int] = []
     depth = 0
     for at in range(begin, len(atoms)):
@@ -65,7 +66,8 @@ def _find_brace(atoms: list[Part], begin: int) -> tuple[list[int], int | None]:
 
 
 def _expand_range(atoms: list[Part]) -> list[list[Part]] | None:
-    """Expand a range such as `{1..3}`, `{a..c}` or `{01..10..2}`; return None for other braces."""
+    """Expand a brace range such as `{1..3}`, `{a..c}` or `{01..10..2}`; return None for other
+    braces."""
     if not all(isinstance(atom, Text) for atom in atoms):
         return None
     found = _RANGE.fullmatch(b"".join(atom.text for atom in atoms if isinstance(atom, Text)))
@@ -84,14 +86,15 @@ def _expand_range(atoms: list[Part]) -> list[list[Part]] | None:
 
 
 def _width(*ends: bytes) -> int:
-    """Return the width to pad numbers to, or 0 for no padding. A leading zero at either end of a
-    range pads every number of the range."""
+    """Return the width to which the numbers of a brace range are padded with zeros, or 0 for no
+    padding. A leading zero at either end of a brace range, as in `{01..10}`, pads every number of
+    the range."""
     padded = any(re.match(rb"-?0\d", each) for each in ends)
     return max(map(len, ends)) if padded else 0
 
 
 def _join_texts(atoms: list[Part]) -> list[Part]:
-    """Merge neighbouring unquoted texts into one part."""
+    """Merge neighbouring pieces of unquoted text in a word into one part."""
     expanded: list[Part] = []
     for atom in atoms:
         last = expanded[-1] if expanded else None
@@ -107,8 +110,8 @@ def _join_texts(atoms: list[Part]) -> list[Part]:
 
 
 def _extend_parameter(parameter: Parameter, text: Text) -> bool:
-    """Return whether `text` extends the name of the `$name` before it. bash expands braces first,
-    so `$a{b,c}` becomes `$ab $ac`."""
+    """Return whether `text` becomes part of the variable name directly before it, as in `$a{b,c}`:
+    bash expands braces before variables, so `$a{b,c}` becomes `$ab $ac`."""
     bare = parameter.end - parameter.start == 1 + len(parameter.name)
     return bare and bool(re.fullmatch(rb"[A-Za-z_]\w*", parameter.name + text.text))
 

@@ -1,5 +1,5 @@
-"""Effects of builtins such as `cd`, `read`, `export`, `set` and `shift` on the known state of a
-shell."""
+"""Effects of bash builtins such as `cd`, `read`, `export`, `set` and `shift` on what the script
+analysis knows about the state of the shell."""
 
 import re
 from collections.abc import Sequence
@@ -11,8 +11,9 @@ from nacre.bash.possible_values import UNKNOWN, UNSET, known_text, one_of
 
 
 def apply_builtin(state: KnownState, words: Sequence[Word], stdin: bytes | None) -> None:
-    """Change `state` as the builtin with these words would change the shell. `stdin` is the text
-    that the builtin reads; None means that the text is unknown."""
+    """Change `state`, the known state of the shell, as the builtin command `words` would change the
+    shell. `stdin` is the text that a builtin such as `read` would read from standard input; None if
+    the text is unknown."""
     match words[0].text:
         case b"cd" | b"pushd":
             _change_directory(state, words)
@@ -49,14 +50,15 @@ def _set(state: KnownState, words: Sequence[Word]) -> None:
     elif not words[1].prefix.startswith((b"-", b"+")):
         state.set_positional(words[1:])
     elif any(not each.prefix.startswith((b"-", b"+")) for each in words[2:]):
-        # `set -e a b` sets positional parameters, `set -o name` does not. Both are treated alike
-        # here.
+        # `set -e a b` sets the positional parameters and `set -o name` does not; after either of
+        # them the analysis treats the positional parameters as unknown.
         state.forget_positional()
 
 
 def _declare(state: KnownState, words: Sequence[Word]) -> None:
-    """Apply `export`, `declare`, `typeset`, `local` or `readonly` to `state`. Attributes such as
-    `-i` change what is assigned, so such variables become unknown."""
+    """Apply `export`, `declare`, `typeset`, `local` or `readonly` to `state`, the known state of
+    the shell. A variable that is declared with an attribute such as `-i` (integer) becomes unknown,
+    because the attribute changes the assigned value."""
     options = b"".join(w.text for w in words[1:] if w.text and w.text.startswith(b"-"))
     for word in words[1:]:
         if word.text is None:
@@ -81,7 +83,8 @@ def _read(state: KnownState, words: Sequence[Word], stdin: bytes | None) -> None
     _forget_named(state, names)
     plain = all((w.text or b"x").strip(b"-r") == b"" for w in words if w not in names)
     if stdin is not None and len(names) == 1 and names[0].text is not None and plain:
-        # In a `while read` loop the variable takes each line in turn, and ends up empty.
+        # In a `while read` loop, the variable gets each line of the input in turn, and is empty
+        # after the loop.
         lines = tuple(line.strip(b" \t") for line in stdin.rstrip(b"\n").split(b"\n"))
         state.assign(names[0].text, one_of(lines, open=True))
 

@@ -1,9 +1,11 @@
 """Result types of the script analysis: the commands that a script would run, and what is known
 about each command.
 
-Positions are byte offsets in the analyzed text. A command in a string (`bash -c '...'`) keeps the
-positions of its own text when the script contains that text verbatim. Otherwise the command has the
-positions of the word that holds the string. `ParsedCommand.exact` tells these two cases apart.
+All positions of words and commands are byte offsets in the analyzed script. A command in a string
+(`bash -c '...'`) has the position of its own text if the script contains that text verbatim;
+otherwise it has the position of the word that holds the string. `ParsedCommand.exact` is True if
+the position of a command is that of its own text, and False if it is the position of the word that
+holds the command in a string.
 """
 
 import os
@@ -12,37 +14,46 @@ from msgspec import Struct
 
 
 class Word(Struct, frozen=True, kw_only=True, gc=False):
-    """Word as the command receives it: quotes are removed and known parameters are substituted."""
+    """Word of a command as the command receives it: quotes are removed and known parameters are
+    substituted."""
 
     start: int
     end: int
-    text: bytes | None = None  # None: the text is unknown before the script runs
-    maybe: tuple[bytes, ...] = ()  # possible texts when `text` is None; the list may be incomplete
-    prefix: bytes = b""  # known beginning of the text
-    glob: bool = False  # the text is a pattern that bash would expand
-    content: bytes | None = None  # for `<( ... )`: content of the file that the word names
-    bare: bool = False  # no part of the word is quoted
+    text: bytes | None = None  # text of the word; None: not known before the script runs
+    # possible texts of a word whose text is unknown; the list may be incomplete
+    maybe: tuple[bytes, ...] = ()
+    prefix: bytes = b""  # known beginning of the word's text
+    glob: bool = False  # whether the text is a glob pattern that bash would expand
+    # for a word `<( ... )`: predicted content of the file that the word names
+    content: bytes | None = None
+    bare: bool = False  # whether no part of the word is quoted
 
     @property
     def texts(self) -> tuple[bytes, ...]:
-        """Texts that the word has or may have."""
+        """The known text of the word as a tuple of one, or the possible texts of a word with
+        unknown text."""
         return self.maybe if self.text is None else (self.text,)
 
 
 class Assignment(Struct, frozen=True, kw_only=True, gc=False):
     name: bytes
     value: Word
-    elements: tuple[Word, ...] | None = None  # elements of an array; None: not an array
+    # elements of an assigned array `( ... )`; None: not an array
+    elements: tuple[Word, ...] | None = None
     start: int
     end: int
 
 
 class Redirect(Struct, frozen=True, kw_only=True, gc=False):
-    operator: bytes  # `<<` also stands for `<<-`
-    descriptor: int | None  # None: a variable names the descriptor, as in `{fd}>`
-    target: Word  # file or descriptor; an unknown word for a heredoc
-    body: bytes | None = None  # text that the redirection feeds; None: unknown
-    body_at: int | None = None  # offset of `body` in the script; None: not verbatim
+    operator: bytes  # redirection operator; the operator `<<-` is stored as `<<`
+    # redirected descriptor; None: a variable holds its number, as in `{fd}>`
+    descriptor: int | None
+    # file or descriptor after the redirection operator; for a heredoc, a word with unknown text
+    target: Word
+    body: bytes | None = None  # text that the redirection supplies as input; None: unknown
+    # offset at which the script contains `body`, the redirection's input text; None: the script
+    # does not contain `body` verbatim
+    body_at: int | None = None
     start: int
     end: int
 
@@ -66,28 +77,34 @@ class Redirect(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ParsedCommand(Struct, frozen=True, kw_only=True, gc=False):
-    """Command that a script would run."""
+    """One command that a script would run, with everything that the analysis knows about it."""
 
     words: tuple[Word, ...]
-    name: bytes | None = None  # name of the program without its directory; None: unknown
+    name: bytes | None = None  # name of the command's program without its directory; None: unknown
     assignments: tuple[Assignment, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     start: int
     end: int
     cwd: bytes | None = None  # working directory of the command; None: unknown
-    stdin: bytes | None = None  # text that the command would read; None: unknown
-    fed: bool = False  # stdin comes from a pipe, or a compound command redirects it
-    feeds: bool = False  # stdout goes to a pipe, or a compound command redirects it
-    # the command before the pipe, if that pipeline stage is a simple command
+    stdin: bytes | None = None  # text that the command would read from stdin; None: unknown
+    # whether a pipe or a redirection of an enclosing compound command supplies the command's stdin
+    fed: bool = False
+    # whether the command's stdout goes to a pipe or to a redirection of an enclosing compound
+    # command
+    feeds: bool = False
+    # the previous command of the same pipeline, if that pipeline stage is a simple command
     feeder: "ParsedCommand | None" = None
-    background: bool = False  # the command runs in the background
-    substitution: bool = False  # the command is inside a command or process substitution
-    function: bool = False  # the command is in the body of a function
-    loop: bool = False  # the command is in the condition or body of a loop
-    # wrappers, shells and functions that lead to the command, outermost first: `sudo`, `bash`
+    background: bool = False  # whether the command runs in the background
+    substitution: bool = False  # whether the command is inside a command or process substitution
+    function: bool = False  # whether the command is in the body of a shell function
+    loop: bool = False  # whether the command is in the condition or body of a loop
+    # names of the wrappers, shells and functions through which the script runs the command,
+    # outermost first, such as `sudo`, `bash`
     via: tuple[bytes, ...] = ()
-    exact: bool = True  # True if the positions are those of the command's own text
-    # quote character around the command's own text, as in `bash -c "..."`
+    # whether `start` and `end` are the position of the command's own text; False: they are the
+    # position of the word that holds the command in a string
+    exact: bool = True
+    # quote character of the string that contains the command, as in `bash -c "..."`
     quotes: bytes = b""
 
     @property
@@ -96,12 +113,13 @@ class ParsedCommand(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def known_prefix(word: Word) -> bytes:
-    """Return the text of a word, or its known beginning."""
+    """Return the text of a word, or the known beginning of the text if the rest is unknown."""
     return word.prefix if word.text is None else word.text
 
 
 def program_name(words: tuple[Word, ...]) -> bytes | None:
-    """Return the base name of the program that these words run; None if it is unknown."""
+    """Return the base name of the program that a command with these words runs; None if it is
+    unknown."""
     text = words[0].text if words else None
     return text if text is None or b"/" not in text else os.path.basename(text) or text
 
@@ -113,12 +131,14 @@ class Function(Struct, frozen=True, kw_only=True, gc=False):
     start: int
     end: int
     body: tuple[ParsedCommand, ...]
-    # the body has a condition, a loop or a `return` that may end a recursion
+    # whether the function's body has a condition, a loop or a `return`, so that a recursive call
+    # may end
     decides: bool
 
 
 class Unreadable(Struct, frozen=True, kw_only=True, gc=False):
-    """Reason why a part of the script could not be parsed, and its position, if known."""
+    """Reason why a part of the script could not be parsed, and the position of that part, if
+    known."""
 
     why: str
     at: int | None = None

@@ -1,7 +1,9 @@
-"""Expansion of words as bash does it, as far as the result is known before the script runs.
+"""Expansion of the words of a script as bash does it, as far as the result is known before the
+script runs.
 
-The order is the order of bash: first braces, then tildes, parameters and substitutions, then word
-splitting. Globs stay patterns, because their matches depend on the files on disk.
+The expansions are applied in the order of bash: first braces, then tildes, parameters and
+substitutions, then word splitting. Globs stay patterns, because their matches depend on the files
+on disk.
 """
 
 import re
@@ -32,7 +34,7 @@ _BLANK: Final = re.compile(rb"[ \t\n]")
 
 
 def expand_word(word: tokens.WordToken, scope: Scope) -> list[Word]:
-    """Return the words that bash would make of this word token."""
+    """Return the words that bash would make of one word token by expansion and word splitting."""
     parts = word.parts
     if len(parts) == 1:
         only = parts[0]
@@ -51,11 +53,12 @@ def expand_word(word: tokens.WordToken, scope: Scope) -> list[Word]:
 
 
 def join_parts(parts: list[Part], scope: Scope, *, tildes: bool = False) -> Value:
-    """Return the parts as one text, without word splitting or globbing, as in an assignment."""
+    """Return the expanded parts of a word as one text, without word splitting or globbing, as in
+    the value of an assignment."""
     field = _WordBuilder()
     for index, part in enumerate(parts):
         if isinstance(part, Text) and tildes:
-            if b":~" in part.text:  # a path list may have a tilde in every entry
+            if b":~" in part.text:  # every entry of a path list (`a:~/b`) may begin with a tilde
                 field.add(UNKNOWN)
                 continue
             if part.text.startswith(b"~") and not index and _whole_tilde(part.text, parts):
@@ -66,7 +69,8 @@ def join_parts(parts: list[Part], scope: Scope, *, tildes: bool = False) -> Valu
 
 
 def visit_parts(parts: list[Part], scope: Scope) -> None:
-    """Record the commands in substitutions of parts whose expanded text is not needed."""
+    """Record the commands inside the substitutions of a word, such as `$(cmd)`, without returning
+    the expanded text of the word."""
     for part in parts:
         match part:
             case Substitution():
@@ -82,19 +86,21 @@ def visit_parts(parts: list[Part], scope: Scope) -> None:
 
 
 class _WordBuilder:
-    """Builder for one expanded word."""
+    """Builder for one expanded word of a command."""
 
     def __init__(self) -> None:
         self.value = EMPTY
         self.prefix = b""
-        self.there = False  # the word exists, even if it is only an empty pair of quotes
+        # whether the expansion gives a word at all: `""` gives an empty word, an empty `$x` none
+        self.there = False
         self.glob = False
         self.bare = True
         self.content: bytes | None = None
         self._open = False
 
     def add(self, value: Value, beginning: bytes = b"") -> None:
-        """Append a value to the word. `beginning` is the known start of an unknown value."""
+        """Append a value to the word that is being built. `beginning` is the known start of a value
+        whose complete text is unknown."""
         text = value.text
         if not self._open:
             self.prefix += beginning if text is None else text
@@ -125,8 +131,8 @@ class _WordBuilder:
 
 
 class _SplitWords(NamedTuple):
-    """Words that one expansion splits into. `parted` says that the expansion begins with a blank,
-    `parts` that it ends with a blank."""
+    """Words into which one unquoted expansion splits. `parted` says whether the text of an
+    expansion begins with a blank, and `parts` says whether the text ends with a blank."""
 
     values: tuple[Value, ...]
     parted: bool = False
@@ -163,8 +169,8 @@ def _build_words(parts: list[Part], scope: Scope) -> Iterator[_WordBuilder]:
         if fallen.parted and field.there:
             yield field
             field = _WordBuilder()
-        # If the expansion splits into several words, the first one extends the word being built.
-        # The last one of several words is extended by the next part of the token.
+        # If an expansion gives several words, its first word is joined to the text before the
+        # expansion, and its last word is joined to the text after the expansion.
         for at, piece in enumerate(fallen.values):
             if at:
                 yield field
@@ -183,21 +189,21 @@ def _add_unquoted(
     field: _WordBuilder, text: bytes, parts: list[Part], scope: Scope, *, first: bool
 ) -> None:
     named = _NAMED_TILDE.match(text) if first else None
-    if named:  # bash expands the tilde in `make PREFIX=~/x`
+    if named:  # bash expands the tilde after `=` in `make PREFIX=~/x`
         field.add(known_text(named[1]))
         text = text[named.end(1) :]
     if first and text.startswith(b"~") and _whole_tilde(text, parts):
         field.add(_tilde(text, scope))
     else:
         field.add(known_text(text))
-    # A text that starts with `(` belongs to an extended glob such as `@(a|b)`.
+    # Unquoted text that starts with `(` belongs to an extended glob such as `@(a|b)`.
     field.glob = field.glob or bool(_GLOB.search(text)) or text.startswith(b"(")
     field.there = True
 
 
 def _list_elements(inner: list[Part], scope: Scope) -> tuple[Value, ...] | None:
-    """Return one value per element for `"$@"` and `"${name[@]}"`. Return None for other parts and
-    for unknown elements."""
+    """Return the elements of the quoted string `"$@"` or `"${name[@]}"`; return None if the
+    elements are unknown, or for any other quoted string."""
     if len(inner) != 1 or not isinstance(inner[0], Parameter):
         return None
     part = inner[0]
@@ -209,8 +215,8 @@ def _list_elements(inner: list[Part], scope: Scope) -> tuple[Value, ...] | None:
 
 
 def _split(part: Part, scope: Scope) -> _SplitWords:
-    """Return the words that an unquoted expansion splits into. An unknown expansion stays one
-    word."""
+    """Return the words into which bash splits an unquoted expansion; an expansion with an unknown
+    value stays one word."""
     if isinstance(part, Parameter) and _is_list(part):
         elements = scope.elements(part.name)
         if elements is None:
@@ -221,7 +227,7 @@ def _split(part: Part, scope: Scope) -> _SplitWords:
     value = _value(part, scope)
     quotes = isinstance(part, Parameter) and not all(type(each) is Text for each in part.argument)
     if quotes and (value.text is None or _BLANK.search(value.text)):
-        return _SplitWords((UNKNOWN,))  # quoted text in the argument must not be split
+        return _SplitWords((UNKNOWN,))  # quoted text is not split, as in `${x:-"a b"}`
     return _split_value(value, scope)
 
 
@@ -231,7 +237,8 @@ def _is_list(part: Parameter) -> bool:
 
 
 def _split_value(value: Value, scope: Scope) -> _SplitWords:
-    """Split a known text at blanks. An unknown value stays one word."""
+    """Split the value of an expansion at blanks if its text is known; an unknown value stays one
+    word."""
     text = value.text
     if text is None:
         return _SplitWords((value,))
@@ -274,13 +281,14 @@ def _parameter(part: Parameter, scope: Scope) -> Value:
 
 
 def _whole_tilde(text: bytes, parts: list[Part]) -> bool:
-    """Return whether all text up to the first slash is unquoted, so that bash expands the tilde."""
+    """Return whether the text from a leading `~` up to the first slash is unquoted, so that bash
+    expands the tilde."""
     return b"/" in text or b":" in text or len(parts) == 1
 
 
 def _tilde(text: bytes, scope: Scope) -> Value:
     user, slash, rest = text[1:].partition(b"/")
-    if b":" in text:  # bash has special tilde rules for path lists
+    if b":" in text:  # bash has special rules for tildes in path lists such as `~/a:~/b`
         return UNKNOWN
     if not user:
         home = scope.variable(b"HOME")
@@ -288,6 +296,6 @@ def _tilde(text: bytes, scope: Scope) -> Value:
         home = known_text(b"/root")
     elif user in (b"+", b"-"):
         home = scope.variable(b"PWD" if user == b"+" else b"OLDPWD")
-    else:  # only the system knows this user's home; /home/NAME is usual
+    else:  # home of another user: usually /home/NAME, but the user database may name another path
         home = Value((b"/home/" + user,), open=True)
     return Value(tuple(each + slash + rest for each in home.texts), home.open)

@@ -1,9 +1,9 @@
-"""Subset of bash's grammar that tells keywords from ordinary words. The tracker also tells which
-construct a `)` closes: a subshell, a `case` pattern or a substitution."""
+"""Subset of bash's grammar that tells keywords from ordinary words, and tells whether a `)` closes
+a subshell, a `case` pattern or a substitution."""
 
 from typing import Final
 
-# Words that are keywords where a command may begin.
+# Words that are keywords at a position where a command may begin.
 KEYWORDS: Final = {
     *(b"if", b"then", b"else", b"elif", b"fi", b"while", b"until", b"do", b"done"),
     *(b"for", b"select", b"case", b"esac", b"{", b"}", b"!", b"function", b"time", b"coproc"),
@@ -13,35 +13,44 @@ _OPENING: Final = {b"if", b"while", b"until", b"for", b"select", b"case", b"{"}
 _BODIES: Final = {b"if", b"then", b"else", b"elif", b"while", b"until", b"do", b"{"}
 _CLOSING: Final = {b"fi", b"done", b"esac", b"}"}
 _DECLARE: Final = {b"declare", b"typeset", b"local", b"export", b"readonly", b"eval", b"alias"}
-MAX_ERRORS: Final = 40  # maximum syntax errors in one frame; a text with more is not a script
+# Maximum number of syntax errors in one frame (text of commands); a text with more errors is not a
+# script.
+MAX_ERRORS: Final = 40
 # Keywords that may follow the end of a compound command without a separator.
 FOLLOWING: Final = {*_CLOSING, b"then", b"do", b"else", b"elif"}
 
 
 class KeywordTracker:
-    """Parser state that is updated with each token and tells what the next token can be."""
+    """Parser state that is updated with each token of a script and tells what the next token can
+    be."""
 
     def __init__(self) -> None:
-        self.expects = True  # a command may begin here, so keywords are recognized
-        # a compound command has just ended; only redirections, operators and the keywords in
-        # `FOLLOWING` may come next
+        # whether a command may begin at this position of the script, so that keywords are
+        # recognized
+        self.expects = True
+        # whether a compound command has just ended, so that only redirections, operators and the
+        # keywords in `FOLLOWING` may come next
         self.closed = False
-        # the keyword that gives the next word a special role: `for`, `case` or `function`
+        # the keyword `for`, `case` or `function` while the word after it is expected; `for+` or
+        # `case+` once the word after `for` or `case` has been read; otherwise empty
         self.after = b""
         self.depth = 0
-        self.wrong = 0  # number of tokens found where the grammar does not allow them
-        self._hollow = False  # a body has begun and is still empty
-        self._begun = False  # the name of the current command has been read
-        self._declares = False  # the current command may assign arrays
-        # The last token if it was an operator, else empty. `f(` marks a `(` after a word.
-        # `function` marks the position after the name in `function name`.
+        self.wrong = 0  # number of tokens at positions where bash's grammar does not allow them
+        self._hollow = False  # whether the body of a compound command has begun and is still empty
+        self._begun = False  # whether the name of the current command has been read
+        self._declares = False  # whether the current command may assign arrays, as `declare` may
+        # The last token if it was an operator, otherwise empty. `_last` is `f(` if the last token
+        # was a `(` after a word, as in `name()`. `_last` is `function` if the last token was the
+        # name in `function name`.
         self._last = b""
-        # Stack of open constructs: `(` for a parenthesis, `case` for case patterns, `item` for a
-        # case item. `((` stands for a `(` that the skeleton (see `lexer`) omits.
+        # Stack of open constructs: `(` for a parenthesis, `case` for the patterns of a `case`
+        # command, `item` for the commands after such a pattern. The stack entry `((` is the first
+        # of two adjacent `(`; `lexer` hides the first one from tree-sitter, which would parse `((`
+        # as arithmetic.
         self._open: list[bytes] = []
 
     def takes(self, text: bytes) -> bool:
-        """Return whether this word is a keyword at the current position."""
+        """Return whether this word is a keyword at the current position of the script."""
         if text == b"in":
             return self.after in (b"for+", b"case+")
         if self.after in (b"for", b"select", b"case", b"function"):
@@ -79,7 +88,8 @@ class KeywordTracker:
             self.closed = True
 
     def test(self) -> None:
-        """Record `[[ ... ]]` or `(( ... ))`, which is a complete command."""
+        """Update the parser state for a test `[[ ... ]]` or `(( ... ))`, which is a complete
+        command."""
         self.word(b"")
         self.expects = self.closed = True
 
@@ -97,13 +107,14 @@ class KeywordTracker:
             self._expect()
 
     def redirection(self) -> None:
-        """Record a redirection of a simple command. The command may begin with the redirection."""
+        """Update the parser state for a redirection of a simple command; a redirection may come
+        before the command's name."""
         self._next()
         self.expects = False
 
     def ends_command(self) -> bool:
-        """Return whether a newline here acts as a semicolon. Otherwise the newline acts as a
-        blank."""
+        """Return whether a newline at the current position acts as a semicolon; otherwise it acts
+        as a blank."""
         if self._in_patterns():
             return False
         return self.closed or not (self.expects or self.after == b"function")
@@ -115,7 +126,7 @@ class KeywordTracker:
         if text in (b"(", b"(("):
             self._hollow = False
             if self._in_patterns():
-                return  # optional `(` before a case pattern
+                return  # optional `(` before a pattern of a `case` command
             self._last = b"(" if self.expects and last != b"function" else b"f("
             self._open.append(text)
             self.depth += 1
@@ -131,7 +142,7 @@ class KeywordTracker:
             else:
                 self._object(True)
             self._expect()
-            self.closed = last != b"f("  # after `name()` the body of a function follows
+            self.closed = last != b"f("  # after `name()`, the body of the function follows
         elif text in (b";;", b";&", b";;&"):
             self._object(self.innermost != b"item")
             if self._open:
@@ -140,7 +151,7 @@ class KeywordTracker:
         elif text == b"\n" and self.after in (b"for+", b"case+"):
             return
         elif text != b"\n" and self.expects and not self.closed:
-            self._object(True)  # no command precedes the operator
+            self._object(True)  # an operator such as `&&` has no command before it
         else:
             self._expect()
             if self.after != b"for+":
@@ -151,8 +162,8 @@ class KeywordTracker:
         return self._open[-1] if self._open else b""
 
     def closes_frame(self) -> bool:
-        """Return whether a `)` here closes the substitution, and not a subshell or a case
-        pattern."""
+        """Return whether a `)` at the current position closes the enclosing substitution, and not a
+        subshell or a `case` pattern."""
         return self.innermost in (b"", b"item")
 
     def _in_patterns(self) -> bool:

@@ -1,7 +1,7 @@
-"""State of the shell known at one point of a script: variables, arrays, functions and working
-directory.
+"""State of the shell, as far as the analysis knows it at one point of a script: variables, arrays,
+functions and working directory.
 
-`builtin_effects` applies the changes that builtins make to this state.
+The module `builtin_effects` applies the effects of bash builtins to a `KnownState`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ _MAX_ELEMENTS: Final = 256
 
 
 class Body(Struct, frozen=True, eq=False):
-    """Body of a shell function, and the frame (text of commands) that contains it."""
+    """Body of a shell function, and the frame (text of commands) that contains the body."""
 
     node: Node
     frame: Frame
@@ -28,12 +28,15 @@ class KnownState:
     def __init__(self) -> None:
         self.variables: dict[bytes, Value] = {b"IFS": known_text(IFS)}
         self.arrays: dict[bytes, tuple[Value, ...]] = {}
-        # function name to bodies; with several bodies it is unknown which one is in effect
+        # bodies of each shell function, by name; several bodies mean that it is unknown which
+        # definition is in effect
         self.functions: dict[bytes, tuple[Body, ...]] = {}
         self.exported: set[bytes] = set()
-        # variables whose assigned values bash changes, as with `declare -i`
+        # names of variables whose attribute changes every assigned value, such as the integer
+        # attribute of `declare -i`
         self.changed: set[bytes] = set()
-        self.locals: set[bytes] = set()  # local variables of the function that is being called
+        # names of the local variables of the shell function whose call is being analyzed
+        self.locals: set[bytes] = set()
         self.cwd: bytes | None = None
 
     def copy(self) -> "KnownState":
@@ -48,7 +51,8 @@ class KnownState:
         return other
 
     def merge(self, other: "KnownState") -> "KnownState":
-        """Return the state after two branches when either branch may have run."""
+        """Return the known shell state after two branches of a script, when either branch may have
+        run."""
         merged = KnownState()
         for name in self.variables.keys() | other.variables.keys():
             mine = self.variables.get(name, UNKNOWN)
@@ -70,8 +74,8 @@ class KnownState:
     def for_child_shell(
         self, positional: Sequence[Word], given: Sequence[Assignment]
     ) -> "KnownState":
-        """Return the state of a child shell: `HOME`, exported variables, and assignments given with
-        the command."""
+        """Return the known state of a new child shell: directory, `HOME`, exported variables,
+        positional parameters, and the assignments in its command line."""
         merged = KnownState()
         merged.cwd = self.cwd
         for name in (b"HOME", *self.exported):
@@ -95,8 +99,8 @@ class KnownState:
         self.variables[name] = values[0] if values else known_text(b"")
 
     def mark_not_empty(self, names: Iterable[bytes]) -> None:
-        """Remove the empty text from the possible values of these variables, for example after a
-        test has ensured that they are not empty."""
+        """Remove the empty text from the possible values of the variables `names`, for example
+        after a test has ensured that the variables are not empty."""
         for name in [*names]:
             value = self.variables.get(name, UNKNOWN)
             if b"" in value.texts:

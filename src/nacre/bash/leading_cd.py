@@ -1,4 +1,5 @@
-"""Detection of a leading `cd` in a script, when the whole rest of the script depends on it."""
+"""Detection of a `cd` at the start of a script, as in `cd PATH && rest`, when the whole rest of the
+script depends on its success."""
 
 import re
 from functools import lru_cache
@@ -16,15 +17,15 @@ _NOT_LITERAL: Final = re.compile(rb"[*?\[{]")
 
 
 class LeadingCd(Struct, frozen=True, kw_only=True):
-    path: bytes  # path with its quotes removed
-    tilde: bool  # the path begins with a tilde that bash would expand
-    rest: int  # offset of the rest of the script
+    path: bytes  # path after `cd`, with its quotes removed
+    tilde: bool  # whether the path begins with a tilde that bash would expand
+    rest: int  # byte offset of the rest of the script, after `cd PATH &&`
 
 
 @lru_cache(maxsize=16)
 def find_leading_cd(text: bytes) -> LeadingCd | None:
-    """Return the `cd` of a script `cd PATH && rest`. Return None for any other script, for example
-    if a part of the rest could run after a failed `cd`."""
+    """Return the `cd` of a script of the form `cd PATH && rest`; return None for any other script,
+    for example if a part of the rest could run after a failed `cd`."""
     if not _PERHAPS.match(text):
         return None
     read = parse_single_item(text)
@@ -49,8 +50,8 @@ def find_leading_cd(text: bytes) -> LeadingCd | None:
 
 
 def parse_single_item(text: bytes) -> tuple[tokens.Frame, Node] | None:
-    """Return the frame and the single top-level item of a script. Return None if the script has
-    several items, runs in the background, or cannot be parsed completely."""
+    """Return the tokens and the single top-level command of a script. Return None if a script has
+    several top-level commands, runs in the background, or cannot be parsed completely."""
     try:
         frame = lexer.tokenize(text)
         structure, wrong = syntax_tree.parse(frame.skeleton, frame.start, frame.lines)
@@ -64,8 +65,8 @@ def parse_single_item(text: bytes) -> tuple[tokens.Frame, Node] | None:
 
 
 def _ends_with_separator(frame: tokens.Frame) -> bool:
-    """Return whether the script ends with `;`. A final newline does not count, because a heredoc
-    leaves one."""
+    """Return whether the script ends with `;`. A newline at the end of the script does not count as
+    `;`, because a script whose last lines are a heredoc also ends with a newline."""
     last = len(frame.skeleton.rstrip()) - 1
     return last >= 0 and frame.source[frame.start + last] == ord(";")
 
@@ -90,14 +91,15 @@ def _cd_path(frame: tokens.Frame, command: Simple) -> tuple[bytes, bool] | None:
 
 
 def _tilde_prefix(path: tokens.WordToken) -> bool:
-    """Return whether all text up to the first slash is unquoted, so that bash expands the tilde."""
+    """Return whether the path from a leading `~` up to the first slash is unquoted, so that bash
+    expands the tilde."""
     first = path.parts[0]
     return isinstance(first, Text) and (b"/" in first.text or len(path.parts) == 1)
 
 
 def literal_text(word: tokens.WordToken) -> bytes | None:
-    """Return the text of a word without its quotes. Return None if the word has expansions, globs
-    or braces."""
+    """Return the text of a word token without its quotes; return None if the word has expansions,
+    globs or braces."""
     literal = b""
     for part in word.parts:
         match part:

@@ -1,14 +1,15 @@
 """Lexer: splits a script into tokens by bash's own quoting rules, with exact byte positions.
 
 A `Frame` is a text that bash reads as commands: the script itself, or the inside of a substitution.
-A frame holds its redirections and its words, split into the parts that bash would expand. A frame
-also holds a *skeleton* for tree-sitter. The skeleton is a text with the same offsets in which every
-word is a run of underscores. All else except keywords and operators is blank in the skeleton.
-Therefore quotes, heredocs, newlines and arithmetic cannot confuse tree-sitter. (A heredoc node of
-tree-sitter would swallow the rest of its line.)
+For each text of commands, a `Frame` holds the redirections and the words, with each word split into
+the parts that bash would expand. A frame also holds a *skeleton*: a simplified copy of its text,
+with the same byte offsets, for the parser library tree-sitter. In the skeleton that tree-sitter
+parses, every word is a run of underscores, and everything else except keywords and operators is
+blank. If tree-sitter parsed the script itself instead of the skeleton, quotes, heredocs, newlines
+and arithmetic would confuse it: its heredoc node, for example, would swallow the rest of the line.
 
-Text that cannot be parsed raises no exception. The lexer describes the problem in `Frame.trouble`
-and continues as far as it can. Text that is too large or too deeply nested raises `TooComplex`.
+Text that is not valid bash raises no exception: the lexer describes the problem in `Frame.trouble`
+and continues as far as it can. A script that is too large or too deeply nested raises `TooComplex`.
 """
 
 import re
@@ -30,7 +31,8 @@ from nacre.bash.tokens import (
 )
 from nacre.bash.word_lexer import BLANK, MAX_DEPTH, PLAIN, WordLexer
 
-# Most words match this pattern: no expansion, no assignment, no descriptor before a redirection.
+# Pattern of a simple word, as most words are: no expansion, no assignment, no descriptor before a
+# redirection.
 _SIMPLE: Final = re.compile(
     rb"(?:-[A-Za-z0-9_./:@%+,=-]*|[A-Za-z0-9_./:@%+,][A-Za-z0-9_./:@%+,-]*)(?=[ \t\n|&;)]|\Z)"
 )
@@ -39,8 +41,8 @@ _REDIRECT: Final = re.compile(rb"(?:\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|
 _IN_HEREDOC: Final = re.compile(rb"[^\\$`]+")
 _IN_TEST: Final = re.compile(rb"[^ \t\n'\"\\$`]+")
 _IN_NEXT: Final = re.compile(rb"\s*in\s")
-# Keywords that the skeleton for tree-sitter omits, each with a pattern for the text that belongs to
-# the keyword.
+# Keywords that are left out of the skeleton for tree-sitter, each with a pattern for the text that
+# belongs to it, such as the `-p` of `time -p`.
 _PREFIXES: Final = {
     b"time": re.compile(rb"(?:(?:[ \t]|\\\n)+-p(?=\s))?"),
     b"coproc": re.compile(rb"(?:[ \t]+[A-Za-z_]\w*(?=[ \t]+(?:\{|\(|if |while |for )))?"),
@@ -52,12 +54,13 @@ def tokenize(source: bytes) -> Frame:
     """Split a script into tokens. Raises TooComplex."""
     try:
         return _Lexer(source, 0, len(source), [0]).frame(closes=False)
-    except RecursionError:  # the caller's stack is already deep
+    except RecursionError:  # the calling thread has already used most of its stack
         raise TooComplex("it is nested too deep for the stack of this thread") from None
 
 
 class _FrameBuilder:
-    """Builder for one frame."""
+    """Builder for one `Frame`: collects the tokens of a text of commands, and the simplified copy
+    of the text (the skeleton) that tree-sitter parses."""
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -91,7 +94,7 @@ class _FrameBuilder:
 
 
 class _Lexer(WordLexer):
-    """Upper half of the lexer: reads commands. `WordLexer`, the lower half, reads words."""
+    """Upper half of the lexer, which reads commands; the lower half, `WordLexer`, reads words."""
 
     def frame(self, *, closes: bool) -> Frame:
         self._enter()
@@ -122,7 +125,8 @@ class _Lexer(WordLexer):
         return frame
 
     def _token(self, draft: _FrameBuilder, *, closes: bool) -> bool:
-        """Read one token into the frame builder. Return False at the end of the frame."""
+        """Read the next token into `draft`; return False at the end of the script or substitution,
+        or after too many syntax errors."""
         here = self.at = self._match_end(BLANK)
         if draft.grammar.wrong > MAX_ERRORS:
             return False  # too many syntax errors: the text is not a script
@@ -151,7 +155,7 @@ class _Lexer(WordLexer):
             self._word(draft)
         return True
 
-    # Methods that read operators.
+    # Lexer methods that read operators.
 
     def _operator(self, draft: _FrameBuilder, text: bytes) -> None:
         here, grammar = self.at, draft.grammar
@@ -165,12 +169,13 @@ class _Lexer(WordLexer):
                     draft.lines.append(self.at)
         else:
             if text.startswith(b";") and draft.marks and draft.marks[-1] == (here - 1, b";"):
-                # Drop the `;` that stands for a newline: next to another `;` it would form another
+                # In the simplified text for tree-sitter (the skeleton), `;` replaces a newline,
+                # except directly before another `;`, because the two together would be another
                 # operator.
                 draft.marks.pop()
             if text == b"(" and grammar.expects and self.source.startswith(b"(", self.at):
-                # The skeleton for tree-sitter omits this `(`, because `((` would look like
-                # arithmetic.
+                # The simplified text for tree-sitter (the skeleton) omits the first of two adjacent
+                # `(`, because tree-sitter would parse `((` as arithmetic.
                 grammar.operator(b"((")
                 return
             if text != b")" or grammar.innermost != b"((":
@@ -180,8 +185,9 @@ class _Lexer(WordLexer):
             self._heredocs(draft)
 
     def _arithmetic(self, draft: _FrameBuilder) -> bool:
-        """Read `(( ... ))` as one word, and `for (( ... ))` as `for _ in _____`. Return False if
-        the text is not arithmetic."""
+        """Read arithmetic `(( ... ))` as one word; in the skeleton for tree-sitter, `for (( ... ))`
+        becomes `for _ in _____`. Return False if the text at the current position is not
+        arithmetic."""
         here, grammar = self.at, draft.grammar
         if not self.source.startswith(b"((", here):
             return False
@@ -198,12 +204,12 @@ class _Lexer(WordLexer):
         return True
 
     def _in_follows(self, grammar: KeywordTracker) -> bool:
-        """Return whether the `in` of a `for` or `case` follows on the next line. The skeleton then
-        has no separator before the `in`."""
+        """Return whether the `in` of a `for` or `case` is on the next line; if so, the simplified
+        text for tree-sitter (the skeleton) gets no separator before the `in`."""
         waits = grammar.after in (b"for+", b"case+")
         return waits and bool(_IN_NEXT.match(self.source, self.at, self.limit))
 
-    # Methods that read words and keywords.
+    # Lexer methods that read words and keywords.
 
     def _keyword(self, draft: _FrameBuilder) -> bool:
         here, grammar = self.at, draft.grammar
@@ -229,13 +235,13 @@ class _Lexer(WordLexer):
         if text == b"do" and grammar.after == b"for+":
             bare = draft.marks[-1][1] != b";"
         if bare and self.source[here - 1] in b" \t":
-            draft.mark(here - 1, b";")  # tree-sitter needs a separator here, bash does not
+            draft.mark(here - 1, b";")  # unlike bash, tree-sitter needs a `;` before this keyword
         if text != b"in" or grammar.after == b"case+" or not self._no_words_follow():
             draft.mark(here, text)
 
     def _no_words_follow(self) -> bool:
-        """Return whether `in` has no words after it. The skeleton of such a `for` loop omits the
-        `in`."""
+        """Return whether the `in` of a `for` loop has no words after it; if so, the simplified text
+        for tree-sitter (the skeleton) omits the `in`."""
         after = self.source[self._match_end(BLANK) : self.limit][:1]
         return after in (b";", b"\n", b"")
 
@@ -248,7 +254,7 @@ class _Lexer(WordLexer):
         draft.word(word)
 
     def _brackets(self) -> list[Part]:
-        """Read the parts between `[[` and `]]`."""
+        """Read the test between `[[` and `]]`, and return its parts."""
         parts: list[Part] = []
         while self.at < self.limit:
             if self.source[self.at] in b" \t\n":
@@ -261,10 +267,10 @@ class _Lexer(WordLexer):
         self._complain("[[ is never closed")
         return parts
 
-    # Methods that read redirections and heredocs.
+    # Lexer methods that read redirections and heredocs.
 
     def _substitutes(self, redirect: re.Match[bytes]) -> bool:
-        """Return whether the operator begins a process substitution, `<(` or `>(`, not a
+        """Return whether a `<` or `>` begins a process substitution, `<(` or `>(`, and not a
         redirection."""
         return redirect[0] in (b"<", b">") and self.source.startswith(b"(", redirect.end())
 
@@ -305,7 +311,8 @@ class _Lexer(WordLexer):
         parts: list[Part] = []
         if not quoted:
             inside = self._inner(start, stop)
-            # Errors in the heredoc are ignored: bash reports them when the script runs.
+            # Syntax errors in the body of a heredoc are ignored: bash reports them when the script
+            # runs.
             inside.pieces(parts, _IN_HEREDOC, b"\\$`\n")
         self.at = found.end() if found else self.limit
         return Heredoc(start, stop, quoted, found is not None, strips, parts)

@@ -1,8 +1,9 @@
-"""Literal texts in the words of a script, each with its position and its quotes.
+"""Search for the literal texts in the words of a script, each with its position and its quotes.
 
-Callers use the positions to replace a literal in the script. Quoting is tracked through
-substitutions inside quotes. Comments and heredoc bodies are not literals. A complete quoted string
-is one literal. A part of a quoted string is not a literal.
+Callers use the positions of literal texts to replace them in the script. The search for literals
+keeps track of quotes, even in a substitution inside a quoted string. Comments and the bodies of
+heredocs are not literals. A complete quoted string is one literal, but a part of a quoted string is
+not a literal.
 """
 
 from collections.abc import Iterator
@@ -24,19 +25,19 @@ from nacre.bash.tokens import (
 
 
 class Literal(Struct, frozen=True, kw_only=True):
-    """Unquoted text, or a quoted string with its quotes. `goes_on` says that the word continues
-    after the literal."""
+    """Literal text of a script: unquoted text, or a quoted string with its quotes. `goes_on` says
+    whether the word continues after the literal."""
 
     start: int
     end: int
-    text: bytes | None  # None: a quoted string that contains expansions
+    text: bytes | None  # text without quotes; None: a quoted string that contains expansions
     quoted: bool
     goes_on: bool
 
 
 def find_literals(script: bytes) -> Iterator[Literal]:
-    """Yield every literal of a script, in no particular order. Yield nothing if the script is too
-    complex to parse."""
+    """Yield every literal text of a script, in no particular order; yield nothing if the script is
+    too complex to parse."""
     try:
         frame = lexer.tokenize(script)
     except TooComplex:
@@ -80,8 +81,8 @@ def _word(word: tokens.WordToken, script: bytes) -> Iterator[Literal]:
 
 
 def _inside(parts: list[Part], script: bytes) -> Iterator[Literal]:
-    """Yield the literals inside substitutions. The text around a substitution, in quotes or in a
-    heredoc, is free text and yields no literals."""
+    """Yield the literals in the substitutions and array elements inside `parts`, such as the parts
+    of a heredoc; all other text in `parts` is free text and yields no literals."""
     for part in parts:
         match part:
             case Substitution(frame=frame) if frame.source is script or frame.source == script:

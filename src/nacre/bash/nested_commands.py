@@ -1,8 +1,8 @@
-"""Search for the commands that another command would run in turn.
+"""Search for the commands that another command would run in turn, such as the `rm` of `sudo rm x`.
 
-Such commands come from wrappers (`sudo`), from scripts in strings or on standard input, and from
-functions of the script. The depth of the search is bounded. Visiting the syntax tree belongs to
-`walker`.
+Nested commands come from wrappers (`sudo`), from scripts in strings or on standard input, and from
+functions of the script. The search for nested commands has a maximum depth. The module `walker`
+visits the syntax tree of the script.
 """
 
 import shlex
@@ -31,8 +31,9 @@ from nacre.bash.wrappers import (
 _MAX_DEPTH: Final = 8
 _MAX_COMMANDS: Final = 4000
 _IN_THIS_SHELL: Final = {b"command", b"builtin"}
-_MAX_TEXT: Final = 64 * 1024  # total bytes of all nested scripts
-_MAX_INPUT_COMMANDS: Final = 64  # maximum words or lines that xargs takes from stdin
+_MAX_TEXT: Final = 64 * 1024  # maximum total bytes of all nested scripts that are analyzed
+# Maximum words or lines of known stdin that the analysis passes to an xargs command.
+_MAX_INPUT_COMMANDS: Final = 64
 
 
 class NestedCommands(Context):
@@ -50,11 +51,13 @@ class NestedCommands(Context):
         raise NotImplementedError
 
     def add(self, command: ParsedCommand) -> None:
-        """Record a command and the commands that it would run. Raises TooComplex."""
+        """Record a command of the script and the nested commands that it would run. Raises
+        TooComplex."""
         if len(self.commands) >= _MAX_COMMANDS:
             raise TooComplex(f"it would run more than {_MAX_COMMANDS} commands")
         if command.via and command.exact:
-            # A function that is called again runs the same commands; each one is recorded once.
+            # A function that is called twice runs the same commands twice, but each of these
+            # commands is recorded once.
             key = (command.start, command.end, command.words, command.cwd, command.redirects)
             if key in self._seen:
                 return
@@ -66,13 +69,14 @@ class NestedCommands(Context):
             self._depth -= 1
 
     def _may_call(self, command: ParsedCommand) -> bool:
-        """Return whether this command can call a shell function. bash calls functions by name, not
+        """Return whether this command can call a shell function: bash calls functions by name, not
         through `command` or `sudo`."""
         last = command.via[-1] if command.via else b"eval"
         return last == b"eval" or last in self.state.functions
 
     def script(self, text: bytes, origin: Origin) -> None:
-        """Analyze a text as a separate script, starting from the current state."""
+        """Analyze a text as a separate script that starts in the currently known state of the
+        shell."""
         outer, self.origin = self.origin, origin
         try:
             self.walk(lexer.tokenize(text), self.place)
@@ -97,7 +101,7 @@ class NestedCommands(Context):
                         command.stdin, origin, self._child_shell_state(shell, command), via
                     )
 
-    # Methods for arguments that hold a command.
+    # Methods for commands whose arguments contain another command, such as `sudo`.
 
     def _follow_wrapped(
         self, command: ParsedCommand, found: WrappedCommand, via: tuple[bytes, ...]
@@ -126,8 +130,8 @@ class NestedCommands(Context):
             apply_builtin(self.state, words, command.stdin)
 
     def _words_of_input(self, command: ParsedCommand, last: Word) -> tuple[Word, ...]:
-        """Return the words that xargs would append from its stdin. If the stdin is not known,
-        return one unknown word."""
+        """Return the words that xargs would append to its command from stdin; if the stdin is
+        unknown, return one unknown word."""
         if command.stdin is None:
             return (Word(start=last.start, end=last.end),)
         texts = _split_xargs(command.stdin)
@@ -142,8 +146,8 @@ class NestedCommands(Context):
     def _replace_mark(
         self, command: ParsedCommand, words: tuple[Word, ...], mark: bytes
     ) -> Iterator[tuple[Word, ...]]:
-        """Yield the words of `xargs -I{}` once per line of stdin, with the placeholder replaced by
-        the line."""
+        """Yield the command words of `xargs -I{}` once per line of stdin, with the placeholder
+        replaced by the line."""
         if command.stdin is None:
             yield tuple(_fill_mark(word, mark, None) for word in words)
             return
@@ -151,13 +155,13 @@ class NestedCommands(Context):
         for line in [each for each in lines if each][:_MAX_INPUT_COMMANDS]:
             yield tuple(_fill_mark(word, mark, line) for word in words)
 
-    # Methods for arguments or stdin that hold a script.
+    # Methods for commands whose arguments or stdin contain a script, such as `bash -c`.
 
     def _child_shell_state(
         self, shell: ChildShell | None, command: ParsedCommand
     ) -> KnownState | None:
-        """Return the initial state of a child shell. None means that the current shell runs the
-        script."""
+        """Return the known state in which a child shell starts, or None if the current shell runs
+        the script, as with `eval`."""
         if shell is None:
             return None
         state = self.state.for_child_shell(shell.positional, command.assignments)
@@ -173,7 +177,8 @@ class NestedCommands(Context):
         texts = [word.texts for word in words]
         if not all(texts):
             if state is None:
-                self.state.forget_everything()  # `eval` of an unknown text can change anything
+                # An `eval` of unknown text can change anything in the shell.
+                self.state.forget_everything()
         elif len(words) > 1:
             origin = Origin(base=None, span=(words[0].start, words[-1].end))
             self._analyze_in(b" ".join(each[0] for each in texts), origin, state, via)
@@ -182,8 +187,9 @@ class NestedCommands(Context):
                 self._analyze_in(text, self._word_origin(words[0], text), state, via)
 
     def _word_origin(self, word: Word, text: bytes) -> Origin:
-        """Return the origin of a script in one word. The script keeps its exact positions if the
-        word contains it verbatim."""
+        """Return, as an `Origin`, where a nested script that is one word, such as the argument of
+        `bash -c`, begins in the outer script. The commands of a nested script get exact positions
+        in the outer script if the outer script contains the nested script verbatim."""
         base = self.origin.base
         if base is not None and not self.origin.quotes:
             written = self.frame.source[word.start - base : word.end - base]
@@ -195,8 +201,9 @@ class NestedCommands(Context):
         return Origin(base=None, span=(word.start, word.end))
 
     def _input_origin(self, command: ParsedCommand, text: bytes) -> Origin:
-        """Return the origin of a script on stdin. The script keeps its exact positions if a heredoc
-        contains it verbatim."""
+        """Return, as an `Origin`, where a nested script that a shell reads from stdin begins in the
+        outer script. The commands of a nested script on stdin get exact positions in the outer
+        script if a heredoc or `<<<` contains the nested script verbatim."""
         for redirect in command.redirects:
             if redirect.body == text and redirect.body_at is not None and not command.quotes:
                 return Origin(base=redirect.body_at)
@@ -207,8 +214,8 @@ class NestedCommands(Context):
     def _analyze_in(
         self, text: bytes, origin: Origin, state: KnownState | None, via: tuple[bytes, ...]
     ) -> None:
-        """Analyze a script in a child shell that has this state. If `state` is None, analyze the
-        script in the current shell."""
+        """Analyze a nested script that runs in a child shell with the known state `state`, or in
+        the current shell if `state` is None."""
         self._room -= len(text)
         if self._room < 0:
             return
@@ -216,7 +223,8 @@ class NestedCommands(Context):
         later = via[-1] == b"trap"
         if state is not None or later:
             self.state = (state or saved).copy()
-        if later:  # a variable that is empty now may be set when the trap runs
+        # A variable that is empty when the script sets a trap may have a value when the trap runs.
+        if later:
             self.state.mark_not_empty(saved.variables)
         self.place = msgspec.structs.replace(place, via=via, stdin=None)
         try:
@@ -226,15 +234,18 @@ class NestedCommands(Context):
             if state is not None or later:
                 self.state = saved
 
-    # Methods for calls of functions.
+    # Methods for calls of shell functions that the script defines.
 
     def _call(self, command: ParsedCommand, name: bytes) -> None:
-        """Visit the body of a function of the script, with the arguments of this command."""
+        """Analyze the body of a shell function of the script, with the arguments of the command
+        that calls it."""
         bodies = self.state.functions[name]
         if name in command.via:
             return
         if any(body.frame.source is not self.frame.source for body in bodies):
-            # The function comes from another text, such as an `eval`. Its body is not visited.
+            # If a script calls a function that was defined in another text, such as the argument of
+            # an `eval`, the function is not analyzed, and the shell's variables and directory are
+            # unknown after the call.
             self.state.forget_everything()
             return
         before, ends = self.state, []
@@ -267,12 +278,12 @@ class NestedCommands(Context):
 
 
 def _split_xargs(text: bytes) -> list[bytes]:
-    """Return the words that xargs makes of its input."""
+    """Return the words into which xargs splits its standard input."""
     if b"\0" in text:
         return [each for each in text.split(b"\0") if each]
     try:
         return [each.encode("latin-1") for each in shlex.split(text.decode("latin-1"))]
-    except ValueError:  # the input has unclosed quotes
+    except ValueError:  # the standard input of xargs has unclosed quotes
         return text.split()
 
 

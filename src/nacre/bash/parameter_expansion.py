@@ -14,7 +14,8 @@ _MAX_TEXT: Final = 1024
 
 
 def expand_parameter(part: Parameter, argument: Value, scope: Scope) -> Value:
-    """Return the value of one parameter. The module `expansion` handles `$@` and whole arrays."""
+    """Return the value of one parameter expansion; the module `expansion` expands `$@` and whole
+    arrays."""
     value = _plain_value(part, scope)
     if part.prefix == b"#":
         known_length = value.text is not None and value.text.isascii()
@@ -58,8 +59,9 @@ def _apply_operator(part: Parameter, value: Value, argument: Value, scope: Scope
 
 
 def _is_simple(text: bytes, part: Parameter, argument: bytes) -> bool:
-    """Return whether nacre certainly computes the same result as bash. Quoted patterns and
-    multibyte characters are excluded."""
+    """Return whether nacre certainly gets the same result as bash when it applies an operator, such
+    as `#` in `${x#pattern}`, to `text`; return False for a quoted glob pattern or multibyte
+    characters."""
     quoted = not all(isinstance(each, Text) for each in part.argument)
     odd = re.search(rb"[\[\\&]", argument) or (quoted and _GLOB.search(argument))
     return len(text) <= _MAX_TEXT and text.isascii() and not odd
@@ -97,7 +99,8 @@ def _change_case(text: bytes, operator: bytes, argument: bytes) -> Value:
 
 
 def _trim_pattern(text: bytes, operator: bytes, pattern: bytes) -> bytes:
-    """Remove a matching prefix or suffix, as `${x#pattern}` and `${x%pattern}` do."""
+    """Remove the prefix or suffix that matches a pattern, as `${x#pattern}` and `${x%pattern}`
+    do."""
     lengths = range(len(text) + 1)
     front = operator.startswith(b"#")
     for length in lengths if len(operator) == 1 else reversed(lengths):

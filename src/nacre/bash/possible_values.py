@@ -1,4 +1,5 @@
-"""Values that a text may have, as far as they can be known before the script runs."""
+"""Values that a variable or another text of a script may have, as far as they can be known before
+the script runs."""
 
 from typing import Final, NamedTuple, Protocol
 
@@ -10,8 +11,9 @@ _LONGEST: Final = 64 * 1024
 
 
 class Value(NamedTuple):
-    """Set of possible texts. `open` means that other texts are possible, too. With `glob` the texts
-    are patterns, and the value is a match of one of the patterns."""
+    """Set of texts that a variable or an expansion may have. `open` says whether texts that are not
+    in the set `texts` are possible, too. If `glob` is true, `texts` are glob patterns, and the
+    actual value of the variable or expansion matches one of these patterns."""
 
     texts: tuple[bytes, ...]
     open: bool = False
@@ -24,35 +26,39 @@ class Value(NamedTuple):
 
 UNKNOWN: Final = Value((), open=True)
 EMPTY: Final = Value((b"",))
-# an unset variable: the empty text, unless an operator such as `:-` supplies another text
+# value of an unset variable: the empty text, unless an operator such as `:-` supplies another text
 UNSET: Final = Value((b"",), open=True)
 
 
 def known_text(text: bytes) -> Value:
-    """Return a known text as a value. A text longer than `_LONGEST` counts as unknown."""
+    """Return a `Value` with one possible text, or `UNKNOWN` if the text is longer than `_LONGEST`
+    bytes."""
     return Value((text,)) if len(text) <= _LONGEST else UNKNOWN
 
 
 def one_of(texts: tuple[bytes, ...], *, open: bool, glob: bool = False) -> Value:
-    """Return a value with at most `MAX_CHOICES` of the texts. Dropped texts make the value open."""
+    """Return a `Value` with at most `MAX_CHOICES` of these possible texts; if texts were dropped,
+    the value is open, which means that other texts are possible."""
     distinct = tuple(dict.fromkeys(each for each in texts if len(each) <= _LONGEST))[:MAX_CHOICES]
     return Value(distinct, open or len(distinct) < len({*texts}), glob)
 
 
 def merge_values(first: Value, second: Value) -> Value:
-    """Return a value that may be either of two values."""
+    """Return the `Value` of a variable that has either the value `first` or the value `second`."""
     if first == second:
         return first
     texts = first.texts + second.texts
     open_ = first.open or second.open
-    # An empty text is dropped: it is often a default at the start of a script, replaced later.
+    # If a variable may have unknown texts, `merge_values` drops the empty text from the variable's
+    # known texts, because scripts often assign an empty default first and the real value later.
     if open_:
         texts = tuple(each for each in texts if each)
     return one_of(texts, open=open_, glob=first.glob or second.glob)
 
 
 class Scope(Protocol):
-    """Interface to the shell state known at the position of a word."""
+    """Interface for the expansion of a word: gives access to what is known about the shell's
+    variables at the word's position in the script."""
 
     def variable(self, name: bytes) -> Value: ...
 
@@ -63,9 +69,10 @@ class Scope(Protocol):
     def assign(self, name: bytes, value: Value) -> None: ...
 
     def arithmetic(self, start: int, end: int) -> None:
-        """Record the variables that an arithmetic expression assigns."""
+        """Record which variables the arithmetic expression from `start` to `end` assigns."""
         ...
 
     def output(self, substitution: Substitution) -> Value:
-        """Return the output of a substitution, and record the commands in the substitution."""
+        """Return the predicted output of a substitution, and record the commands in the
+        substitution."""
         ...

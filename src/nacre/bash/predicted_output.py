@@ -1,7 +1,8 @@
 """Prediction of the output of simple commands such as `echo`, `printf` and `cat`, as far as it can
-be known.
+be known before the script runs.
 
-The predicted text matters when the script feeds it to a shell.
+The predicted output of a command matters when the script passes it to a shell, as in `echo 'rm x' |
+sh`.
 """
 
 import re
@@ -14,7 +15,8 @@ _PREDICTABLE: Final = {b"echo", b"printf", b"cat", b"tee", b"pwd", b":", b"true"
 
 
 def predict_output(command: ParsedCommand) -> bytes | None:
-    """Return the standard output of this command; None if it cannot be predicted."""
+    """Return the text that this command would print on standard output; None if it cannot be
+    predicted."""
     if command.name not in _PREDICTABLE:
         return None
     if any(each.descriptor == 1 or each.is_stdout for each in command.redirects):
@@ -51,7 +53,8 @@ def _predict_echo(words: list[bytes]) -> bytes | None:
     text = b" ".join(words)
     if not escapes:
         return text + newline
-    # The escapes of `echo -e` differ from those of `$'...'`, so some outputs are not predicted.
+    # Some escapes of `echo -e` differ from those of `$'...'`; output with such an escape is not
+    # predicted.
     return None if re.search(rb"\\[0-7c'\"?]", text) else decode_ansi_c(text) + newline
 
 

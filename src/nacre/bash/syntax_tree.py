@@ -1,8 +1,10 @@
-"""Syntax tree of a frame. This is the only module that uses tree-sitter.
+"""Syntax tree of a frame (text of commands), made with the parser library tree-sitter.
 
-tree-sitter parses only the skeleton of a frame (see `lexer`), so its nodes describe structure
-alone. This module converts them to a few small node types. Where tree-sitter reports an error, the
-result is a sequence of the commands that it did recognize.
+The module `syntax_tree` is the only one in nacre that uses tree-sitter. tree-sitter parses only
+a skeleton of the commands, in which every word is a run of underscores (see `lexer`), so the
+nodes of tree-sitter describe only the structure of the commands. The module `syntax_tree` converts
+the nodes of tree-sitter to a few small node types. Where tree-sitter reports a syntax error, the
+syntax tree is a sequence of the commands that tree-sitter did recognize.
 """
 
 import os
@@ -19,10 +21,10 @@ _LOOSE: Final = {"word", "variable_name", "special_variable_name"}
 
 
 def _grammar() -> object:
-    """Load the bash grammar of tree-sitter. Importing the package `tree_sitter_bash` loads a dozen
-    modules (pathlib, urllib, tempfile) to find queries that nacre does not use. Those imports take
-    as long as the rest of the code that reads a script. So only the extension module with the
-    grammar is loaded, if it can be found."""
+    """Load the bash grammar of tree-sitter from the extension module in the package
+    `tree_sitter_bash`, without importing the package itself if possible. Importing the package
+    `tree_sitter_bash` takes as long as importing the rest of the code that reads a script: it loads
+    a dozen modules (pathlib, urllib, tempfile) to find queries that nacre does not use."""
     package = find_spec("tree_sitter_bash")
     for place in (package and package.submodule_search_locations) or ():
         for suffix in EXTENSION_SUFFIXES:
@@ -43,15 +45,15 @@ _PARSER: Final = tree_sitter.Parser(tree_sitter.Language(_grammar()))
 
 
 class Simple(Struct, gc=False):
-    """Simple command: the tokens between two positions."""
+    """Simple command, which consists of the tokens between the offsets `start` and `end`."""
 
     start: int
     end: int
 
 
 class Sequence(Struct, gc=False):
-    """Commands that run one after the other. `background` holds the indexes of items that end with
-    `&`."""
+    """Commands that run one after the other. `background` holds the indexes of the commands that
+    end with `&`."""
 
     items: "list[Node]"
     background: set[int]
@@ -59,7 +61,7 @@ class Sequence(Struct, gc=False):
 
 class Chain(Struct, gc=False):
     left: "Node"
-    operator: bytes  # `&&` or `||`
+    operator: bytes  # operator between the two commands: `&&` or `||`
     right: "Node"
 
 
@@ -73,13 +75,15 @@ class Group(Struct, gc=False):
 
 
 class If(Struct, gc=False):
-    arms: list[tuple[Sequence, Sequence]]  # pairs of condition and body
+    # pairs of condition and body, one for `if` and one for each `elif`
+    arms: list[tuple[Sequence, Sequence]]
     otherwise: Sequence | None
 
 
 class Loop(Struct, gc=False):
-    """Loop: `for`, `select`, `while` or `until`. `head` is the span of the text before the body,
-    with the words of a `for`. `condition` is None for a `for` or `select`."""
+    """Loop of the kind `for`, `select`, `while` or `until`. `head` is the span of the text before
+    the loop's body, for example `for x in a b`. `condition` holds the commands that a `while` or
+    `until` loop tests; it is None for a `for` or `select` loop."""
 
     head: tuple[int, int]
     condition: Sequence | None
@@ -87,17 +91,19 @@ class Loop(Struct, gc=False):
 
 
 class Case(Struct, gc=False):
-    head: tuple[int, int]  # span from the keyword `case` to the first item
-    items: list[tuple[int, int, Sequence]]  # start and end of the patterns, and the body
+    head: tuple[int, int]  # span from the keyword `case` to the first item of the `case` command
+    # start and end of the patterns of each `case` item, and the commands of the item
+    items: list[tuple[int, int, Sequence]]
 
 
 class FunctionDefinition(Struct, gc=False):
-    start: int  # position of the function's name
+    start: int  # byte offset of the function's name
     body: "Node"
 
 
 class Redirected(Struct, gc=False):
-    """Compound command with redirections. The redirection tokens lie between `start` and `end`."""
+    """Compound command with redirections; the redirection tokens lie between the offsets `start`
+    and `end`."""
 
     body: "Node"
     start: int
@@ -119,12 +125,14 @@ Node = (
 
 
 def parse(skeleton: bytes, base: int, lines: Iterable[int] = ()) -> tuple[Sequence, int | None]:
-    """Parse a skeleton. Return its structure, and the position of the first syntax error or None.
+    """Parse a skeleton (text of commands in which every word is a run of underscores); return its
+    syntax tree, and the position of its first syntax error (None if it has no error).
 
-    All positions count from `base`. `lines` are positions where a command begins that is
-    independent of the text before it. The text is parsed in pieces that begin at such positions, so
-    that an error in one piece does not affect the others. The error recovery of tree-sitter takes
-    longer the more text there is, so the pieces are small.
+    The skeleton is a copy of a part of the script; `base` is the offset of that part in the script,
+    and is added to all positions in the result. `lines` holds the positions of commands that can be
+    parsed without the text before them. tree-sitter gets the text in pieces that begin at positions
+    in `lines`, so that a syntax error in one piece does not affect the other pieces. tree-sitter
+    gets the text in small pieces, because its error recovery takes longer the more text there is.
     """
     whole = Sequence([], set())
     wrong: int | None = None
@@ -146,8 +154,8 @@ def parse(skeleton: bytes, base: int, lines: Iterable[int] = ()) -> tuple[Sequen
 
 
 def _split_at_cuts(length: int, cuts: list[int], least: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) spans that begin at cuts and cover `length`. Every span but the last is
-    longer than `least`."""
+    """Split a text of `length` bytes at some of the offsets in `cuts`, so that every piece except
+    the last is longer than `least` bytes; yield the (start, end) span of each piece."""
     start = 0
     for cut in cuts:
         if cut - start > least and cut < length:
@@ -203,8 +211,9 @@ class _TreeBuilder:
         return Sequence(items, background)
 
     def _nodes(self, node: Any) -> "list[Node]":
-        """Convert a tree-sitter node to nodes of this module. A node without commands yields an
-        empty list. A node of unknown type, such as an error, yields the nodes of its children."""
+        """Convert a node of tree-sitter to objects of the type `Node`. A tree-sitter node without
+        commands yields an empty list. A tree-sitter node of unknown type, such as an error, yields
+        the nodes of its children."""
         match node.type:
             case "command" | "word" | "variable_name" | "special_variable_name":
                 return self._simple(node)
@@ -230,8 +239,8 @@ class _TreeBuilder:
         return self.sequence(node.children).items
 
     def _chain(self, node: Any) -> Node:
-        """Convert a chain `a && b && c`, which tree-sitter nests to the left. A loop replaces
-        recursion, because the chain may be long."""
+        """Convert a chain `a && b && c`, which tree-sitter nests to the left, in a loop instead of
+        by recursion, because a chain of commands may be long."""
         links = []
         while node.type == "list" and len(node.children) == 3 and not node.children[1].is_named:
             links.append((node.children[1].type.encode(), node.children[2]))
@@ -249,7 +258,7 @@ class _TreeBuilder:
         start, end = node.start_byte, node.end_byte
         if start == end:
             return []
-        if self._skeleton[start] != 0x5F:  # tree-sitter took a keyword for a command
+        if self._skeleton[start] != 0x5F:  # tree-sitter mistook a keyword for a command
             self._note_error(start)
         return [Simple(start + self._base, end + self._base)]
 

@@ -1,7 +1,7 @@
-"""Types for the tokens of a script as written: words, the parts that bash would expand, and
-redirections.
+"""Types for the tokens of a script as written: words, the parts of a word that bash would expand,
+and redirections.
 
-Positions are byte offsets in `Frame.source`.
+All positions are byte offsets in `Frame.source`, the text that contains the tokens.
 """
 
 import re
@@ -9,17 +9,18 @@ from typing import Final
 
 from msgspec import Struct
 
-# A subscript may contain quoted text and other subscripts.
+# Pattern of an array subscript `[...]`, which may contain quoted text and other subscripts.
 SUBSCRIPT: Final = rb"\[(?:[^\[\]\"'\n]|\"[^\"]*\"|'[^']*'|\[[^\]]*\])*\]"
 ASSIGNS: Final = re.compile(rb"([A-Za-z_]\w*)(" + SUBSCRIPT + rb")?(\+?=)")
 
 
 class TooComplex(Exception):
-    """Error for a text that is too large or too deeply nested to parse. The message says which."""
+    """Error for a script that is too large or too deeply nested to analyze; its message names the
+    exceeded limit."""
 
 
 class Text(Struct, gc=False):
-    """Unquoted text as written, possibly with a tilde, braces or globs."""
+    """Part of a word: unquoted text as written, possibly with a tilde, braces or globs."""
 
     start: int
     end: int
@@ -27,7 +28,7 @@ class Text(Struct, gc=False):
 
 
 class Quoted(Struct, gc=False):
-    """Literal text that was escaped or quoted, with quotes and escapes removed."""
+    """Part of a word: literal text that was escaped or quoted, with quotes and escapes removed."""
 
     start: int
     end: int
@@ -35,7 +36,7 @@ class Quoted(Struct, gc=False):
 
 
 class Double(Struct, gc=False):
-    """Double-quoted string, with the parts between its quotes."""
+    """Part of a word: a double-quoted string, with the parts between its quotes."""
 
     start: int
     end: int
@@ -51,11 +52,13 @@ class Parameter(Struct, gc=False):
     operator: bytes = b""
     argument: "list[Part]" = []
     subscript: bytes = b""
-    prefix: bytes = b""  # "#": length, "!": indirect expansion, "?": unparseable
+    # kind of expansion: `#` for a length (`${#x}`), `!` for an indirect expansion (`${!x}`), `?`
+    # for an unknown value
+    prefix: bytes = b""
 
 
 class Sum(Struct, gc=False):
-    """Arithmetic expression. The analysis uses only the substitutions among its parts."""
+    """Arithmetic expression; of its parts, the analysis uses only the substitutions."""
 
     start: int
     end: int
@@ -83,31 +86,31 @@ Part = Text | Quoted | Double | Parameter | Sum | Substitution | Array
 
 
 class WordToken(Struct, gc=False):
-    """Word as written in the script."""
+    """Word as written in the script, before any expansion."""
 
     start: int
     end: int
     parts: list[Part]
-    broken: bool = False  # the word has a syntax error, such as an unclosed quote
-    plain: bool = False  # no character of the word is special to bash
-    is_test: bool = False  # the word is a complete `[[ ... ]]` or `(( ... ))`
-    # regex match of name, subscript and operator, if the word may be an assignment
+    broken: bool = False  # whether the word has a syntax error, such as an unclosed quote
+    plain: bool = False  # whether no character of the word is special to bash
+    is_test: bool = False  # whether the word is a complete `[[ ... ]]` or `(( ... ))`
+    # regex match of the variable name, subscript and operator, if the word may be an assignment
     assigns: re.Match[bytes] | None = None
 
 
 class Heredoc(Struct, gc=False):
-    start: int  # offset of the body
-    end: int  # offset of the line with the delimiter
+    start: int  # offset of the heredoc's body
+    end: int  # offset of the line with the closing delimiter, where the heredoc's body ends
     quoted: bool
     closed: bool
-    strips: bool  # `<<-`: leading tabs are removed from the body
+    strips: bool  # whether leading tabs are removed from the heredoc's body, as with `<<-`
     parts: list[Part]
 
 
 class Redirection(Struct, gc=False):
     start: int
     end: int
-    descriptor: bytes  # descriptor as written: digits, `{name}` or empty
+    descriptor: bytes  # redirected descriptor as written: digits, `{name}` or empty
     operator: bytes
     target: WordToken
     heredoc: Heredoc | None = None
@@ -122,10 +125,13 @@ class Frame(Struct, gc=False):
     source: bytes
     start: int
     end: int
-    tokens: list[Token]  # words and redirections in order; keywords are not included
-    starts: list[int]  # start offsets of `tokens`
-    # text for tree-sitter on one line, with the byte offsets of the frame; see `lexer`
+    # words and redirections in the order of the script; keywords are not included
+    tokens: list[Token]
+    starts: list[int]  # start offset of each token in `tokens`
+    # simplified copy of the text from `start` to `end`, on one line and with the same byte
+    # offsets, for the parser tree-sitter; see `lexer`
     skeleton: bytes
-    # offsets of lines that begin a command independent of the text before it
+    # offsets of the lines that can be parsed without the text before them; the parser may split the
+    # text at these offsets
     lines: list[int]
     trouble: str | None = None

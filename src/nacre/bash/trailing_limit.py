@@ -17,30 +17,32 @@ _NUMBER: Final = re.compile(rb"\d{1,9}")
 
 class TrailingLimit(Struct, frozen=True, kw_only=True):
     script: bytes  # script without the final `head` or `tail` stage
-    head: int | None  # number of first lines to keep; None: no `head`
-    tail: int | None  # number of last lines to keep; None: no `tail`
+    head: int | None  # number N of a final `| head -n N`; None: the script does not end with `head`
+    tail: int | None  # number N of a final `| tail -n N`; None: the script does not end with `tail`
 
 
 @lru_cache(maxsize=16)
 def find_trailing_limit(text: bytes) -> TrailingLimit | None:
-    """Return the limit of a final `head` or `tail` stage, and the script without that stage. Return
-    None if the script has no such stage."""
+    """Return the line limit of a `head` or `tail` that is the last stage of the script's pipeline,
+    and the script without that stage; return None if the last stage is another command."""
     if not _PERHAPS.search(text):
         return None
     read = parse_single_item(text)
     if read is None or not isinstance(read[1], Pipeline):
         return None
     if text.lstrip().startswith(b"!"):
-        return None  # a negated pipeline is run for its exit status
+        # A pipeline that is negated with `!` is run for its exit status, so its last stage must
+        # stay.
+        return None
     return _without_last_stage(read[0], read[1].stages, text)
 
 
 def _without_last_stage(
     frame: tokens.Frame, stages: list[Node], text: bytes
 ) -> TrailingLimit | None:
-    """Remove the last stage of a pipeline. An earlier `head` or `tail` stays in the pipeline and
-    bash runs it. nacre keeps a limited number of lines, so it could not apply both limits to longer
-    output."""
+    """Remove a `head` or `tail` that is the last stage of a pipeline. Only the last stage of a
+    pipeline is removed: nacre keeps a limited number of output lines, so it could not apply both
+    limits of `head -n 900 | tail -n 3` to longer output."""
     last = stages[-1]
     limit = _parse_limit(frame, last)
     if limit is None:
@@ -49,14 +51,17 @@ def _without_last_stage(
     pipe = frame.skeleton.rindex(b"|", 0, last.start - frame.start) + frame.start
     name, count = limit
     return TrailingLimit(
-        script=text[:pipe].rstrip() + text[last.end :],  # a heredoc's body follows the last stage
+        # The text after the removed `head` or `tail` stage stays in the script, because that text
+        # may be the body of a heredoc.
+        script=text[:pipe].rstrip() + text[last.end :],
         head=count if name == b"head" else None,
         tail=count if name == b"tail" else None,
     )
 
 
 def _parse_limit(frame: tokens.Frame, stage: Node) -> tuple[bytes, int] | None:
-    """Parse a stage that is exactly `head -n N` or `head -N`, or the same with `tail`."""
+    """Parse a pipeline stage that is exactly `head -n N`, `head -N`, `tail -n N` or `tail -N`;
+    return None for any other stage."""
     if not isinstance(stage, Simple):
         return None
     inside = [each for each in frame.tokens if stage.start <= each.start < stage.end]

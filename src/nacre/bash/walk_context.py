@@ -1,7 +1,7 @@
-"""Position of the walk in a script, and the shell state known at that position.
+"""Position of the analysis in a script, and the shell state known at that position.
 
-This module is the lower half of the walk: it turns tokens into words, redirections and values.
-`walker` visits the syntax tree.
+This module is the lower half of the walk over a script: it turns tokens into words, redirections
+and values. The module `walker`, the upper half of the walk over a script, visits the syntax tree.
 """
 
 import re
@@ -18,7 +18,7 @@ from nacre.bash.known_state import KnownState, value_of
 from nacre.bash.possible_values import UNKNOWN, UNSET, Value, known_text
 from nacre.bash.tokens import Frame, Heredoc, Part, Redirection, Substitution, Token
 
-# Variables whose values change without an assignment.
+# Shell variables whose values change without an assignment, so that their values are never known.
 _ALIVE: Final = {b"RANDOM", b"SRANDOM", b"SECONDS", b"LINENO", b"EPOCHSECONDS", b"_", b"BASHPID"}
 _ASSIGNED: Final = re.compile(
     rb"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
@@ -26,20 +26,24 @@ _ASSIGNED: Final = re.compile(
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """Position of the text being analyzed within the script that the caller passed."""
+    """Position of the text being analyzed within the script that the caller passed to `analyze`."""
 
-    # offset of the text in the script; None if the script does not contain the text verbatim
+    # offset of the analyzed text in the script; None if the script does not contain that text
+    # verbatim
     base: int | None
-    span: tuple[int, int] = (0, 0)  # span of the word that holds the text, if `base` is None
+    # start and end offset of the script's word that yields the analyzed text; used only if the
+    # script does not contain the analyzed text verbatim
+    span: tuple[int, int] = (0, 0)
     quotes: bytes = b""
-    given: bool = False  # the text belongs to the script itself, not to a nested script
+    given: bool = False  # whether the analyzed text is in the script itself, not in a nested script
 
     def map_span(self, start: int, end: int) -> tuple[int, int]:
         return self.span if self.base is None else (start + self.base, end + self.base)
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
-    """Constructs around a command: pipes, loops, functions and substitutions."""
+    """Facts about the constructs that enclose a command: pipes, loops, functions and
+    substitutions."""
 
     fed: bool = False
     feeds: bool = False
@@ -53,8 +57,8 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
 
 class Context:
-    """State of the walk over a script. The class is also the `Scope` in which words are
-    expanded."""
+    """State of the walk over a script; this class also implements `Scope`, from which the word
+    expansion reads variables."""
 
     def __init__(self, home: bytes | None, cwd: bytes | None) -> None:
         self.state = KnownState()
@@ -65,7 +69,7 @@ class Context:
         self.place = Surroundings()
         self.frame = Frame(b"", 0, 0, [], [], b"", [])
 
-    # Methods of the `Scope` protocol.
+    # Methods of `Scope`, the interface through which the word expansion reads variables.
 
     def variable(self, name: bytes) -> Value:
         if name == b"PWD" and name not in self.state.variables:
@@ -88,15 +92,15 @@ class Context:
         self.state.assign(name, value)
 
     def arithmetic(self, start: int, end: int) -> None:
-        """Mark the variables that an arithmetic expression assigns as unknown. The assigned numbers
-        are not computed."""
+        """Mark every variable that an arithmetic expression assigns as unknown, because the
+        assigned numbers are not computed."""
         for found in _ASSIGNED.finditer(self.frame.source, start, end):
             self.state.assign(found[1] or found[2], UNKNOWN)
 
     def output(self, substitution: Substitution) -> Value:
         raise NotImplementedError
 
-    # Methods that find and expand tokens.
+    # Methods that find and expand the tokens of `self.frame`, the text that is being analyzed.
 
     def tokens_in(self, start: int, end: int) -> list[Token]:
         starts = self.frame.starts
@@ -117,7 +121,7 @@ class Context:
         start, end = self.origin.map_span(word.start, word.end)
         return msgspec.structs.replace(word, start=start, end=end)
 
-    # Methods for assignments.
+    # Methods that evaluate assignments.
 
     def assignment(self, token: tokens.WordToken) -> Assignment:
         found = token.assigns
@@ -139,14 +143,15 @@ class Context:
         return Assignment(name=found[1], value=word, start=begin, end=stop)
 
     def _assigned_value(self, token: tokens.WordToken, at: int) -> Value:
-        """Return the value of an assignment. `at` is the offset after the `=`."""
+        """Return the value that an assignment token assigns; `at` is the offset of the text after
+        its `=`."""
         parts: list[Part] = []
         for part in token.parts:
             if part.start >= at:
                 parts.append(part)
             elif isinstance(part, tokens.Text) and part.end > at:
                 parts.append(tokens.Text(at, part.end, part.text[at - part.start :]))
-            else:  # a subscript before the `=`
+            else:  # part of an array subscript before the `=`, as in `name[$i]=value`
                 expansion.visit_parts([part], self)
         if token.broken:
             expansion.visit_parts(parts, self)
@@ -154,7 +159,7 @@ class Context:
         return expansion.join_parts(parts, self, tildes=True)
 
     def keep_assignment(self, assignment: Assignment, token: tokens.WordToken) -> None:
-        """Store an assignment that remains in effect after its command."""
+        """Store the value of an assignment that stays in effect for later commands."""
         found = token.assigns
         assert found is not None
         name, value = assignment.name, value_of(assignment.value)
@@ -177,13 +182,13 @@ class Context:
             self.state.assign(name, value)
 
     def forget_assigned(self, start: int) -> None:
-        """Mark every variable that the frame assigns from `start` on as unknown. A function body at
-        `start` may run after these assignments."""
+        """Mark every variable that the analyzed text assigns after the offset `start` as unknown,
+        because a function body at `start` may run after these assignments."""
         for token in self.tokens_from(start):
             if isinstance(token, tokens.WordToken) and token.assigns:
                 self.state.assign(token.assigns[1], UNKNOWN)
 
-    # Methods for redirections.
+    # Methods that evaluate redirections and heredocs.
 
     def redirects(self, found: Sequence[Token]) -> tuple[Redirect, ...]:
         return tuple(self.redirect(each) for each in found if isinstance(each, Redirection))

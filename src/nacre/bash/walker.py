@@ -1,7 +1,8 @@
 """Walk over the syntax tree of a script, in the order in which bash would run its commands.
 
-The walker tracks the known state of the shell. A branch or a loop may or may not run, so the values
-that it changes are uncertain afterwards.
+The walker tracks what is known about the state of the shell, such as its variables and its
+directory. A branch or a loop may or may not run, so the values of the variables that it changes are
+uncertain afterwards.
 """
 
 import re
@@ -42,7 +43,7 @@ from nacre.bash.tokens import Frame, Substitution
 from nacre.bash.walk_context import Origin, Surroundings
 
 _LEAVES: Final = {b"exit", b"return", b"break", b"continue"}
-# Commands that may change the known state of the shell.
+# Commands that may change the variables, the directory or other known state of the shell.
 _CHANGE: Final = {
     *(b"cd", b"pushd", b"popd", b"read", b"unset", b"shift", b"set", b"let", b"printf", b"eval"),
     *(b"declare", b"local", b"export", b"readonly", b"typeset", b"source", b".", b"mapfile"),
@@ -60,7 +61,9 @@ class Walker(NestedCommands):
         super().__init__(home, cwd)
         self.functions: list[Function] = []
         self.unreadable: Unreadable | None = None
-        self._turns = 0  # nesting depth of loops visited only to see what they change
+        # Number of nested loops that the walker is visiting on trial, to find out which part of the
+        # known shell state the loops change.
+        self._turns = 0
 
     def output(self, substitution: Substitution) -> Value:
         place = Surroundings(substitution=True, via=self.place.via, function=self.place.function)
@@ -75,13 +78,13 @@ class Walker(NestedCommands):
         text = predict_output(built[0]) if only else None
         return UNKNOWN if text is None else known_text(text.replace(b"\0", b"").rstrip(b"\n"))
 
-    # Methods that visit scripts and frames.
+    # Methods that visit scripts and frames (texts of commands).
 
     def _inner(self, substitution: Substitution, place: Surroundings) -> Sequence:
         frame, origin = substitution.frame, self.origin
         if frame.source is not self.frame.source:
-            # Backticks with escapes: the script does not contain the unescaped text verbatim, so
-            # its commands get the position of the whole substitution.
+            # A command inside backticks with escapes gets the position of the whole backtick
+            # substitution, because the command's unescaped text does not occur in the script.
             span = origin.map_span(substitution.start, substitution.end)
             self.origin = Origin(base=None, span=span, given=origin.given)
         try:
@@ -137,7 +140,8 @@ class Walker(NestedCommands):
                 self._redirected(body, start, end, place)
 
     def _visit_subshell(self, node: Node, place: Surroundings) -> None:
-        """Visit a node in a subshell, whose changes to the state are discarded afterwards."""
+        """Visit a node that runs in a subshell, and discard its changes to the known shell state
+        afterwards."""
         saved = self.state
         self.state = saved.copy()
         self.visit(node, place)
@@ -165,15 +169,17 @@ class Walker(NestedCommands):
             stdin = _predict_stage(stage, built)
 
     def _chain(self, node: Chain, place: Surroundings) -> None:
-        """Visit `a && b || c`. The right side of `&&` runs if everything to its left has
-        succeeded."""
+        """Visit a chain of commands such as `a && b || c`. The command after `&&` runs if the chain
+        to the left of `&&` has succeeded."""
         steps = [(b"", node.right)]
         left: Node = node
         while isinstance(left, Chain):
             steps[-1] = (left.operator, left.right)
             left = left.left
             steps.append((b"", left))
-        failed: list[KnownState] = []  # possible states after a failure of the last command
+        # Possible shell states after a failure of the last visited command in a chain such as
+        # `a && b`.
+        failed: list[KnownState] = []
         for operator, step in reversed(steps):
             worked = self.state
             if operator == b"||":
@@ -192,8 +198,9 @@ class Walker(NestedCommands):
         self.state = _merge_states([self.state, *failed])
 
     def _tested_names(self, node: Node) -> set[bytes]:
-        """Return the variables that a test command names. The analysis assumes that the script does
-        not continue when a tested variable is empty."""
+        """Return the names of the variables that a test command such as `[ -n "$x" ]` mentions.
+        After a test command has succeeded, the analysis assumes that the variables that the test
+        mentions are not empty."""
         if not isinstance(node, Simple):
             return set()
         found = [t for t in self.tokens_in(node.start, node.end) if isinstance(t, tokens.WordToken)]
@@ -232,8 +239,8 @@ class Walker(NestedCommands):
         self._visit_loop_body(node, place)
 
     def _forget_changed(self, node: Loop, place: Surroundings) -> None:
-        """Visit a loop once on trial, and merge the changes into the state. A value that one
-        iteration changes is uncertain in the next iteration."""
+        """Visit a loop once on trial, and merge its changes into the known shell state, because a
+        value that one iteration changes is uncertain in the next iteration."""
         if self._turns >= _MAX_LOOP_DEPTH:
             self.state.forget_everything()
             return
@@ -247,8 +254,8 @@ class Walker(NestedCommands):
         self._turns -= 1
 
     def _may_change(self, start: int) -> bool:
-        """Return whether any token from `start` on could change the known state. Most loops contain
-        no such token."""
+        """Return whether any token after the offset `start` could change the known shell state;
+        most loops contain no such token."""
         for token in self.tokens_from(start):
             if isinstance(token, tokens.WordToken):
                 if token.assigns or token.is_test or (not token.plain and _may_assign(token.parts)):
@@ -346,8 +353,8 @@ class Walker(NestedCommands):
         assignments = []
         for token in written[:leading]:
             assignments.append(self.assignment(token))
-            # Without a command the assignment remains in effect, and the next assignment can use
-            # its value.
+            # An assignment without a command stays in effect, so the next assignment can use its
+            # value, as in `a=1 b=$a`.
             if only_assigns:
                 self.keep_assignment(assignments[-1], token)
         arrays = [token for token in written[leading:] if _has_array(token)]
@@ -374,7 +381,8 @@ class Walker(NestedCommands):
             self.keep_assignment(self.assignment(token), token)
 
     def _literal_word(self, token: tokens.WordToken) -> Word:
-        """Return an unexpanded word for an array assignment; only the variable's name is known."""
+        """Return a word that has only the position and the variable's name of an array assignment
+        such as `name=(a b)`, not its elements."""
         start, end = self.origin.map_span(token.start, token.end)
         assert token.assigns is not None
         return Word(start=start, end=end, prefix=token.assigns[1])
@@ -466,15 +474,16 @@ def _predict_stage(stage: Node, built: list[ParsedCommand]) -> bytes | None:
 
 
 def _may_end(node: Node, body: tuple[ParsedCommand, ...]) -> bool:
-    """Return whether a function that calls itself could terminate."""
+    """Return whether a shell function could end even if it calls itself, because it has a
+    condition, a loop or a `return`."""
     return _branches(node) or any(command.name in _DECIDES for command in body)
 
 
 def _branches(node: Node) -> bool:
     match node:
         case Loop(condition=Sequence(items=[Simple()]), body=body):
-            # A condition that is a single command is in the list of commands that `_may_end`
-            # checks.
+            # `_branches` does not count a loop such as `while true` as a condition; `_may_end`
+            # recognizes a loop such as `while test ...` by the name of its command.
             return _branches(body)
         case If() | Loop() | Case() | Chain():
             return True

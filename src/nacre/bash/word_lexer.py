@@ -1,7 +1,7 @@
 """Lower half of the lexer: splits words into quotes, escapes, expansions, substitutions and arrays.
 
-The upper half, `lexer`, reads commands. The lower half calls the upper half for the commands inside
-a substitution.
+The upper half of the lexer, the module `lexer`, reads commands; the lower half calls the upper half
+for the commands inside a substitution.
 """
 
 import re
@@ -41,13 +41,14 @@ _IN_SUM: Final = re.compile(rb"[^()'\"\\$`]+")
 _BEGINS_EXTGLOB: Final = re.compile(rb"[?*+@!]\(")
 _ESCAPED: Final = {b"$", b"`", b"\\"}  # characters that `\` escapes in backticks
 _ESCAPED_2: Final = {*_ESCAPED, b'"'}  # characters that `\` escapes in backticks in double quotes
-# Operators of a `${...}` in double quotes whose argument treats `'` as an ordinary character.
+# Operators of `${...}` after which, inside double quotes, `'` is an ordinary character, as in
+# `"${x:-it's}"`.
 _TEXTUAL: Final = {b":-", b"-", b":=", b"=", b":+", b"+", b":?", b"?"}
 
 
 class WordLexer:
-    """Lexer for one pass over `source[at:limit]`. Each method moves `at` to the end of the text
-    that it has read."""
+    """Lexer for the words in `source[at:limit]`. Each method of the lexer moves the position `at`
+    to the end of the text that it has read."""
 
     def __init__(
         self, source: bytes, at: int, limit: int, count: list[int], depth: int = 0
@@ -56,7 +57,8 @@ class WordLexer:
         self.at = at
         self.limit = limit
         self.trouble: str | None = None
-        self._count = count  # list with the number of tokens, shared by all lexers of one script
+        # list with one element, the number of tokens so far, shared by all lexers of one script
+        self._count = count
         self._depth = depth
 
     def frame(self, *, closes: bool) -> Frame:
@@ -86,9 +88,9 @@ class WordLexer:
         return word
 
     def _assigned(self, parts: list[Part], assigns: re.Match[bytes]) -> None:
-        """Read the subscript and the array of an assignment, if present."""
+        """Read the `[subscript]` and the array `( ... )` of an assignment, if present."""
         if not self.source.startswith(b"(", assigns.end()):
-            if assigns[2]:  # a subscript may contain any character
+            if assigns[2]:  # an array subscript may contain any character
                 self._subscript(parts, assigns)
             return
         self._subscript(parts, assigns)
@@ -121,8 +123,8 @@ class WordLexer:
         self._depth -= 1
 
     def _subscript(self, parts: list[Part], assigns: re.Match[bytes]) -> None:
-        """Read `name[subscript]=`. bash runs the substitutions in a subscript, so the lexer reads
-        them too."""
+        """Read `name[subscript]=` and the substitutions in the subscript, because bash runs these
+        substitutions."""
         parts.append(Text(self.at, assigns.end(), assigns[0]))
         if assigns[2] and re.search(rb"[$`]", assigns[2]):
             inside = self._inner(assigns.start(2), assigns.end(2))
@@ -132,8 +134,8 @@ class WordLexer:
         self.at = assigns.end()
 
     def _extglob(self, parts: list[Part]) -> bool:
-        """Read an extended glob such as `@(a|b)` inside a word as unquoted text. Return False if no
-        such glob begins here."""
+        """Read an extended glob such as `@(a|b)` inside a word as unquoted text; return False if no
+        extended glob begins at the current position."""
         if not self.at or not _BEGINS_EXTGLOB.match(self.source, self.at - 1, self.limit):
             return False
         if not parts or not isinstance(parts[-1], Text) or parts[-1].end != self.at:
@@ -158,7 +160,8 @@ class WordLexer:
         return False
 
     def _piece(self, parts: list[Part], plain: re.Pattern[bytes]) -> bool:
-        """Read one part of a word. Return False if no part begins here."""
+        """Read one part of a word, such as a quoted string or an expansion; return False if no part
+        begins at the current position."""
         byte = self.source[self.at]
         if byte == 0x27:
             self._single(parts)
@@ -179,8 +182,8 @@ class WordLexer:
         return True
 
     def pieces(self, parts: list[Part], plain: re.Pattern[bytes], escapable: bytes) -> None:
-        """Read the parts that double quotes and heredocs may contain. Reading stops at a byte that
-        the pattern `plain` does not match, such as a closing quote."""
+        """Read the text and the expansions inside double quotes or a heredoc, up to a byte that the
+        pattern `plain` does not match, such as the closing quote."""
         while self.at < self.limit:
             byte = self.source[self.at]
             if byte == 0x5C:
@@ -290,8 +293,8 @@ class WordLexer:
         end = min(end, self.limit)
         if end >= self.limit:
             self._complain("a backtick is never closed")
-        # The unescaped text that bash reads differs from the source, so the frame has positions of
-        # its own.
+        # bash removes the backslashes of escapes in backticks before it reads the text as commands,
+        # so positions in the resulting text differ from positions in the script.
         if escapes:
             pattern = rb"\\([$`\\\"])" if doubled else rb"\\([$`\\])"
             text = re.sub(pattern, rb"\1", self.source[here + 1 : end])
@@ -343,8 +346,8 @@ class WordLexer:
         parts.append(Quoted(here, self.at, decode_ansi_c(self.source[here + 2 : end])))
 
     def _sum(self, at: int) -> list[Part] | None:
-        """Read an arithmetic expression up to its `))`. Return None if the text is two separate
-        parentheses instead."""
+        """Read an arithmetic expression up to its closing `))`; return None if the opening `((` is
+        two separate parentheses."""
         self._enter()
         trouble, self.at = self.trouble, at
         parts: list[Part] = []
@@ -382,7 +385,7 @@ class WordLexer:
         end = self.source.find(b"\n", self.at, self.limit)
         self.at = self.limit if end < 0 else end
 
-    # Helper methods for positions, errors and limits.
+    # Helper methods for the positions, errors and limits of the lexer.
 
     def _inner(self, start: int, end: int) -> Self:
         return type(self)(self.source, start, end, self._count, self._depth)

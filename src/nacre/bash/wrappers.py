@@ -1,7 +1,8 @@
 """Recognition of commands that run other commands, such as `sudo`, `xargs` and `bash -c`.
 
-`wrapped_command` finds the inner command in the words of the outer command, one level deep.
-`nested_commands` repeats the search for each inner command.
+The function `wrapped_command` finds the inner command in the words of the outer command, one level
+deep. The module `nested_commands` calls `wrapped_command` again for each inner command that was
+found.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,12 +16,12 @@ SHELLS: Final = {b"bash", b"sh", b"dash", b"zsh", b"ksh", b"ash", b"rbash"}
 
 
 class WrappedCommand(Struct, frozen=True, kw_only=True):
-    """Inner command in the words of a wrapper."""
+    """Inner command that a wrapper such as `sudo` or `env` would run."""
 
     words: tuple[Word, ...]
     directory: bytes | None = None  # working directory that the wrapper sets; None: unchanged
     given: tuple[Word, ...] = ()  # `NAME=value` assignments for the inner command
-    adds: bool = False  # xargs appends words from its stdin
+    adds: bool = False  # whether xargs appends words from its stdin to the command
     replaces: bytes | None = None  # placeholder that xargs replaces with a line of stdin
 
 
@@ -28,14 +29,15 @@ class ChildShell(Struct, frozen=True, kw_only=True):
     """Shell that a command starts, with its positional parameters."""
 
     positional: tuple[Word, ...] = ()
-    zero: Word | None = None  # `$0` of the shell, if the command sets it
+    zero: Word | None = None  # `$0` of the started shell, if the command sets it
 
 
 class ScriptArgument(Struct, frozen=True, kw_only=True):
-    """Script that consists of these words, joined by blanks."""
+    """Script in the arguments of a command such as `eval` or `bash -c`: the words, joined by
+    blanks."""
 
     words: tuple[Word, ...]
-    shell: ChildShell | None  # None: the current shell runs the script, with its known state
+    shell: ChildShell | None  # shell that runs the script; None: the current shell, as with `eval`
 
 
 class ScriptOnStdin(Struct, frozen=True, kw_only=True):
@@ -48,17 +50,18 @@ Wrapped = WrappedCommand | ScriptArgument | ScriptOnStdin
 
 
 class _Wrapper(Struct, frozen=True):
-    """Option syntax of one wrapper, needed to find the inner command in its words."""
+    """Option syntax of one wrapper such as `sudo`, needed to find the inner command in its
+    words."""
 
-    valued: str = ""  # short options that take a value
-    long: tuple[str, ...] = ()  # long options that take a value in the next word
-    skips: int = 0  # number of the wrapper's own arguments before the command
-    assigns: bool = False  # `NAME=value` words may precede the command
-    script: tuple[str, ...] = ()  # options whose value is a script
-    directory: tuple[str, ...] = ()  # options that set the working directory
+    valued: str = ""  # letters of the wrapper's short options that take a value
+    long: tuple[str, ...] = ()  # the wrapper's long options that take a value in the next word
+    skips: int = 0  # number of arguments before the inner command: 1 for `timeout 5 rm x`
+    assigns: bool = False  # whether `NAME=value` words may precede the inner command
+    script: tuple[str, ...] = ()  # the wrapper's options whose value is a script
+    directory: tuple[str, ...] = ()  # options that set the working directory of the inner command
     mark: tuple[str, ...] = ()  # options that set the placeholder of xargs
-    shell: tuple[str, ...] = ()  # options that run the command in a shell
-    not_with: str = ""  # short options with which the wrapper runs no command
+    shell: tuple[str, ...] = ()  # options that make the wrapper run the inner command in a shell
+    not_with: str = ""  # letters of the short options with which the wrapper runs no command
 
 
 _WRAPPERS: Final[dict[bytes, _Wrapper]] = {
@@ -114,7 +117,7 @@ _FIND_RUNS: Final = {b"-exec", b"-execdir", b"-ok", b"-okdir"}
 
 
 def wrapped_command(command: ParsedCommand) -> Iterator[Wrapped]:
-    """Yield the commands and scripts that this command would run."""
+    """Yield the inner commands and scripts that this command would run."""
     name, words = command.name, command.words
     if name is None:
         yield from _after_unknown_word(words)
@@ -141,21 +144,21 @@ def wrapped_command(command: ParsedCommand) -> Iterator[Wrapped]:
 
 
 def _after_unknown_word(words: tuple[Word, ...]) -> Iterator[Wrapped]:
-    """Yield the command after an unknown first word. In `$SUDO rm ...` the first word may expand to
-    nothing."""
+    """Yield the words after an unknown first word as a command, because in `$SUDO rm ...` the first
+    word may expand to nothing."""
     if len(words) > 1 and words[0].bare and not words[0].prefix:
         yield WrappedCommand(words=words[1:])
 
 
 class _WrapperOptions(Struct):
-    """Parsed options of one wrapper command."""
+    """Parsed options of one wrapper command, such as those of `sudo -u bob rm x`."""
 
-    at: int = 1  # index of the first word after the options
+    at: int = 1  # index of the first word after the wrapper's options
     directory: bytes | None = None
     script: Word | None = None
     mark: bytes | None = None  # placeholder of `xargs -I`
-    shell: bool = False  # the remaining words are run in a shell
-    nothing: bool = False  # the wrapper runs no command
+    shell: bool = False  # whether the wrapper runs its command in a shell, as `sudo -s` does
+    nothing: bool = False  # whether the wrapper runs no command, as in `command -v rm`
 
 
 def _find_wrapped(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> Iterator[Wrapped]:
@@ -163,7 +166,8 @@ def _find_wrapped(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> It
     if options.nothing:
         return
     if options.script is not None:
-        splits = name == b"env"  # `env -S`: the following words belong to the script
+        # `env -S 'rm -f' x` runs `rm -f x`: the words after the string belong to the script
+        splits = name == b"env"
         yield ScriptArgument(
             words=(options.script, *words[options.at :]) if splits else (options.script,),
             shell=ChildShell(),
@@ -223,7 +227,8 @@ def _parse_options(name: bytes, wrapper: _Wrapper, words: tuple[Word, ...]) -> _
 
 
 def _option(words: tuple[Word, ...], at: int, wrapper: _Wrapper) -> tuple[str, Word | None, int]:
-    """Parse the option at index `at`. Return its name, its value and the number of words used."""
+    """Parse the option at index `at` of a wrapper command such as `sudo -u bob rm x`; return the
+    option's name, its value, and the number of words that the option occupies."""
     word = words[at]
     text = known_prefix(word).decode("latin-1")
     following = words[at + 1] if at + 1 < len(words) else None
@@ -274,7 +279,7 @@ def _shell(words: tuple[Word, ...]) -> Iterator[Wrapped]:
         yield ScriptOnStdin(shell=ChildShell(positional=rest))
     elif not rest or rest[0].text in (b"/dev/stdin", b"-"):
         yield ScriptOnStdin(shell=ChildShell(positional=rest[1:]))
-    elif rest[0].content is not None:  # as in `bash <(echo ...)`
+    elif rest[0].content is not None:  # the script is a command's output: `bash <(echo ...)`
         yield _script_word(rest[0], ChildShell(positional=rest[1:]))
 
 
@@ -284,7 +289,7 @@ def _script_word(word: Word, shell: ChildShell | None) -> ScriptArgument:
 
 
 def _su(words: tuple[Word, ...]) -> Iterator[Wrapped]:
-    """Yield the script of `su - bob -c SCRIPT`. The options of `su` may come in any position."""
+    """Yield the script of `su - bob -c SCRIPT`, where the option `-c` may come in any position."""
     for at, word in enumerate(words):
         text = word.text or b""
         if text in (b"-c", b"--command", b"--session-command") and at + 1 < len(words):
@@ -331,8 +336,8 @@ def _fd(words: tuple[Word, ...]) -> Iterator[Wrapped]:
 
 
 def _with_unknown_file(words: Sequence[Word]) -> tuple[Word, ...]:
-    """Replace each word that contains `{}` by an unknown word. Only the search at run time knows
-    the file's name."""
+    """Replace each word that contains `{}` by an unknown word, because the name of the found file
+    is known only when `find` or `fd` runs."""
     return tuple(
         Word(start=each.start, end=each.end) if each.text and b"{}" in each.text else each
         for each in words

@@ -1,9 +1,10 @@
 """Sink of one output stream: counts its bytes exactly and writes them to memory and to disk.
 
-Up to `Keep.whole` bytes, memory holds the complete stream. A longer stream has only its head in
-memory. Its tail is in the spill file and is read back at the end. Memory keeps a tail only if there
-is no spill file, or if the spill file accepts no more data. A flood of output therefore passes
-through the same few hundred kilobytes of memory, which stay in the processor's cache.
+A stream of at most `Keep.whole` bytes is held completely in memory. Of a stream longer than
+`Keep.whole` bytes, only the head stays in memory; the tail is in the spill file on disk and is read
+back at the end. The tail of a long stream is kept in memory only if there is no spill file, or if
+the spill file accepts no more data. With a spill file, a flood of output passes through the same
+few hundred kilobytes of memory, which stay in the processor's cache.
 """
 
 from typing import Final
@@ -17,9 +18,11 @@ _COPY_SIZE: Final = 128 * 1024
 
 
 class Sink:
-    # Class-level defaults save time in each run, see `engine.run.Run`.
+    # Defaults on the class, instead of assignments in `__init__`, save time in each run; see
+    # `engine.run.Run`.
     at_limit = False  # whether the spill file has reached its size limit
-    _window: Window | None = None  # head and tail; None while memory holds the complete stream
+    # head and tail of a long stream; None while memory holds the complete stream
+    _window: Window | None = None
     _file: SpillFile | None = None
     _capture: Capture | None = None
     _size = 0
@@ -28,7 +31,8 @@ class Sink:
     _last: bytes | bytearray = b""
 
     def __init__(self, keep: Keep, spill: Spill | None, make: OpenFile | None = None) -> None:
-        """Create the sink; `make` opens the spill file when the sink needs one."""
+        """Create the sink of one stream; the sink calls `make` to open its spill file when it needs
+        one."""
         self._keep = keep
         self._spill = spill
         self._make = make
@@ -37,7 +41,8 @@ class Sink:
             self._file = SpillFile(spill, make)
 
     def write(self, data: bytes | bytearray) -> None:
-        """Add bytes to the stream. The sink copies them, so the caller may reuse its buffer."""
+        """Append bytes to the stream; the sink copies the bytes, so the caller may reuse its
+        buffer."""
         if self._window is not None:
             self._write_past_window(self._window, data)
             return
@@ -60,15 +65,17 @@ class Sink:
         )
 
     def copy_to_disk(self) -> None:
-        """Write the complete stream to the spill file from now on, in addition to memory."""
+        """Write the complete stream to the spill file from now on, in addition to keeping it in
+        memory."""
         if self._file is None and self._spill is not None:
             self._file = self._create_spill(self._everything)
 
     def move_to_disk(self) -> Capture:
-        """Move the stream to the spill file and keep hardly anything in memory from now on.
+        """Move the stream to the spill file and keep hardly any of its bytes in memory from now on.
 
-        The engine calls this when it detaches the run: the caller no longer waits for the output.
-        Return the capture that memory had before.
+        The engine calls `move_to_disk` when it detaches a run (lets it continue in the background),
+        because the caller no longer waits for the output. Return the capture (kept output) that
+        memory had before the stream was moved to disk.
         """
         had = self.capture_so_far()
         self.copy_to_disk()
@@ -79,7 +86,8 @@ class Sink:
         return had
 
     def add_completion_line(self, words: bytes) -> None:
-        """Announce the text that `write_completion_line` will append to the spill file."""
+        """Register the completion line, the text that `write_completion_line` will append to the
+        spill file."""
         if self._file is not None:
             self._file.add_completion_line(words)
 
@@ -88,9 +96,11 @@ class Sink:
             self._file.write_completion_line()
 
     def close(self) -> Capture:
-        """Return the final capture of the stream. Repeated calls return the same capture.
+        """Return the final capture (kept output and size) of the stream; repeated calls return the
+        same capture.
 
-        The spill file is closed, unless a completion line is still to be written to it.
+        Close the spill file, unless `write_completion_line` has yet to append the completion line
+        to it.
         """
         if self._capture is None:
             self._capture = (
@@ -115,7 +125,8 @@ class Sink:
         )
 
     def _start_window(self, everything: bytearray) -> None:
-        """Stop holding the complete stream in memory; hold its head and tail instead."""
+        """Stop holding the complete stream in memory, and hold only the head and tail of the
+        stream."""
         self._size = len(everything)
         self._newlines = everything.count(b"\n")
         self._last = everything[-1:]
@@ -128,7 +139,8 @@ class Sink:
     def _create_spill(self, everything: bytearray) -> SpillFile:
         assert self._spill is not None
         file = SpillFile(self._spill, self._make)
-        # The stream is written in small pieces, because each slice is a copy in memory.
+        # The stream is written to the spill file in small slices, because each slice is a temporary
+        # copy of its bytes in memory.
         for start in range(0, len(everything), _COPY_SIZE):
             file.write(everything[start : start + _COPY_SIZE])
         self.at_limit = file.at_limit
@@ -159,9 +171,10 @@ class Sink:
         )
 
     def _count(self, data: bytes | bytearray) -> None:
-        # In CPython, `replace` finds newlines at memchr speed. Counting newlines with `replace` is
-        # twice as fast as `bytes.count` for long lines, but three times slower for short lines.
-        # The line length in the previous block decides which method counts the next block.
+        # In CPython, `bytes.replace` finds newlines at the speed of memchr(3). Counting newlines
+        # with `bytes.replace` is twice as fast as `bytes.count` for long lines, but three times
+        # slower for short lines. The length of the lines in one block of output decides whether
+        # nacre counts the newlines of the next block with `bytes.replace` or with `bytes.count`.
         if self._short_lines:
             newlines = data.count(b"\n")
         else:

@@ -1,7 +1,7 @@
 """Spill file: a private file that holds a complete output stream, up to a size limit.
 
-An error (no directory, no space, no descriptors) ends the spill file and never the command. At the
-end, one sentence in `Saved.problem` reports the error.
+An error (no directory, no space, no descriptors) ends the writing of the spill file, but never the
+command; `Saved.problem` reports the error in one sentence.
 """
 
 import os
@@ -13,35 +13,41 @@ from nacre.model.plan import AtLimit, Spill
 from nacre.text.clean import human_size
 from nacre.text.line_index import LineIndexWriter
 
-# Function that creates a private file, open for reading and writing. The function returns the
-# file's descriptor and path. Raises OSError.
+# Function that creates a private file, opens it for reading and writing, and returns its descriptor
+# and path. Raises OSError.
 OpenFile = Callable[[], tuple[int, bytes]]
 
 
 class SpillFile:
     def __init__(self, spill: Spill, make: OpenFile | None = None) -> None:
-        """Create the file with `make`, or as a temporary file if `make` is None."""
-        self.at_limit = False  # whether the file has reached its size limit
+        """Create the spill file by calling the function `make`, or as a temporary file if `make` is
+        None."""
+        self.at_limit = False  # whether the spill file has reached its size limit
         self.unwritten_line = b""
         self._limit = spill.limit
-        self._notes_limit = spill.then is not AtLimit.GO_ON  # add a note to the file at the limit
+        # whether a note is added to the spill file when the file reaches its size limit
+        self._notes_limit = spill.then is not AtLimit.GO_ON
         self._fd: int | None = None
         self._path: bytes | None = None
         self._size = 0
         self._problem: str | None = None
-        self._hidden: list[tuple[int, int]] = []  # byte ranges with text from nacre, not output
+        # byte ranges of the spill file that hold text from nacre, not output of the command
+        self._hidden: list[tuple[int, int]] = []
         self._index: LineIndexWriter | None = None
         try:
             self._fd, self._path = make() if make else _create_temporary_file(spill.directory)
-            if make is not None:  # no line index for a temporary file: nacre never searches it
+            # A temporary spill file gets no line index, because nacre never searches a temporary
+            # file.
+            if make is not None:
                 self._index = LineIndexWriter(self._path)
-        except (OSError, ValueError) as error:  # ValueError: the path contains a NUL byte
+        except (OSError, ValueError) as error:  # ValueError is raised for a path with a NUL byte
             self._problem = f"the output could not be saved: {_error_text(error)}"
 
     def write(self, data: bytes | bytearray) -> int:
-        """Append the data and return how many of its bytes were written.
+        """Append the data to the spill file and return how many bytes of the data were written.
 
-        Not all bytes are written at the size limit or after a write error.
+        At the size limit, or after a write error, fewer bytes than given are written to the spill
+        file.
         """
         if self._problem is not None or self._fd is None:
             return 0
@@ -67,21 +73,23 @@ class SpillFile:
         return written
 
     def index_newlines(self, newlines: int) -> None:
-        """Tell the line index how many newlines the file contains so far."""
+        """Tell the line index of the spill file how many newlines the file contains so far."""
         if self._index is not None and self._problem is None:
             self._index.add(self._size, newlines)
 
     def add_completion_line(self, words: bytes) -> None:
-        """Announce the text that `write_completion_line` will append to the file.
+        """Register the completion line, the text that `write_completion_line` will append to the
+        spill file.
 
-        `saved` reports the byte range of this text before the text is written.
+        The property `saved` reports the byte range of the completion line even before the line is
+        written.
         """
         start = self._size + sum(end - start for start, end in self._hidden)
         self._hidden.append((start, start + len(words)))
         self.unwritten_line = words
 
     def write_completion_line(self) -> None:
-        """Append the announced completion line, if any, and close the file."""
+        """Append the registered completion line, if any, and close the spill file."""
         words, self.unwritten_line = self.unwritten_line, b""
         if words and self._fd is not None:
             with suppress(OSError):
@@ -89,7 +97,8 @@ class SpillFile:
         self.close()
 
     def write_hidden(self, words: bytes) -> None:
-        """Append text from nacre that is not output of the command. Write errors are ignored."""
+        """Append text from nacre, which is not output of the command, to the spill file, and ignore
+        write errors."""
         if self._fd is None:
             return
         start = self._size + sum(end - start for start, end in self._hidden)
@@ -101,15 +110,18 @@ class SpillFile:
 
     @property
     def closed_for_writing(self) -> bool:
-        """Return whether the file accepts no more output."""
+        """Return whether the spill file accepts no more output, because of an error or its size
+        limit."""
         return self._problem is not None
 
     def read_last(self, count: int) -> bytes:
-        """Return the last `count` bytes of output in the file; empty if they cannot be read."""
+        """Return the last `count` bytes of the command's output in the spill file, or empty bytes
+        if they cannot be read."""
         if self._fd is None or count <= 0:
             return b""
         try:
-            # Text from nacre comes after the output, and `_size` does not include that text.
+            # `_size` is the size of the command's output alone; in the spill file, text from nacre
+            # comes after the command's output.
             data = os.pread(self._fd, count, self._size - count)
         except OSError:
             return b""
@@ -132,10 +144,10 @@ class SpillFile:
 
 
 def _create_temporary_file(directory: str | bytes | None) -> tuple[int, bytes]:
-    import tempfile  # imported here: only a process with a temporary spill file needs it
+    import tempfile  # lazy import: `tempfile` is needed only for a temporary spill file
 
     where = os.fsencode(tempfile.gettempdir() if directory is None else directory)
-    # `mkstemp` creates the file with mode 0600 and opens it with close-on-exec.
+    # `tempfile.mkstemp` creates the file with mode 0600 and opens it with close-on-exec.
     return tempfile.mkstemp(prefix=b"nacre-", suffix=b".log", dir=where)
 
 

@@ -1,7 +1,8 @@
-"""Window: head and tail of a stream that is too long to be kept completely, in bounded memory.
+"""Window: the head and the tail of an output stream that is too long to be kept completely, held in
+bounded memory.
 
-This module accesses no files and decodes no bytes. The package `text` decodes the bytes once, at
-the end.
+A `Window` accesses no files and decodes no bytes; the package `text` decodes the bytes that the
+window has kept, once, at the end of the stream.
 """
 
 from collections import deque
@@ -9,21 +10,24 @@ from typing import Final
 
 from nacre.model.plan import Keep
 
-# Small writes are joined to chunks of at most this size in bytes. Otherwise a million writes of one
-# byte would become a million objects.
+# Maximum size in bytes of a chunk to which small writes are joined; without joining, a million
+# writes of one byte would become a million objects.
 _JOIN_BELOW: Final = 64 * 1024
 
 
 class Window:
     def __init__(self, keep: Keep, beginning: bytearray) -> None:
-        """Take over `beginning`: the stream so far, which includes at least the head.
+        """Create a window on a stream; `beginning` is the stream so far, which includes at least
+        the head.
 
-        The caller must not change `beginning` afterwards.
+        The new window owns the buffer `beginning`, so the caller must not change the buffer
+        afterwards.
         """
         self._tail = keep.tail
         self.head = bytes(memoryview(beginning)[: keep.head])
         del beginning[: keep.head]
-        self._chunks: deque[bytes | bytearray] = deque([beginning])  # bytes that contain the tail
+        # chunks of bytes from after the stream's head; the last bytes are the tail
+        self._chunks: deque[bytes | bytearray] = deque([beginning])
         self._held = len(beginning)
 
     def write(self, data: bytes | bytearray) -> None:
@@ -33,27 +37,32 @@ class Window:
             last += data
         else:
             self._chunks.append(bytearray(data) if len(data) < _JOIN_BELOW else bytes(data))
-        # Only whole chunks are dropped here; `tail` makes the exact cut once, at the end.
+        # A write to the window drops only whole old chunks; the method `tail` cuts the kept bytes
+        # to the exact length once, at the end of the stream.
         while self._chunks and self._held - len(self._chunks[0]) >= self._tail:
             self._held -= len(self._chunks.popleft())
 
     def drop_tail(self) -> None:
-        """Drop the bytes after the head, because the spill file has them."""
+        """Drop the bytes after the stream's head from memory, because the spill file has these
+        bytes."""
         self._chunks.clear()
         self._held = 0
 
     def tail_so_far(self) -> bytes:
-        """Return the tail of the stream so far; the window still accepts writes."""
+        """Return the tail of the output that has been written to the window so far; unlike after
+        `tail`, more output may be written afterwards."""
         joined = b"".join(self._chunks)
         return joined[max(0, len(joined) - self._tail) :]
 
     def tail(self) -> bytes:
-        """Return the final tail, as far as the window has it; no writes may follow."""
+        """Return the tail of the complete output, without bytes that `drop_tail` has dropped; no
+        output may be written to the window afterwards."""
         self._drop_oldest(self._held - self._tail)
         return b"".join(self._chunks)
 
     def _drop_oldest(self, count: int) -> None:
-        """Drop the oldest bytes, one chunk at a time, so that memory never holds a byte twice."""
+        """Drop the oldest `count` bytes of the window, one chunk at a time, so that at most one
+        chunk is copied."""
         while count > 0:
             chunk = self._chunks.popleft()
             self._held -= len(chunk)

@@ -1,1 +1,2 @@
-"""Contracts: dialects of the tool, each with its own schema, steps and reply text."""
+"""Contracts: dialects of the shell tool, each with its own argument schema, checks before a run,
+and reply text."""

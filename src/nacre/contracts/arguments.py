@@ -1,9 +1,11 @@
-"""Declaration and parsing of a tool's arguments.
+"""Declaration and parsing of the arguments of a tool call.
 
-A struct declares the arguments of a tool. The model's JSON schema and the parser are both derived
-from that struct. Models often send numbers as strings, and null for omitted arguments. Null in an
-optional field counts as absent. A decimal string counts as a number where a number is expected. All
-other mismatches are refused. A refusal names the field, the value and the allowed values.
+A struct declares the arguments of a tool, and both the JSON schema for the model and the parser are
+derived from the struct. Because models often send null for omitted arguments, null for an optional
+argument counts as absent. Because models often send numbers as strings, a decimal string counts as
+a number where a number is expected. Apart from null and decimal strings, an argument that does not
+fit its declaration is refused, with a message that names the argument, the value and the allowed
+values.
 """
 
 import math
@@ -20,7 +22,7 @@ from nacre.model.refusals import BadArguments, Refused
 
 T = TypeVar("T", bound=Struct)
 
-# Argument names of other tools, each with the equivalent in nacre.
+# Argument names of other shell tools, each with a hint at the equivalent argument of nacre.
 _SUGGESTIONS: Final = {
     **dict.fromkeys(
         ("background", "run_in_background", "detach"), "; wait: 0 starts it and is back"
@@ -29,15 +31,16 @@ _SUGGESTIONS: Final = {
 }
 
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)", re.ASCII)
-_MAX_SHOWN: Final = 80  # maximum characters of a value in an error message
+_MAX_SHOWN: Final = 80  # maximum characters of an argument's value in an error message
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """Type of an argument: a description in words, a JSON schema, and a conversion function."""
+    """Type of a tool argument: a description in words, a JSON schema, and a conversion function."""
 
     description: str
     schema: dict[str, Any]
-    convert: Callable[[Any], Any]  # raises ValueError or InvalidValue for a wrong value
+    # converts the value that the model sent; raises ValueError or InvalidValue for a wrong value
+    convert: Callable[[Any], Any]
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -48,12 +51,13 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 def read_arguments(arguments: object, shape: type[T], *, without: tuple[str, ...] = ()) -> T:
-    """Convert the arguments to the struct `shape`. Raises Refused, with an explanation, for
-    arguments that do not fit.
+    """Convert the arguments of a tool call to the struct `shape`. Raises Refused, with an
+    explanation, for an unknown, invalid or missing argument.
 
     `without` names the fields of the struct that the tool does not accept with its current options.
     """
-    if not isinstance(arguments, (dict, Mapping)):  # dict first: isinstance with an ABC is slow
+    # `dict` is checked before `Mapping`, because isinstance with an abstract base class is slow.
+    if not isinstance(arguments, (dict, Mapping)):
         raise bad_arguments("arguments must be a JSON object, not {}", arguments)
     known, given = argument_fields(shape), {}
     for name, value in arguments.items():
@@ -81,15 +85,16 @@ def read_arguments(arguments: object, shape: type[T], *, without: tuple[str, ...
 
 
 def read_script(command: str) -> bytes:
-    """Encode the command for bash. Raises Refused for a command that is blank or has invalid
-    characters."""
+    """Encode the text of a command for bash. Raises Refused for a command that is blank or has
+    invalid characters."""
     if not command.strip():
         raise bad_arguments("command is required")
     return read_bytes(command, "command")
 
 
 def read_bytes(text: str, name: str) -> bytes:
-    """Encode a text for the system. Raises Refused for a NUL byte or an invalid character."""
+    """Encode a text argument as bytes for the operating system. Raises Refused for a text with a
+    NUL byte or an invalid character."""
     if "\0" in text:
         raise bad_arguments(f"{name} contains a NUL byte; remove it")
     try:
@@ -100,18 +105,20 @@ def read_bytes(text: str, name: str) -> bytes:
 
 
 class InvalidValue(Exception):
-    """Error in a part of a value, with three arguments: location, expected type, actual part."""
+    """Error in a part of an argument's value; `args` holds the location, the expected type and the
+    actual value of the part."""
 
 
 def bad_arguments(problem: str, value: object = ...) -> Refused:
-    """Return a refusal for bad arguments. `{}` in the problem is a placeholder for the value. The
-    text can always be encoded as UTF-8, even if the arguments have invalid characters."""
+    """Return the exception that refuses a call because of bad arguments. `{}` in the message
+    `problem` is a placeholder for the bad value. The text of a refusal can always be encoded as
+    UTF-8, even if the arguments have invalid characters."""
     said = problem.encode("utf-8", "replace").decode()
     return Refused(BadArguments(problem=said, value="{}" if value is ... else shorten_value(value)))
 
 
 def shorten_value(value: object) -> str:
-    """Return a value as JSON text, cut to 80 characters."""
+    """Return an argument's value as JSON text, cut to 80 characters, for an error message."""
     try:
         odd = isinstance(value, float) and not math.isfinite(value)  # JSON has no infinity or NaN
         text = str(value) if odd else msgspec.json.encode(value).decode()
@@ -121,7 +128,8 @@ def shorten_value(value: object) -> str:
 
 
 def object_schema(shape: type[Struct], descriptions: Mapping[str, str]) -> dict[str, Any]:
-    """Return the JSON schema of these fields, each with its description for the model."""
+    """Return the JSON schema of the struct's fields that are in `descriptions`, each with its
+    description for the model."""
     known = argument_fields(shape)
     return {
         "type": "object",
@@ -164,7 +172,7 @@ def _kind_of(wanted: Any) -> Kind:
 
 
 def seconds_kind(least: float, most: float) -> Kind:
-    """Return the argument type for a number of seconds within these bounds."""
+    """Return the argument type for a number of seconds from `least` to `most`."""
     return _bounded_kind(least, most, _convert_number, "a number of seconds", "number")
 
 
@@ -188,8 +196,8 @@ def _bounded_kind(
 
 
 def choice_kind(choices: list[str], suggestions: Mapping[str, str] = MappingProxyType({})) -> Kind:
-    """Return the argument type for one of these strings. `suggestions` maps a wrong value to the
-    choice that the model probably meant."""
+    """Return the argument type for a string that must be one of `choices`. `suggestions` maps a
+    wrong value to the choice that the model probably meant."""
 
     def take(value: Any) -> str:
         if value in choices:
@@ -205,7 +213,8 @@ def choice_kind(choices: list[str], suggestions: Mapping[str, str] = MappingProx
 def _convert_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError
-    return str(value)  # plain str: a subclass of str may behave differently in later code
+    # convert to a plain str, because a subclass of str may behave differently later
+    return str(value)
 
 
 def _convert_switch(value: Any) -> bool:

@@ -1,8 +1,9 @@
-"""The interface of every contract, and the types in that interface.
+"""The interface that every contract (dialect of the tool) implements, and the types that it uses.
 
-`admit` turns arguments into a request. `reply` turns a result into text, and `reply_to_refusal`
-turns a refusal into text. `Admitted.reply_context` carries facts from the arguments that only the
-reply needs. The engine never sees `Admitted.reply_context`.
+The method `admit` turns the arguments of a tool call into a request to the engine. The method
+`reply` turns the result of a request into text, and `reply_to_refusal` turns a refusal into text.
+`Admitted.reply_context` carries facts from the arguments of a tool call that only the reply needs
+and that the engine never sees.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,8 @@ from nacre.prepare.decide import Step
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True):
-    """Declaration of a tool for the model."""
+    """Declaration of a tool for the model: name, description, and JSON schemas of arguments and
+    reply."""
 
     name: str
     description: str
@@ -29,9 +31,12 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
 
 class Admitted(Struct, frozen=True, kw_only=True):
     request: StartRun | JobRequest
-    steps: Sequence[Step] = ()  # steps that check this call before the run
+    # functions that check or change the plan of this call before the run
+    steps: Sequence[Step] = ()
     reply_context: Any = None
-    caller: Caller | None = None  # the caller, if its directory differs from the tool's
+    # `Caller` of this tool call, with the directory of the call's session; None: the `Caller` that
+    # was given to `admit` is used
+    caller: Caller | None = None
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -40,57 +45,62 @@ class Reply(Struct, frozen=True, kw_only=True):
     text: str
     is_error: bool
     details: dict[str, Any]
-    run: str | None = None  # run id (`r17`), for reading the output later
+    run: str | None = None  # id of the run (`r17`), for reading its output later
 
 
 class Checks(Protocol):
-    """The part of a contract that decides about a command before the run."""
+    """The part of a contract that decides whether and how a command runs."""
 
     name: str
     steps: Sequence[Step]
 
     def plan(self, script: bytes, caller: Caller) -> Plan:
-        """Return the plan for a script with the contract's default settings."""
+        """Return the plan for running a script with the contract's default settings."""
         ...
 
 
 class Contract(Checks, Protocol):
-    event_interval: float  # minimum seconds between two live updates
+    event_interval: float  # minimum seconds between two chunks of live output for a listener
     has_sessions: bool
 
     def with_max_wait(self, seconds: float) -> "Contract":
-        """Return the contract with a maximum blocking time for every call. A command that runs
-        longer is detached. A contract that cannot detach commands returns itself."""
+        """Return the contract with `seconds` as the maximum blocking time of every call; a command
+        that runs longer is detached and continues in the background. `with_max_wait` of a contract
+        that cannot detach commands returns the contract unchanged."""
         ...
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]: ...
 
     def admit(self, tool: str, arguments: object, caller: Caller) -> Admitted:
-        """Convert arguments to a request. Raises Refused for arguments that do not fit."""
+        """Convert the arguments of a model's tool call to a request. Raises Refused for arguments
+        that do not fit the tool."""
         ...
 
     def admit_user_command(self, arguments: object, caller: Caller) -> Admitted:
-        """Convert a command of the user, not of the model, to a request. Raises Refused for bad
-        arguments, and in a contract without user commands."""
+        """Convert a command of the user (not of the model) to a request. Raises Refused for bad
+        arguments, and always in a contract that has no user commands."""
         ...
 
     def reply(self, result: Result, reply_context: Any, findings: Sequence[AnyFinding]) -> Reply:
-        """Return the reply to the model. `findings` come from the steps before the run."""
+        """Return the reply to the model for the result of a call. `findings` is what the checks
+        before the run noticed about the command."""
         ...
 
     def reply_to_refusal(self, refusal: AnyRefusal) -> Reply: ...
 
     def to_json(self, reply: Reply) -> dict[str, Any]:
-        """Return the reply as the JSON object that `nacre call` prints."""
+        """Return the reply as the JSON object that the command `nacre call` prints."""
         ...
 
 
 def no_user_command(arguments: object, caller: Caller) -> Admitted:
-    """Refuse a user command. Contracts without user commands use this as `admit_user_command`."""
+    """Refuse a command of the user; contracts without user commands use this function as
+    `admit_user_command`."""
     del arguments, caller
     raise Refused(Unavailable(problem="a user's own commands are pi's; take Tool('pi') for them"))
 
 
 def reply_to_json(reply: Reply) -> dict[str, Any]:
-    """Return the reply as the JSON object that most contracts use."""
+    """Return the reply as the JSON object (`content`, `is_error`, `details`) that most contracts
+    use."""
     return {"content": reply.text, "is_error": reply.is_error, "details": reply.details}

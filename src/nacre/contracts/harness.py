@@ -1,8 +1,9 @@
-"""The contract harness, the smallest one: one command in, `{"stdout", "stderr", "exitCode"}` out.
+"""The `harness` contract, the smallest dialect of the tool: one command in, `{"stdout", "stderr",
+"exitCode"}` out.
 
-The command inherits the environment unchanged. stdout and stderr are captured separately, each up
-to 1 MiB. A failed call is reported as `{"error": ...}`. The error reply also contains the output
-that the command printed before the failure.
+A command of the `harness` contract inherits the caller's environment unchanged, and its stdout and
+stderr are captured separately, each up to 1 MiB. With the `harness` contract, a failed call is
+reported as `{"error": ...}`, together with the output that the command printed before the failure.
 """
 
 import re
@@ -35,7 +36,8 @@ from nacre.prepare.directory import check_directory
 from nacre.text.clean import decode, drop_partial_end
 
 _TRUNCATION_SUFFIX: Final = "... (truncated)"
-# The tail is never shown. nacre searches the tail for bash's message about a missing command.
+# Of a long output, nacre also keeps the last 16 KiB, which no reply shows, to search them for
+# bash's message about a missing command.
 _KEEP: Final = Keep(whole=MIB, head=MIB - len(_TRUNCATION_SUFFIX), tail=16 * KIB)
 
 _DESCRIPTION: Final = "Execute a bash command and return stdout/stderr"
@@ -43,7 +45,7 @@ _DESCRIPTIONS: Final = {"command": "The bash command to execute"}
 
 
 class Bash(Struct, frozen=True, kw_only=True):
-    """Arguments of the contract's only tool."""
+    """Arguments of the tool `bash`, the only tool of the `harness` contract."""
 
     command: str
 
@@ -64,13 +66,16 @@ class Harness:
         self._limits = Limits(timeout=options.timeout, grace=options.grace)
 
     def with_max_wait(self, seconds: float) -> Self:
-        del seconds  # a call waits until the command ends; the timeout limits the wait
+        # A call of the `harness` contract waits until its command ends; only the timeout of the
+        # command limits the wait.
+        del seconds
         return self
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
-        del caller  # the tool is the same for every caller
+        del caller  # the declaration of the tool is the same for every caller
         schema = object_schema(Bash, _DESCRIPTIONS)
-        from nacre.contracts.reply_schemas import HARNESS_REPLY  # lazy: tool calls need no schema
+        # Lazy import: only the declaration of the tool needs the reply schema; tool calls do not.
+        from nacre.contracts.reply_schemas import HARNESS_REPLY
 
         return (
             ToolSpec(
@@ -95,7 +100,7 @@ class Harness:
 
     def reply(self, result: Result, reply_context: None, findings: Sequence[AnyFinding]) -> Reply:
         del reply_context, findings
-        assert isinstance(result, Outcome)  # harness never detaches a running command
+        assert isinstance(result, Outcome)  # the `harness` contract never detaches a command
         error = _error_text(result)
         if isinstance(result.ending, NotStarted):
             return _build_reply({"error": error})
@@ -121,7 +126,7 @@ def _build_reply(fields: dict[str, Any]) -> Reply:
 
 
 def _process_reply(outcome: Outcome) -> dict[str, Any]:
-    """Return the reply fields for a command that ran."""
+    """Return the reply fields (output, exit code, signal) for a command that ran."""
     fields: dict[str, Any] = {
         "stdout": _decode_capture(outcome.output),
         "stderr": _decode_capture(outcome.errors or Capture()),
@@ -163,9 +168,10 @@ def _decode_capture(capture: Capture) -> str:
     return decode(drop_partial_end(capture.head)) + _TRUNCATION_SUFFIX
 
 
-# Messages of bash for a program that bash could not find or execute. Other messages must not match:
-# with `set -u`, bash also exits with 127 and prints `X: unbound variable`. Inside a function, bash
-# calls itself `environment`.
+# Pattern of bash's messages about a program that bash could not find or execute. Other
+# messages of a bash that exits with 127, such as `X: unbound variable` under `set -u`, must not
+# match the pattern of messages about missing programs. In error messages about a command inside a
+# function, bash calls itself `environment`.
 _DIAGNOSTIC: Final = re.compile(
     rb"(?:" + re.escape(BASH) + rb"|environment): (?:line \d+: )?(?:exec: )?(?P<what>.*?): (?P<why>"
     rb"command not found|not found|No such file or directory"
@@ -181,7 +187,8 @@ def _explain_not_executed(code: int, errors: Capture) -> str | None:
         return None
     fields = (errors.head + errors.tail if not errors.omitted else errors.tail).rstrip(b"\n")
     found = _DIAGNOSTIC.fullmatch(fields.rpartition(b"\n")[2])
-    # A builtin's error about a file (`cd: /nope: No such file ...`) is not a missing command.
+    # A builtin's error message about a file (`cd: /nope: No such file ...`) does not mean that a
+    # command is missing.
     if found is None or b": " in found["what"]:
         return None
     what = decode(found["what"]) or "''"

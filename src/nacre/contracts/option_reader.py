@@ -1,4 +1,6 @@
-"""Parsing a contract's options from a program, a settings file or a command line."""
+"""Parsing the options of a contract (tool dialect) from a program, a settings file or a command
+line.
+"""
 
 import re
 from collections.abc import Mapping
@@ -13,12 +15,13 @@ from nacre.text.similar_names import did_you_mean
 
 T = TypeVar("T", bound=Struct)
 
-# A workspace's settings may only tighten an option. Each constant says which change tightens the
-# option. The module nacre.settings applies these constants.
-LESS = {"tighter": "less"}  # a lower number is tighter
-MORE = {"tighter": "more"}  # a longer list is tighter
-LATER = {"tighter": "later"}  # a choice later in the order of strictness is tighter
-OFF = {"tighter": "off"}  # false is tighter than true
+# Marks of options: each mark says which change makes an option tighter (stricter). `nacre.settings`
+# lets the settings file of a workspace change an option only to a tighter value.
+LESS = {"tighter": "less"}  # a lower number makes the option tighter (stricter)
+MORE = {"tighter": "more"}  # a longer list makes the option tighter (stricter)
+# A later value in the list of choices makes the option tighter (stricter).
+LATER = {"tighter": "later"}
+OFF = {"tighter": "off"}  # the value false makes the option tighter (stricter)
 
 Seconds = Annotated[float, Meta(ge=0, extra=LESS)]
 Limit = Annotated[float, Meta(gt=0, extra=LESS)]  # maximum seconds that a command may run
@@ -26,16 +29,18 @@ Limit = Annotated[float, Meta(gt=0, extra=LESS)]  # maximum seconds that a comma
 
 @lru_cache(maxsize=32)
 def struct_fields(shape: type[Struct]) -> tuple[FieldInfo, ...]:
-    """Return the fields of a struct from a cache. Without the cache, msgspec evaluates the
-    annotations at each call, which takes half as long as running a command."""
+    """Return the fields of a msgspec struct type. The fields are cached, because msgspec would
+    evaluate the annotations of the struct type at each call, which takes half as long as running a
+    command."""
     return msgspec.structs.fields(shape)
 
 
 def read_options(options: Mapping[str, Any], shape: type[T], *, strict: bool = False) -> T:
-    """Convert a contract's options to the struct `shape`. Raises ValueError for a bad option. For
-    an unknown key, the error message suggests the nearest valid key.
+    """Convert the options of a contract (tool dialect) to the struct type `shape`. Raises
+    ValueError for an unknown option or an invalid value. The error message for an unknown option
+    suggests the most similar valid name.
 
-    Unless `strict` is set, a value may be text from a command line."""
+    Unless `strict` is True, an option's value may be text from a command line, such as `on`."""
     fields = struct_fields(shape)
     known = [field.encode_name for field in fields]
     for key in options:
@@ -56,7 +61,8 @@ _SWITCHES = {"on": True, "off": False, "yes": True, "no": False}
 
 
 def _parse_value(key: str, value: Any, wanted: Any) -> Any:
-    """Parse a command line's value: `on` and `off`, lists with commas, or lists in JSON."""
+    """Parse an option's value from a command line: `on` or `off`, a comma-separated list, or
+    JSON."""
     if not isinstance(value, str):
         return value
     if get_origin(wanted) is Annotated:
@@ -92,7 +98,7 @@ _WORDS = {
 
 
 def _describe_error(problem: str, shape: type) -> str:
-    """Turn an error message of msgspec into a sentence for a model."""
+    """Turn a validation error message of msgspec into a plain sentence about the bad option."""
     if wrong := _WRONG_TYPE.match(problem):
         wanted, got, where = wrong.groups()
         wanted = " or ".join(_WORDS.get(each, each) for each in wanted.split(" | "))

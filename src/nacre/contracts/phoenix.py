@@ -1,8 +1,9 @@
-"""The contract phoenix: one tool that takes a command and a mode.
+"""The `phoenix` contract: one tool that takes a command and a mode.
 
-stdout and stderr are merged in the order of writing. Long output is truncated in the middle. Status
-lines are in brackets. Checks run in this order: arguments, directory, safety rules, co-author
-trailer, artifact links, environment, terminal needs.
+A reply of the `phoenix` contract shows stdout and stderr merged, in the order of writing. A reply
+truncates long output in the middle, and its status lines are in brackets. Each call is checked in
+this order: arguments, directory, safety rules, co-author trailer, artifact links, environment,
+terminal needs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,7 +81,8 @@ For complex scripts, write them to a file first and then execute the file.
 
 
 class Bash(Struct, frozen=True, kw_only=True):
-    """Arguments of the tool, in both schemas: with `mode`, or with two booleans."""
+    """Arguments of the tool `bash` in both of its schemas: one schema has `mode`, the other has the
+    booleans `slow_ok` and `background`."""
 
     command: str
     mode: Literal["default", "slow", "background"] | None = None
@@ -117,7 +119,9 @@ class Phoenix:
         )
 
     def with_max_wait(self, seconds: float) -> Self:
-        del seconds  # only the model chooses background mode; a call cannot detach later
+        # `seconds`, the maximum time that a call may block, has no effect under the `phoenix`
+        # contract, because a command runs in the background only if the model asks for it.
+        del seconds
         return self
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
@@ -145,7 +149,9 @@ class Phoenix:
                 "installs; background: run detached, return immediately with PID and output file"
             )
         schema = object_schema(Bash, descriptions)
-        from nacre.contracts.reply_schemas import PHOENIX_REPLY  # lazy: tool calls need no schema
+        # The reply schema of the tool is imported lazily, because only the declaration of the tool
+        # for a model needs it.
+        from nacre.contracts.reply_schemas import PHOENIX_REPLY
 
         return (
             ToolSpec(
@@ -224,8 +230,8 @@ def _background_reply(running: Running) -> Reply:
 
 
 def _select_mode(given: Bash) -> str:
-    """Return the mode, from `mode` or from the two booleans. Raises Refused if both are given and
-    contradict each other."""
+    """Return the mode of a call, from its argument `mode` or from its booleans `slow_ok` and
+    `background`. Raises Refused if `mode` contradicts `slow_ok` or `background`."""
     booleans = "background" if given.background else "slow" if given.slow_ok else "default"
     if given.mode is None:
         return booleans
@@ -250,7 +256,7 @@ def _format_duration(seconds: float) -> str:
 
 
 def _failure_line(outcome: Outcome) -> str | None:
-    """Return the line that reports a failure; None for a command that succeeded."""
+    """Return the line of the reply that reports a failed command; None if the command succeeded."""
     match outcome.ending:
         case Exited(0):
             return None
@@ -296,7 +302,7 @@ def _refusal_text(refusal: AnyRefusal) -> str:
 
 
 def _build_details(outcome: Outcome) -> dict[str, Any]:
-    """Return the outcome as data. Facts that do not apply are left out."""
+    """Return the outcome of a run as structured data, without the fields that do not apply."""
     ending, output = outcome.ending, outcome.output
     details: dict[str, Any] = {"run": outcome.run, "seconds": round(outcome.seconds, 3)}
     if outcome.exit_code is not None:

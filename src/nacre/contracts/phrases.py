@@ -1,4 +1,4 @@
-"""Texts and values that several contracts share."""
+"""Texts and values that several contracts (tool dialects) share."""
 
 from typing import Final
 
@@ -17,8 +17,8 @@ from nacre.model.plan import AtLimit, Spill
 from nacre.model.refusals import BadDirectory, DirectoryProblem
 from nacre.text.clean import decode
 
-# Output that is too long for memory is kept complete in the store. If a command writes more than
-# the store's limit, nacre closes the command's pipe.
+# Output that is too long for memory is stored on disk; at the size limit on disk, nacre closes the
+# command's output pipe.
 SPILL: Final = Spill(then=AtLimit.CLOSE)
 
 
@@ -27,7 +27,8 @@ def describe_leftover(survivor: Survivor) -> str:
 
 
 def session_notes(outcome: Outcome) -> str | None:
-    """Return a note about the state of the session after a command; None if no note is needed."""
+    """Return a note for the model about the session's state after a command; None if no note is
+    needed."""
     if isinstance(outcome.ending, NotStarted):
         return None
     match outcome.session:
@@ -57,8 +58,8 @@ def bad_directory_text(refusal: BadDirectory) -> str:
 
 
 def artifact_reference(run: str, capture: Capture) -> tuple[str | None, str]:
-    """Return where the complete output of a run can be read: the artifact's number, and a text
-    for the reply. The number is None if the output was not kept."""
+    """Return the number of the artifact that holds a run's complete output, and the artifact's URL
+    for the reply; if the output was not kept, return None and a text that says why."""
     saved, number = capture.saved, run.removeprefix("r")
     if saved is None or saved.path is None or not number.isdigit():
         problem = None if saved is None else saved.problem

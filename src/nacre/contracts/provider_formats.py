@@ -1,4 +1,4 @@
-"""Converting a tool's declaration to each provider's format, with strict mode where possible."""
+"""Converting a tool's declaration to each model provider's format, strict where possible."""
 
 from typing import Any, Literal, get_args
 
@@ -9,7 +9,8 @@ FORMATS: tuple[str, ...] = get_args(Format)
 
 
 def for_provider(spec: ToolSpec, format: Format) -> dict[str, Any]:
-    """Return the declaration in a provider's format. Raises ValueError for an unknown format."""
+    """Return a tool's declaration in a model provider's format. Raises ValueError for an unknown
+    format."""
     said: dict[str, Any] = {"name": spec.name, "description": spec.description}
     match format:
         case "anthropic":
@@ -26,8 +27,8 @@ def for_provider(spec: ToolSpec, format: Format) -> dict[str, Any]:
 
 
 def _forbid_extra(schema: dict[str, Any]) -> bool:
-    """Return whether a schema fits strict mode, in which every object must list all of its
-    properties."""
+    """Return whether a tool's schema fits a provider's strict mode, where an object may have only
+    properties that the schema lists."""
     return all(
         each["type"] != "object" or each.get("additionalProperties") is False
         for each in (schema, *schema["properties"].values())
@@ -39,8 +40,8 @@ def _strip_unsupported(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _require_all(schema: dict[str, Any]) -> dict[str, Any]:
-    """Make all properties required, as OpenAI's strict mode demands. A formerly optional property
-    may be null instead."""
+    """Return a tool's schema with all properties required, as OpenAI's strict mode demands; a
+    property that was optional may be null."""
     return schema | {
         "properties": {
             name: _strip_unsupported(each)

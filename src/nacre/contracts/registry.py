@@ -1,7 +1,7 @@
-"""The contracts by name.
+"""Finding a contract (tool dialect) by its name.
 
-`build_contract` returns a contract. `build_checks` returns the part of a contract that decides
-about a command before the run. A contract's module is imported at its first use.
+`build_contract` returns a whole contract; `build_checks` returns only the part of a contract that
+checks a command before it runs. A contract's module is imported when the contract is first used.
 """
 
 from collections.abc import Mapping
@@ -27,20 +27,22 @@ def contract_names() -> tuple[str, ...]:
 
 
 def build_contract(name: str, options: Mapping[str, Any]) -> Contract:
-    """Return the contract of this name. Raises ValueError for an unknown name or a bad option."""
+    """Build the contract with the given name and options. Raises ValueError for an unknown contract
+    name or a bad option."""
     contract: Contract = _contract_module(name).make(options)
     return contract
 
 
 def build_checks(name: str, options: Mapping[str, Any]) -> Checks:
-    """Return the steps and default plan of the contract of this name. Raises ValueError for an
-    unknown name or a bad option."""
+    """Return the part of a contract that decides, before a command runs, whether and how the
+    command runs. Raises ValueError for an unknown contract name or a bad option."""
     found: Checks = _contract_module(name).make(options)
     return found
 
 
 def options_type(name: str) -> type[Struct]:
-    """Return the options struct of a contract. Raises ValueError for an unknown contract name."""
+    """Return the struct type of a contract's options. Raises ValueError for an unknown contract
+    name."""
     found: type[Struct] = _contract_module(name).Options
     return found
 

@@ -1,7 +1,8 @@
-"""JSON schemas for the structured part of each reply, on which clients may rely.
+"""JSON schemas for the structured data in each tool's replies; clients may rely on them.
 
-The schemas are open, so that a later version may add properties. Listed properties are
-not removed.
+The reply schemas allow properties that they do not list, because a later version of nacre may add
+properties to a reply. A property that a reply schema lists is not removed in a later version of
+nacre.
 """
 
 from typing import Any, Final
@@ -155,7 +156,8 @@ _SOMETIMES: Final[dict[str, Schema]] = {
 }
 _LISTED: Final[dict[str, Schema]] = {"command": _TEXT, "ports": _list_schema(_COUNT)}
 NACRE_REPLY: Final = _object_schema(_RUN, _SOMETIMES)
-# A reply describes one run or several runs. `list` and `wait` with `runs` return a list of runs.
+# A reply of the tool `job` describes one run, or has a list `runs` if the call listed, awaited or
+# signalled several runs.
 NACRE_JOB_REPLY: Final = _object_schema(
     {},
     {**_RUN, **_SOMETIMES, "runs": _list_schema(_object_schema(_RUN, {**_SOMETIMES, **_LISTED}))},

@@ -1,4 +1,4 @@
-"""Selecting the session of a call: the session's key and the directory of its shell."""
+"""Selecting the session (persistent shell) of a tool call: its key and its shell's directory."""
 
 from collections.abc import Hashable
 from functools import lru_cache
@@ -13,9 +13,9 @@ from nacre.model.plan import Session
 def select_session(
     contract: str, caller: Caller, name: str, *, owner: str, shell_kind: Hashable, setup: str = ""
 ) -> tuple[Session, Caller]:
-    """Return the session, and a copy of the caller in the directory of the session's shell. The
-    contract, `owner` and `shell_kind` form the session's key. The key distinguishes sessions of the
-    same name."""
+    """Return the session of a call, and a copy of `caller` whose directory is the directory of the
+    session's shell. The session's key is built from `contract`, `owner` and `shell_kind`, and
+    distinguishes sessions of the same name."""
     key = _build_key(contract, owner, shell_kind)
     known, sure = caller.session_cwd(key)
     stood = known or caller.cwd

@@ -1,4 +1,5 @@
-"""Options that several contracts share, and the steps that these options select."""
+"""Options that several contracts (tool dialects) share, and the preparation steps, such as safety
+checks, that these options add to a call."""
 
 from typing import Annotated
 
@@ -18,11 +19,13 @@ Safety = Annotated[tuple[str, ...], Meta(extra=MORE)]
 
 
 class SharedOptions(Struct, frozen=True, kw_only=True):
-    """Options of the contracts phoenix, pi and nacre; each contract has its own defaults."""
+    """Options that the contracts phoenix, pi and nacre share; each contract has its own
+    defaults."""
 
-    safety: Safety = ()  # packs and rule ids; `-id` removes a rule
+    # Selected safety rules: names of rule packs and ids of rules; `-id` removes a rule.
+    safety: Safety = ()
     environment: Annotated[Policy, Meta(extra=LATER)] = "filtered"
-    allow: tuple[str, ...] = ()  # names of variables that are never dropped
+    allow: tuple[str, ...] = ()  # names of environment variables that commands always get
     coauthor: Annotated[bool, Meta(extra=OFF)] = False
     trailer: str = ""
 
@@ -38,13 +41,14 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
 def _is_trailer(text: str) -> bool:
     key, colon, value = text.partition(": ")
     plain = key.replace("-", "").isalnum() and key.isascii()
-    odd = set(text) & set("\n'\"\0$`\\")  # unsafe in single or double quotes
+    odd = set(text) & set("\n'\"\0$`\\")  # characters that are unsafe in single or double quotes
     return plain and bool(colon and value.strip()) and not odd
 
 
 def resolve_cwd(given: str, caller: Caller) -> bytes | None:
-    """Return the directory that a call names, resolved from the caller's directory. None means that
-    the home directory for a tilde is unknown. Raises Refused for an empty or invalid path."""
+    """Return the directory in a call's argument `cwd`, resolved from the caller's directory. Return
+    None if the path starts with a tilde and the home directory is unknown. Raises Refused for an
+    empty or invalid path."""
     if not given.strip():
         raise bad_arguments("cwd is empty; leave it out, or name a directory")
     path = read_bytes(given, "cwd")
@@ -52,11 +56,13 @@ def resolve_cwd(given: str, caller: Caller) -> bytes | None:
 
 
 def safety_steps(options: SharedOptions) -> tuple[Step, ...]:
-    """Return the safety step if any rule is selected, else no step."""
+    """Return the step that checks a command against the selected safety rules; no step if no rule
+    is selected."""
     rules = select_rules(options.safety)
     return (safety_step(rules),) if rules else ()
 
 
 def trailer_steps(options: SharedOptions) -> tuple[Step, ...]:
-    """Return the co-author trailer step if the option is on, else no step."""
+    """Return the step that adds a co-author trailer to git commits; no step if the option
+    `coauthor` is off."""
     return (trailer_step(options.trailer),) if options.coauthor else ()

@@ -1,1 +1,4 @@
-"""The engine: runs any number of plans at once. The engine does not know the contracts."""
+"""The engine: runs any number of plans (prepared commands) at once.
+
+The engine does not depend on the contracts (dialects of the tool).
+"""

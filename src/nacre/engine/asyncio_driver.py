@@ -1,8 +1,8 @@
 """Driving nacre's event loop from asyncio.
 
-asyncio watches the epoll descriptor and has a timer for the next deadline.
-
-descriptor is readable, or the deadline passes -> drive() -> set_timer()
+The asyncio loop watches the epoll descriptor of nacre's event loop, and has a timer for the next
+deadline of nacre's event loop. When nacre's epoll descriptor is readable or a timer of nacre's
+event loop is due, asyncio calls `drive`, and the supervisor then calls `set_timer` again.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 class AsyncioDriver:
     def __init__(self, host: "AbstractEventLoop", loop: EventLoop, drive: Callback) -> None:
-        """`drive` serves the ready events of `loop` without waiting."""
+        """`drive` is a function that runs the ready callbacks of nacre's event loop `loop` without
+        waiting."""
         self._timer: TimerHandle | None = None
         self._loop = loop
         self._drive = drive
@@ -25,8 +26,8 @@ class AsyncioDriver:
         self.host.add_reader(self._loop.fileno(), self._drive)
 
     def set_timer(self) -> None:
-        """Schedule a call of `drive` for the next deadline of the event loop. The supervisor calls
-        `set_timer` after each step."""
+        """Make asyncio call `drive` at the next deadline of nacre's event loop. The supervisor
+        calls `set_timer` after each step of nacre's event loop."""
         self._cancel_timer()
         due = self._loop.next_deadline()
         if due is not None:

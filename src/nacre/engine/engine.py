@@ -1,10 +1,11 @@
-"""The engine: takes plans and returns tickets.
+"""The engine: starts plans (prepared commands) and returns tickets (handles of future outcomes).
 
-`start` starts a plan on the supervisor of the calling thread and returns a `Ticket`. That thread
-waits for the ticket, or awaits the ticket in its asyncio loop. A thread that serves many operations
-calls `step` itself and gets each response through a callback (`Ticket.then`). Any thread may cancel
-an operation or close the engine. While nothing runs, an engine holds no descriptor. With
-`keep_loop` the engine keeps one event loop, five descriptors, for the next command.
+`Engine.start` starts a plan on the event loop of the calling thread and returns a `Ticket`. The
+thread that started a plan calls `Ticket.wait`, or awaits the ticket in its asyncio loop. A thread
+that serves many operations calls `Engine.step` repeatedly and gets each response through a callback
+(`Ticket.then`). Any thread may cancel an operation or close the engine. While no command runs, an
+engine holds no open descriptor, unless `keep_loop` makes it keep one event loop (five descriptors)
+for the next command.
 """
 
 import itertools
@@ -34,21 +35,24 @@ from nacre.model.requests import Done, Signal
 from nacre.process.spawner import descriptor_limit
 
 A = TypeVar("A")
-MakeOperation = Callable[
-    [LoopContext, Callable[[A], None]], Operation
-]  # creates an operation on this event loop; the operation passes its response to the callback
+# Function that creates an operation; its arguments are a `LoopContext`, which has the event loop,
+# and a callback that the operation calls with its response.
+MakeOperation = Callable[[LoopContext, Callable[[A], None]], Operation]
 
 _CLOSE_INTERVAL: Final = 0.02
 
 
 class Engine:
-    """Runner of plans for any number of threads and asyncio loops.
+    """Runner of plans (prepared commands) for any number of threads and asyncio loops.
 
-    `own_process`: this process is nacre's own and the subreaper; see `process.own_process`.
-    `keep_loop`: keep one event loop for the next command until the engine is closed or freed.
-    `prewarm`: start the shells of sessions before a command needs them.
-    `wake_on_signals`: let each signal end the main thread's wait; see `process.own_process`.
-    `on_leftover`: callback that takes over the pipes that leftover processes still hold open.
+    `own_process`: this process belongs to nacre, not to a host program, and is the subreaper; see
+    `process.own_process`.
+    `keep_loop`: keep one event loop open for the next command, until the engine is closed or freed.
+    `prewarm`: start the shells of sessions in advance, before a command needs them.
+    `wake_on_signals`: make each signal end the main thread's wait for events; see
+    `process.own_process`.
+    `on_leftover`: callback that takes over the output pipes of an ended run if processes that
+    outlived the run's shell still hold the pipes open.
     """
 
     def __init__(
@@ -82,14 +86,16 @@ class Engine:
         cancel: CancelToken | None = None,
         record: "RunRecord | None" = None,
     ) -> Ticket[Outcome]:
-        """Start a plan, or queue it until a slot is free.
+        """Start a plan (prepared command), or queue it until a slot is free.
 
-        `record` gives the run its id and stores its start and its outcome. Raises Refused when the
-        engine is closed, or when no event loop or listener thread can be created.
+        `record` assigns the run's id and stores the run's start and outcome; None means that the
+        run is not stored. Raises Refused when the engine is closed, or when no event loop or
+        listener thread can be created.
         """
         if listen is not None and not isinstance(listen, Listening):
             listen = Listening(listener=listen)
-        name = f"u{next(self._names)}" if record is None else ""  # u: a run without a record
+        # Prefix of a run id: `u` for a run that is not stored.
+        name = f"u{next(self._names)}" if record is None else ""
         return self.start_operation(
             lambda context, answer: Run(
                 name, plan, context, listening=listen, record=record, on_outcome=answer
@@ -100,7 +106,8 @@ class Engine:
     def start_operation(
         self, make: MakeOperation[A], cancel: CancelToken | None = None
     ) -> Ticket[A]:
-        """Start the operation that `make` creates on the event loop of the calling thread."""
+        """Create an operation with `make` on the event loop of the calling thread, start the
+        operation, and return its ticket (handle)."""
         supervisor = self._supervisor()
         ticket: Ticket[A] | None = None
         try:
@@ -114,10 +121,10 @@ class Engine:
         return ticket
 
     def watch_fd(self, fd: int, ready: Callable[[], None]) -> None:
-        """Call `ready` in a step of this thread whenever `fd` is readable.
+        """Watch `fd`: `Engine.step` in the calling thread calls `ready` whenever `fd` is readable.
 
-        `ready` must not start an operation itself. The engine must have been created with
-        `keep_loop`. Raises OSError.
+        The callback `ready` of a watched descriptor must not start an operation. `watch_fd` needs
+        an engine that was created with `keep_loop`. Raises OSError.
         """
         self._supervisor().context.loop.watch(fd, ready)
 
@@ -129,14 +136,15 @@ class Engine:
         self._supervisor().drive(timeout)
 
     def wake(self) -> None:
-        """End a `step` that is waiting. Any thread or signal handler may call `wake`."""
+        """End the wait of every thread that is inside `Engine.step`. Any thread or signal handler
+        may call `wake`."""
         with self._lock:
             for supervisor in (*self._supervisors.values(), self._idle_supervisor):
                 if supervisor is not None:
                     supervisor.post(_do_nothing)
 
     def signal(self, request: Signal) -> Done:
-        """Send a signal to the process tree of a live run. Any thread may call this method."""
+        """Send a signal to the process tree of a live run; any thread may call `Engine.signal`."""
         with self._lock:
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
@@ -146,10 +154,10 @@ class Engine:
         return Done(found=False)
 
     def close(self) -> None:
-        """Cancel every operation, and wait until all operations have ended.
+        """Close the engine: cancel every operation, and wait until all operations have ended.
 
-        When a listener calls `close`, the call does not wait: the listener's own run waits for
-        the listener.
+        When a listener (callback for a run's events) calls `close`, the call returns without
+        waiting, because the listener's own run waits for the listener.
         """
         with self._lock:
             self._closed = True
@@ -163,8 +171,12 @@ class Engine:
         for supervisor in supervisors:
             while not supervisor.closed:
                 if supervisor.driven_here:
-                    break  # called by a signal handler: the interrupted `drive` does the rest
-                # The thread that started these operations may have ended without waiting for them.
+                    # If `close` is called by a signal handler that interrupted a step of the event
+                    # loop, `close` does not wait: the interrupted step ends the operations when it
+                    # continues.
+                    break
+                # The thread that started an operation may have ended without waiting for it, so
+                # `close` drives the operation's event loop itself.
                 if supervisor.driven_elsewhere:
                     self._wait_for_change()
                 else:
@@ -186,8 +198,9 @@ class Engine:
                 if supervisor is None or not supervisor.context.intact():
                     supervisor = Supervisor(self._new_context(), ref(self))
                 supervisor.thread = ident
-                # Register the supervisor before clearing `_idle_supervisor`. A signal handler that
-                # calls `wake` must find the supervisor in one of the two places.
+                # The supervisor is added to `_supervisors` before `_idle_supervisor` is cleared, so
+                # that a signal handler that calls `wake` always finds the supervisor in one of
+                # them.
                 self._supervisors[ident] = supervisor
                 self._idle_supervisor = None
             return supervisor
@@ -203,14 +216,15 @@ class Engine:
         except OSError as error:
             raise Refused(NoDescriptors(limit=descriptor_limit())) from error
         if self._wake_on_signals:
-            # Imported only when needed, because the module loads ctypes.
+            # `process.own_process` is imported only when needed, because it loads ctypes.
             from nacre.process.own_process import wake_on_signals
 
             wake_on_signals(context.loop)
         return context
 
     def on_idle(self, supervisor: Supervisor) -> None:
-        """Keep one supervisor without operations for the next command; close any other."""
+        """Take back a supervisor (driver of an event loop) without operations: keep one supervisor
+        for the next command, and close any other."""
         with self._lock:
             if supervisor is self._idle_supervisor:
                 return
@@ -235,7 +249,9 @@ class Engine:
 
     def after_fork(self) -> None:
         """Forget all runs and event loops in a forked child: they belong to the parent process."""
-        self._lock = threading.RLock()  # a thread of the parent may have held the old lock
+        # The forked child gets a new lock: a thread of the parent process may have held the old
+        # lock during fork(2), so that the old lock would stay locked in the child.
+        self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         if self._idle_supervisor is not None:
             self._idle_supervisor.context.after_fork()
@@ -250,7 +266,8 @@ class Engine:
 
 
 def run_to_end(plan: Plan, cancel: CancelToken) -> None:
-    """Run one of nacre's own plans to its end, for its side effects; discard the outcome."""
+    """Run a plan (prepared command) only for its side effects: wait until the command has ended,
+    and discard the outcome."""
     engine = Engine()
     try:
         engine.start(plan, cancel=cancel).wait()
@@ -261,7 +278,7 @@ def run_to_end(plan: Plan, cancel: CancelToken) -> None:
 
 
 def _do_nothing() -> None:
-    """Do nothing. Posting this callback only wakes the event loop."""
+    """Do nothing; posting this empty callback only ends the event loop's wait."""
 
 
 _engines: WeakSet[Engine] = WeakSet()

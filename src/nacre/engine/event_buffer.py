@@ -1,8 +1,9 @@
-"""Bounded buffer for output that waits for a slow listener.
+"""Bounded buffer that holds a run's output until a slow listener takes it.
 
-The buffer joins output into larger chunks and counts skipped bytes. The buffer has two users: the
-thread of a listener in this process, and the warden's event stream to a client. The buffer has no
-lock and no clock. The owner of the buffer decides when to drop and when to deliver output.
+The event buffer joins small pieces of output into larger chunks, and counts the bytes that the
+listener does not get. The event buffer has two users: the thread of a listener in this process, and
+the event stream from the warden (nacre's daemon) to a client. The event buffer has no lock and no
+clock: its owner decides when to drop and when to deliver output.
 """
 
 from collections import deque
@@ -10,23 +11,25 @@ from typing import Final
 
 from nacre.model.events import Chunk, Stream
 
-# Maximum number of chunks in a buffer, besides the byte limit: many tiny chunks of alternating
-# streams cost more than the sum of their bytes.
+# Maximum number of chunks in an event buffer, besides its byte limit, because many tiny chunks of
+# alternating streams need more memory than the sum of their bytes.
 MAX_CHUNKS: Final = 4096
 
 
 class EventBuffer:
     def __init__(self, limit: int, max_chunk: int | None = None) -> None:
-        """`limit` is the size of the buffer in bytes. The buffer does not extend a chunk that has
-        reached `max_chunk` bytes."""
+        """`limit` is the number of bytes at which the event buffer is full. New output is appended
+        to the last buffered chunk of the same stream, unless that chunk has reached `max_chunk`
+        bytes."""
         self._limit = limit
         self._max_chunk = max_chunk
         self._chunks: deque[tuple[Stream, bytearray]] = deque()
         self._skipped: dict[Stream, int] = {}
-        self.size = 0  # bytes in the buffer
+        self.size = 0  # number of output bytes in the event buffer
 
     def __bool__(self) -> bool:
-        """Return whether the buffer holds output; skip counts alone do not count as output."""
+        """Return whether the event buffer holds output bytes; counts of skipped bytes are not
+        output."""
         return bool(self._chunks)
 
     @property
@@ -48,7 +51,8 @@ class EventBuffer:
         self._skipped[stream] = self._skipped.get(stream, 0) + count
 
     def drop_oldest(self) -> None:
-        """Drop the oldest output beyond the limit and count the dropped bytes as skipped."""
+        """Drop the oldest output until the event buffer is within its limits, and count the dropped
+        bytes as skipped."""
         while self._chunks and (self.size > self._limit or len(self._chunks) > MAX_CHUNKS):
             stream, data = self._chunks[0]
             excess = self.size - self._limit
@@ -60,8 +64,8 @@ class EventBuffer:
             self.add_skipped(stream, dropped)
 
     def pop(self, run: str, max_bytes: int | None = None) -> Chunk:
-        """Remove and return the oldest chunk, or its first `max_bytes` bytes. The chunk also says
-        how many bytes of its stream were skipped before it."""
+        """Remove and return the oldest chunk of the event buffer, or only its first `max_bytes`
+        bytes. The returned chunk also says how many bytes of its stream were skipped before it."""
         stream, data = self._chunks[0]
         piece = bytes(data if max_bytes is None else data[:max_bytes])
         if len(piece) == len(data):
@@ -73,8 +77,9 @@ class EventBuffer:
         return Chunk(run=run, stream=stream, data=piece, skipped=skipped)
 
     def pop_skipped(self, run: str) -> Chunk | None:
-        """Return an empty chunk with the number of bytes skipped after a stream's last chunk.
-        Return None if no skipped bytes are left to report. Call this at the end of the run."""
+        """Return an empty chunk with the number of bytes that were skipped after the last chunk of
+        a stream, or None if no skipped bytes are left to report. The owner of the event buffer
+        calls `pop_skipped` at the end of the run."""
         if not self._skipped:
             return None
         stream, skipped = self._skipped.popitem()

@@ -1,8 +1,8 @@
-"""Detecting by polling that a run waits for input.
+"""Detecting, by polling, that a run waits for input on its stdin.
 
-A thread may block on its input only for a moment, between two lines that it reads. So one poll
-does not prove an input wait. A second poll must find the same state, with no output and no input in
-between.
+One poll does not prove that a run waits for input, because a program may block in read(2) only for
+a moment between two lines. A run counts as waiting for input only if a second poll finds it still
+blocked, with no output and no input between the two polls.
 """
 
 from collections.abc import Callable
@@ -10,19 +10,22 @@ from typing import Final
 
 from nacre.eventloop import Callback, EventLoop, Timer
 
-_FIRST_INTERVAL: Final = 0.1  # seconds until the first poll
-_CONFIRM_INTERVAL: Final = 0.15  # seconds from a poll that found an input wait to the next poll
-_MAX_INTERVAL: Final = 0.5  # maximum seconds between two polls
+_FIRST_INTERVAL: Final = 0.1  # seconds until the first check whether the run waits for input
+# Seconds between a check that finds the run waiting for input and the check that confirms it.
+_CONFIRM_INTERVAL: Final = 0.15
+_MAX_INTERVAL: Final = 0.5  # maximum seconds between two checks whether the run waits for input
 
-Question = tuple[int, int]  # output bytes and stdin bytes so far; see `Run.question`
+# Number of output bytes and of stdin bytes when a run waits for input; see `Run.question`.
+Question = tuple[int, int]
 
 
 class InputWaitDetector:
     def __init__(
         self, loop: EventLoop, find_question: Callable[[], Question | None], on_question: Callback
     ) -> None:
-        """`on_question` is called once, when the run waits for input. After that, `begin` must be
-        called again to detect the next input wait."""
+        """The callback `on_question` is called once, when the run is found to wait for input.
+        Polling stops when `on_question` is called; call `InputWaitDetector.begin` to detect the
+        next wait for input."""
         self._timer: Timer | None = None
         self._interval = _FIRST_INTERVAL
         self._seen: Question | None = None

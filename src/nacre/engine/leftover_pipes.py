@@ -1,9 +1,11 @@
 """Leftover pipes: output pipes of ended runs that leftover processes still hold open.
 
-Closing a leftover pipe would kill its writer at the next line; a full pipe would block its writer.
-So a leftover pipe stays open, and any driven event loop of any engine in this process reads it. The
-data is discarded unless a callback takes the data. While no event loop is driven, the pipes are
-parked in a list in this module.
+nacre keeps the output pipes of leftover processes open and reads them, because a closed pipe would
+kill its writer at the next line, and a full pipe would block its writer. While a thread of this
+process drives an event loop, the loop reads the pipes of leftover processes, including leftover
+processes of other engines. Output that a leftover process writes after its run's end goes to the
+callback `on_data`, which discards the output by default. While no thread drives an event loop, the
+pipes of leftover processes are parked: they stay unread in a list in this module.
 """
 
 import os
@@ -15,11 +17,14 @@ from nacre.model.events import Stream
 from nacre.process import spawner
 from nacre.process.pipe_reader import PipeReader
 
-# Maximum reads per wake-up: a flood from leftover processes must not starve a running command.
+# Maximum reads from the pipe of a leftover process per wake-up of the event loop, so that a flood
+# of output does not starve a running command.
 _MAX_READS = 4
 
 
-OnData = Callable[[Stream, bytes | bytearray], bool]  # takes output; False closes the pipe
+# Callback for output that leftover processes write to a pipe of an ended run; if the callback
+# returns False, the pipe is closed.
+OnData = Callable[[Stream, bytes | bytearray], bool]
 
 
 def _discard(stream: Stream, data: bytes | bytearray) -> bool:
@@ -28,18 +33,21 @@ def _discard(stream: Stream, data: bytes | bytearray) -> bool:
 
 
 class LeftoverPipes:
-    """Open pipes of one ended run, and the pidfd of its shell if the shell cannot be killed."""
+    """Open output pipes of one ended run, and the pidfd of its shell if the shell could not be
+    killed."""
 
     def __init__(
         self, readers: dict[Stream, PipeReader], pidfd: int | None, take: OnData = _discard
     ) -> None:
         self.run = ""
-        self.workspace: bytes | None = None  # workspace of the run; None: the run has no record
+        # Workspace of the ended run; None: the run is not stored.
+        self.workspace: bytes | None = None
         self.limit = 0  # maximum bytes of the run's output to keep on disk
         self.on_data = take
-        self.on_close: Callback = lambda: None  # called when the last descriptor is closed
+        # Callback for the moment when the last pipe and the pidfd of the ended run are closed.
+        self.on_close: Callback = lambda: None
         self._readers = readers
-        self._pidfd = pidfd  # pidfd of a shell that could not be killed; None: no such shell
+        self._pidfd = pidfd  # pidfd of the run's shell if the shell could not be killed, else None
 
     @property
     def closed(self) -> bool:
@@ -50,7 +58,8 @@ class LeftoverPipes:
         return {stream: reader.fd for stream, reader in self._readers.items()}
 
     def close(self) -> None:
-        """Close the pipes in this process: another process has taken them over."""
+        """Close the ended run's pipes in this process, after another process has taken the pipes
+        over."""
         for reader in self._readers.values():
             reader.close()
         self._readers = {}
@@ -59,8 +68,9 @@ class LeftoverPipes:
         return [*self.pipes.values()] + ([] if self._pidfd is None else [self._pidfd])
 
     def serve(self, fd: int, forget: Callable[[int], None]) -> None:
-        """Read from `fd`, which is readable, and close it at EOF. `forget` removes `fd` from the
-        event loop."""
+        """Handle an event on a descriptor of the ended run: if `fd` is an output pipe, read the
+        pipe and close it at EOF; if `fd` is the pidfd of the run's shell, reap the shell. `forget`
+        is a function that stops the event loop from watching `fd`."""
         if fd == self._pidfd:
             forget(fd)
             spawner.collect(fd)
@@ -90,8 +100,8 @@ _lock = threading.Lock()
 
 
 def after_fork() -> None:
-    """Reset this module in a forked child. A thread of the parent may have held the lock. The
-    parked pipes are drained by the parent process."""
+    """Reset this module after fork(2), because a thread of the parent process may have held the
+    lock, and because the parent process still reads the parked pipes."""
     global _lock
     _lock = threading.Lock()
     _parked.clear()
@@ -103,7 +113,8 @@ def park(leftover: LeftoverPipes) -> None:
 
 
 def unpark() -> list[LeftoverPipes]:
-    """Return all parked pipes and empty the list; the caller reads the pipes from now on."""
+    """Return all parked pipes (leftover pipes that no event loop reads) and empty their list; from
+    now on, the caller reads the pipes."""
     if not _parked:
         return []
     with _lock:
@@ -112,7 +123,8 @@ def unpark() -> list[LeftoverPipes]:
 
 
 def drain_parked() -> int:
-    """Drain the parked pipes without waiting. Return how many runs still have open pipes."""
+    """Read the available data from the parked pipes (leftover pipes that no event loop reads)
+    without waiting, and return how many ended runs still have open pipes."""
     loop = EventLoop()
     try:
         parked = unpark()

@@ -2,9 +2,10 @@
 
     start -> list the processes -> (timer: look again) -> describe them -> on_found
 
-A timer repeats the check in two cases. In the first case a session's saver may be about to start;
-the saver is not a process of the command. In the second case a leftover process is inside execve(2)
-and has no arguments to show yet.
+A forked copy of the shell saves the session state and must not be reported as a leftover process,
+so the search waits as long as a copy of the shell may be about to save the state. A leftover
+process inside execve(2) has no arguments to show yet, so the search waits up to `_MAX_EXEC` seconds
+until the process has arguments.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,8 +24,9 @@ from nacre.procfs.processes import Process
 if TYPE_CHECKING:
     from nacre.sessions.lease import SessionLease
 
-_POLL: Final = 0.001  # seconds between two checks of the leftover processes
-_MAX_EXEC: Final = 0.2  # maximum seconds to wait for a process that has no arguments yet
+_POLL: Final = 0.001  # poll interval in seconds for processes that outlive their run's shell
+# Maximum seconds to wait until a process has completed execve(2), so that its arguments are known.
+_MAX_EXEC: Final = 0.2
 
 
 class LeftoverSearch:
@@ -47,8 +49,9 @@ class LeftoverSearch:
         tree: ProcessTree | None,
         new_tree: Callable[[], ProcessTree],
     ) -> None:
-        """Find the processes that the shell left running, and report them to `on_found`. `tree` is
-        None if the run has built no process tree yet; `new_tree` then builds one."""
+        """Find the processes that the exited shell left running, and pass them to the callback
+        `on_found`. `tree` is the run's process tree, or None if the tree is not built yet;
+        `new_tree` returns the tree and builds it if needed."""
         context = self._context
         with context.sessions.spawn_lock if context.own_process else nullcontext():
             if tree is None and not (context.own_process and self._has_orphans()):
@@ -77,8 +80,9 @@ class LeftoverSearch:
         self.describe(lease.without_savers(left))
 
     def describe(self, left: list[Process], since: float | None = None) -> None:
-        """Describe the processes in `left` and report them to `on_found`. If one of the
-        processes has no arguments yet, wait a little first."""
+        """Describe the processes in `left`, which have outlived the run's shell, and pass the
+        descriptions to the callback `on_found`. If a leftover process is still inside execve(2), so
+        that its arguments are unknown, wait for it at most `_MAX_EXEC` seconds."""
         since = now() if since is None else since
         if are_starting(left, now() - since):
             self._call_later(_POLL, partial(self.describe, left, since))
@@ -87,8 +91,9 @@ class LeftoverSearch:
 
 
 def are_starting(members: list[Process], seconds: float) -> bool:
-    """Return whether one of `members` is inside execve(2) and has no arguments yet. After
-    `_MAX_EXEC` seconds of waiting, return False."""
+    """Return whether one of the processes in `members` is inside execve(2) and has no arguments
+    yet; return False if the caller has already waited for `_MAX_EXEC` seconds. `seconds` is the
+    time that the caller has already waited for processes inside execve(2)."""
     return seconds < _MAX_EXEC and any(processes.is_starting(each.pid) for each in members)
 
 
@@ -107,6 +112,7 @@ def describe_processes(members: Iterable[Process]) -> tuple[Survivor, ...]:
 
 
 def name_processes(members: list[Process], lease: "SessionLease | None") -> tuple[Survivor, ...]:
-    """Describe processes. A copy of a prewarmed shell is described by the command that it runs."""
+    """Describe processes; a forked copy of a prewarmed shell is described by the user's command
+    that it runs."""
     found = describe_processes(members)
     return found if lease is None else lease.rename_prewarmed(found)

@@ -1,9 +1,10 @@
 """The lifecycle of a run, as a pure table of states and triggers, without processes and clocks.
 
-`next_step(state, trigger)` returns the next state and the actions; `engine/run` executes the
-actions. A trigger that the table does not list for a state changes nothing. Examples are a deadline
-while the command is already being stopped, and a cancel after the exit. So every race between two
-triggers has one result: the first trigger alone decides *why* a run ended.
+`next_step(state, trigger)` returns the next state of a run and the actions to take; `engine/run`
+executes the actions. If the lifecycle table has no entry for a trigger in the run's current state,
+the trigger changes nothing: a deadline has no effect while the command is already being stopped,
+and a cancel has no effect after the exit. Every race between two triggers (such as a deadline and a
+cancel) has one result: the first trigger alone decides *why* the run ended.
 """
 
 import enum
@@ -11,8 +12,8 @@ from typing import NamedTuple
 
 
 class _Named(enum.Enum):
-    # Enum members are singletons, so the identity hash is correct. The identity hash is computed in
-    # C, ten times as fast as the hash of the member's name.
+    # Enum members are singletons, so the identity hash is correct; it is computed in C, ten times
+    # as fast as the hash of the member's name.
     __hash__ = object.__hash__
 
 
@@ -84,8 +85,8 @@ TABLE: dict[tuple[State, Trigger], Step] = {
     (State.RUNNING, Trigger.DEADLINE): Step(State.STOPPING, (Action.NOTE_TIMEOUT, *_STOP)),
     (State.RUNNING, Trigger.CANCEL): Step(State.STOPPING, (Action.NOTE_CANCEL, *_STOP)),
     (State.RUNNING, Trigger.SIGNAL): Step(State.RUNNING, (Action.SIGNAL_TREE,)),
-    # The triggers END and DISK_LIMIT record no end reason: the kernel's exit status of the shell
-    # says how the run ended.
+    # Unlike DEADLINE and CANCEL, the triggers END and DISK_LIMIT record no reason for the end of
+    # the run, because the exit status of the shell says how the run ended.
     (State.RUNNING, Trigger.END): Step(State.STOPPING, _STOP),
     (State.RUNNING, Trigger.DISK_LIMIT): Step(State.STOPPING, _STOP),
     (State.RUNNING, Trigger.EXIT): Step(State.DRAINING, (Action.NOTE_EXIT, Action.DRAIN)),
@@ -101,14 +102,16 @@ TABLE: dict[tuple[State, Trigger], Step] = {
     ),
     (State.STOPPING, Trigger.GRACE_OVER): Step(State.STOPPING, _KILL),
     (State.STOPPING, Trigger.END): Step(State.STOPPING, (Action.STOP_TREE, Action.ARM_GRACE)),
-    # A second cancel kills at once, without waiting for the grace.
+    # A second cancel kills the process tree at once, without waiting for the grace (seconds between
+    # TERM and KILL).
     (State.STOPPING, Trigger.CANCEL): Step(State.STOPPING, _KILL),
     (State.STOPPING, Trigger.TREE_EMPTY): Step(State.DRAINING, (Action.DRAIN,)),
     (State.STOPPING, Trigger.CANNOT_KILL): Step(State.DRAINING, (Action.DRAIN,)),
     (State.DRAINING, Trigger.PIPES_ENDED): Step(State.SETTLING, (Action.FIND_LEFTOVERS,)),
     (State.DRAINING, Trigger.DRAIN_OVER): Step(State.SETTLING, (Action.FIND_LEFTOVERS,)),
-    # The state SETTLING is separate from DRAINING because a timer may first wait for a session's
-    # saver, or for a process inside execve(2).
+    # The search for leftover processes has its own state, SETTLING, because the search may take
+    # time: it waits for the process that saves the session state, and for processes inside
+    # execve(2).
     (State.SETTLING, Trigger.LEFTOVERS_KNOWN): Step(State.DONE, (Action.FINISH,)),
 }
 

@@ -1,8 +1,8 @@
-"""Delivering events to a listener, which may be slow, may raise or may never return.
+"""Delivering a run's events to a listener, a callback that may be slow, raise or never return.
 
-The thread that drives the event loop only appends events here. One helper thread per run calls the
-listener, one event at a time and in order. Output that arrives while the listener is busy is joined
-into one chunk. So a slow listener is called less often, and its delay does not grow.
+The thread that drives the event loop only appends a run's events to a buffer; one helper thread per
+run calls the listener, one event at a time and in order. Output that arrives while the listener is
+busy is joined into one chunk, so a slow listener is called less often and its delay does not grow.
 """
 
 import threading
@@ -19,11 +19,12 @@ AnyCallback = Callable[[], object]
 
 
 class EventSink(Protocol):
-    """Receiver of a run's events: a listener in this process, or a client of the warden."""
+    """Receiver of a run's events: a listener in this process, or a client of the warden (nacre's
+    daemon)."""
 
     @property
     def full(self) -> bool:
-        """Return whether the command should wait for the listener."""
+        """Return whether the command must wait because the buffer of its listener is full."""
         ...
 
     @property
@@ -34,7 +35,8 @@ class EventSink(Protocol):
     def on_chunk(self, stream: Stream, data: bytes | bytearray, *, may_skip: bool) -> None: ...
 
     def on_finished(self, event: Finished) -> None:
-        """Accept the last event. The receiver reports later that every event was delivered."""
+        """Accept the last event of a run; the receiver reports later that every event was
+        delivered."""
         ...
 
     def join(self) -> None: ...
@@ -43,8 +45,8 @@ class EventSink(Protocol):
 def start_listener_thread(
     listening: Listening, loop: EventLoop, *, on_room: LoopCall, on_delivered: LoopCall
 ) -> "ListenerThread":
-    """Start a listener thread whose callbacks run on the event loop. Raises Refused when no thread
-    can be started."""
+    """Start the thread that calls a listener; its callbacks `on_room` and `on_delivered` run on the
+    event loop. Raises Refused when no thread can be started."""
     try:
         return ListenerThread(
             listening,
@@ -56,16 +58,17 @@ def start_listener_thread(
 
 
 class EventThread(threading.Thread):
-    """Thread that calls a listener. `Engine.close` checks whether it is called on such a thread."""
+    """Thread that calls a listener; the class lets `Engine.close` detect that a listener called
+    it."""
 
 
 class ListenerThread:
     def __init__(
         self, options: Listening, *, on_room: AnyCallback, on_delivered: AnyCallback
     ) -> None:
-        """`on_room` is called when a full buffer may have room again. `on_delivered` is called
-        after the last event."""
-        self._run = ""  # run id; empty until the run has started
+        """`on_room` is called when the listener's full buffer may have room again. `on_delivered`
+        is called after the listener has received the last event."""
+        self._run = ""  # id of the run whose events are delivered; empty until the run has started
         self._abandoned = False
         self._options = options
         self._on_room = on_room
@@ -74,13 +77,13 @@ class ListenerThread:
         self._started: Started | None = None
         self._buffer = EventBuffer(options.buffer)
         self._finished: Finished | None = None
-        self._next = 0.0  # monotonic time before which the listener gets no further chunk
+        self._next = 0.0  # monotonic time before which the listener gets no further chunk of output
         self._thread = EventThread(target=self._deliver_events, name="nacre-listen", daemon=True)
         self._thread.start()
 
     @property
     def full(self) -> bool:
-        """Return whether the command should wait for the listener."""
+        """Return whether the command must wait because the buffer of its listener is full."""
         return self._options.full is Full.WAIT and self._buffer.full
 
     @property
@@ -94,8 +97,8 @@ class ListenerThread:
             self._changed.notify()
 
     def on_chunk(self, stream: Stream, data: bytes | bytearray, *, may_skip: bool) -> None:
-        """Buffer output for the listener. `may_skip`: drop the oldest output beyond the limit, even
-        if the listener asked for backpressure."""
+        """Append output of the run to the listener's buffer. If `may_skip` is True, the oldest
+        output beyond the buffer's limit is dropped, even if the listener asked for backpressure."""
         with self._changed:
             self._buffer.append(stream, data)
             if may_skip or self._options.full is Full.SKIP:
@@ -103,7 +106,7 @@ class ListenerThread:
             self._changed.notify()
 
     def add_skipped(self, stream: Stream, count: int) -> None:
-        """Count bytes that were dropped before they reached this buffer."""
+        """Count output bytes that were dropped before they reached the listener's buffer."""
         with self._changed:
             self._buffer.add_skipped(stream, count)
 
@@ -113,13 +116,15 @@ class ListenerThread:
             self._changed.notify()
 
     def abandon(self) -> None:
-        """Deliver no further events, not even the end of the run."""
+        """Deliver no further events to the listener, not even the event that the run has
+        finished."""
         with self._changed:
             self._abandoned = True
             self._changed.notify()
 
     def join(self) -> None:
-        """Join the thread. Call this after `on_delivered`, when the thread is about to end."""
+        """Join the listener's thread; the caller must first wait for `on_delivered`, after which
+        the thread ends."""
         self._thread.join()
 
     def _deliver_events(self) -> None:
@@ -138,8 +143,9 @@ class ListenerThread:
             return
 
     def _next_event(self) -> Event | None:
-        """Wait for the next event and return it; return None after `abandon`. Chunks are held back
-        to keep the listener's minimum interval between two chunks."""
+        """Wait for the listener's next event and return it; return None after a call of `abandon`.
+        A chunk of output is held back until the listener's minimum interval between two chunks has
+        passed."""
         with self._changed:
             while (event := self._pop_ready()) is None and not self._abandoned:
                 waiting = bool(self._buffer)

@@ -15,28 +15,31 @@ from nacre.process.process_tree import ProcessTree
 from nacre.process.spawner import Child, Spawner
 from nacre.process.tag_index import TagIndex
 
-if TYPE_CHECKING:  # an engine without sessions does not load this module
+if TYPE_CHECKING:  # an engine without sessions does not load the session manager
     from nacre.sessions.manager import SessionManager
 
 
 class Connection(Protocol):
-    """Connection to another process that executes runs and reports to this event loop."""
+    """Connection to another process (the warden, nacre's daemon) that executes runs and reports
+    their events to this event loop."""
 
     @property
     def idle(self) -> bool:
-        """Return whether no response or event is expected from the connection."""
+        """Return whether neither a response nor an event is expected from the connection."""
         ...
 
     def stop_listening(self) -> None: ...
 
     def after_fork(self) -> None:
-        """Drop the connection in a forked child; the parent's connection must not change."""
+        """Drop the connection in a forked child without any effect on the parent process, which
+        still uses the connection."""
         ...
 
     def close(self) -> None: ...
 
 
-OnLeftover = Callable[[LeftoverPipes], None]  # takes over the open pipes of an ended run
+# Callback that takes over the open pipes of an ended run.
+OnLeftover = Callable[[LeftoverPipes], None]
 
 
 class LazySessions:
@@ -45,8 +48,8 @@ class LazySessions:
     def __init__(
         self, run: Callable[[Plan, CancelToken], None] | None = None, *, prewarm: bool = False
     ) -> None:
-        """`run` runs one of nacre's own plans to its end. Without `run`, the user's set-up (shell
-        startup files) is not read."""
+        """The session manager reads the user's shell startup files with the function `run`, which
+        executes a command to its end; if `run` is None, the startup files are not read."""
         self.manager: SessionManager | None = None
         self._run_plan = run or _run_nothing
         self._prewarm = prewarm
@@ -69,7 +72,7 @@ class LazySessions:
 
     @property
     def pids(self) -> set[int]:
-        """Process ids of the prewarmed shells."""
+        """Process ids of the prewarmed shells, which wait for a command."""
         return set() if self.manager is None else self.manager.pids
 
     def after_fork(self) -> None:
@@ -107,16 +110,16 @@ class LoopContext:
         self.tag_index = TagIndex()
         self.pipe_growth = PipeGrowth()
         self.queue = queue
-        self.own_process = (
-            own_process  # this process is nacre's own, is the subreaper, and has one event loop
-        )
-        self.shell_pids: set[int] = set()  # shells that are not yet reaped
+        # Whether this process belongs to nacre, is the subreaper, and has only one event loop.
+        self.own_process = own_process
+        self.shell_pids: set[int] = set()  # process ids of the runs' shells that are not yet reaped
 
     def intact(self) -> bool:
         """Return whether the event loop and the spawner still own their descriptors.
 
-        A host may have closed all open descriptors, and the numbers may now belong to other files.
-        A context that has lost its descriptors is never used again.
+        A host program may have closed all open descriptors of the process, so that nacre's
+        descriptor numbers now belong to other files. A `LoopContext` that has lost its descriptors
+        is never used again.
         """
         if self.loop.intact() and self.spawner.intact():
             return True
@@ -134,12 +137,14 @@ class LoopContext:
         )
 
     def _owns_orphans(self) -> bool:
-        """Return whether an orphan adopted by this process must belong to the only live run."""
+        """Return whether every orphan that this process has adopted must belong to the only live
+        run."""
         return self.own_process and len(self.shell_pids) == 1
 
     @property
     def has_pending_events(self) -> bool:
-        """Return whether the warden may still send events, even if no operation waits for them."""
+        """Return whether the warden (nacre's daemon) may still send events, even if no operation
+        waits for them."""
         return self.connection is not None and not self.connection.idle
 
     def stop_listening(self) -> None:
@@ -147,8 +152,8 @@ class LoopContext:
             self.connection.stop_listening()
 
     def after_fork(self) -> None:
-        """Reset the event loop and drop the connection in a forked child. The parent process still
-        watches the same descriptors."""
+        """Replace the event loop's lock and drop the connection to the warden (nacre's daemon) in a
+        forked child, without any effect on the parent process."""
         self.loop.after_fork()
         if self.connection is not None:
             self.connection.after_fork()
@@ -163,6 +168,7 @@ class LoopContext:
         self.tag_index.close()
 
 
-# Contexts whose descriptors a host has closed. Freeing such a context would close descriptors that
-# may now belong to other files.
+# Objects of the class `LoopContext` whose descriptors a host program has closed; nacre keeps these
+# objects forever, because freeing one would close descriptor numbers that may now belong to other
+# files.
 _disowned: Final[list[LoopContext]] = []

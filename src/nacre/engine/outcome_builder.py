@@ -1,4 +1,4 @@
-"""Data that is collected while a run runs, and the outcome that is built from the data."""
+"""Collecting data about a run while it runs, and building the run's outcome from the data."""
 
 import enum
 import signal
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class EndReason(enum.Enum):
-    """Reason why a run ended, where the exit status of its shell does not say so."""
+    """Reason why a run ended, for endings that the exit status of its shell does not show."""
 
     NOT_STARTED = "not started"
     TIMEOUT = "timeout"
@@ -37,19 +37,22 @@ class EndReason(enum.Enum):
 
 
 class OutcomeBuilder:
-    """Builder of one run's outcome. `engine.run.Run` explains the class-level defaults."""
+    """Builder of one run's outcome. The docstring of `engine.run.Run` explains why attributes have
+    class-level defaults."""
 
-    refusal: AnyRefusal = CalledOff()  # reason why nothing ran
+    refusal: AnyRefusal = CalledOff()  # reason why the command was not started
     reason: EndReason | None = None
     started_at = 0.0
     ended_at = 0.0
-    exited = False  # whether the shell has exited
+    exited = False  # whether the run's shell has exited
     status: Exited | Killed | None = None
-    killing = False  # whether nacre has sent KILL
-    oom_kills_before: int | None = None  # the kernel's count of OOM kills early in the run
+    killing = False  # whether nacre has sent KILL to the run's process tree
+    # The kernel's count of OOM kills soon after the run's start; None: not counted.
+    oom_kills_before: int | None = None
     left_running: tuple[Survivor, ...] = ()
-    at_exit: tuple[Survivor, ...] = ()  # processes of the tree when the shell exited
-    session_problem = ""  # reason why the command ran without its session
+    at_exit: tuple[Survivor, ...] = ()  # processes of the run that were alive when its shell exited
+    # reason why the command ran without its session; empty: no session problem
+    session_problem = ""
 
     @property
     def seconds(self) -> float:
@@ -74,7 +77,8 @@ class OutcomeBuilder:
         record: "RunRecord | None",
         lease: "SessionLease | None",
     ) -> Outcome:
-        """Close the output, build the outcome and record it. `output` is None if nothing ran."""
+        """Close the run's output, build the outcome and write it to the run record. `output` is
+        None if the command was not started."""
         ending, completion = self.ending(plan.limits.timeout), plan.completion_line
         if output is None:
             captures = [Capture()] * (2 if plan.streams is Streams.SEPARATE else 1)
@@ -108,8 +112,8 @@ class OutcomeBuilder:
         return lease.saved
 
     def _out_of_memory(self) -> bool:
-        """Return whether the kernel killed the shell for lack of memory: the shell died of KILL,
-        nacre sent no KILL, and the kernel's count of OOM kills has grown."""
+        """Return whether the kernel killed the run's shell for lack of memory: the shell died of
+        KILL, nacre sent no KILL, and the kernel's count of OOM kills has grown."""
         killed = self.status in (Killed(signal.SIGKILL), Exited(128 + signal.SIGKILL))
         if not killed or self.killing or self.oom_kills_before is None:
             return False

@@ -12,22 +12,24 @@ from nacre.model.plan import AtLimit, Plan
 from nacre.process.pipe_reader import PipeGrowth, PipeReader
 from nacre.process.spawner import Child
 
-if TYPE_CHECKING:  # a run without a store does not load this module
+# `store.run_record` is imported only for type checks, because only a run that is stored needs it.
+if TYPE_CHECKING:
     from nacre.store.run_record import RunRecord
 
-# Maximum reads from a pipe per wake-up; then the other descriptors get their turn.
+# Maximum reads from one pipe per wake-up of the event loop, so that other descriptors get their
+# turn.
 _MAX_READS: Final = 8
-# Number of reads that is enough to empty a full pipe. The number is limited because leftover
-# processes may write to the pipe without end.
+# Number of reads that empties a full pipe; a limit is needed because leftover processes may write
+# to the pipe without end.
 _FULL_PIPE: Final = 64
 
 
 def _do_nothing() -> None:
-    """Do nothing. This function replaces the callbacks of a closed `Output`."""
+    """Do nothing; this function replaces the callbacks of an `Output` after it is closed."""
 
 
 class _Channel:
-    """One output stream with its pipe reader and its capture sink."""
+    """One output stream of a run, with the reader of its pipe and the sink that keeps its bytes."""
 
     __slots__ = ("reader", "sink", "stream")
 
@@ -44,10 +46,12 @@ def _build_sink(plan: Plan, record: "RunRecord | None", stream: Stream) -> Sink:
 
 
 class Output:
-    # `engine.run.Run` explains why these are class-level defaults.
+    # The docstring of `engine.run.Run` explains why the attributes of `Output` have class-level
+    # defaults.
     _watching = False
-    _backpressure = True  # reading pauses while the listener's buffer is full
-    _may_skip = False  # output that does not fit the listener's buffer is dropped from the buffer
+    _backpressure = True  # whether reading of output pauses while the listener's buffer is full
+    # Whether the oldest output in the listener's buffer is dropped when the buffer is full.
+    _may_skip = False
 
     def __init__(
         self,
@@ -61,8 +65,9 @@ class Output:
         on_end: Callback,
         on_disk_limit: Callback,
     ) -> None:
-        """`on_end` is called when the last watched stream has ended. `on_disk_limit` is called when
-        the output file reaches its size limit and the plan says that this ends the command."""
+        """`on_end` is called when the last output stream that the event loop watches has ended.
+        `on_disk_limit` is called when an output file reaches its size limit, if the plan says that
+        the limit ends the command."""
         self._loop = loop
         self._event_sink = event_sink
         self._on_end = on_end
@@ -76,33 +81,34 @@ class Output:
                 _Channel(Stream.ERRORS, errors, _build_sink(plan, record, Stream.ERRORS))
             )
         self._channels = channels
-        self._open = channels[:]  # channels that have not ended
+        self._open = channels[:]  # output streams whose pipe has not reached EOF
 
     @property
     def ended(self) -> bool:
         return not self._open
 
     def pipes(self) -> frozenset[int]:
-        """Return the inodes of the pipes that have not ended."""
+        """Return the inode numbers of the run's output pipes that have not ended."""
         return frozenset(channel.reader.inode for channel in self._open)
 
     def watch(self) -> None:
-        """Read the pipes from now on whenever the event loop reports them readable."""
+        """From now on, read the run's output pipes whenever the event loop reports that they are
+        readable."""
         if not self._watching:
             self._watching = True
             for channel in self._open:
                 self._loop.watch(channel.reader.fd, partial(self._on_readable, channel))
 
     def read_without_backpressure(self) -> None:
-        """Read from now on without waiting for the listener. A child that is blocked on a full pipe
-        would never reach its signal handler."""
+        """From now on, read the output without waiting for a slow listener, because a child that is
+        blocked on a full pipe would never reach its signal handler."""
         self._backpressure = False
         self._may_skip = True
         self.watch()
 
     def drain(self) -> None:
-        """Read everything that the exited shell has written to its pipes. Go on watching a pipe
-        that leftover processes still hold open."""
+        """Read everything that the run's shell wrote to its pipes before it exited, and go on
+        watching the pipes that leftover processes (which outlive the shell) still hold open."""
         self._backpressure = False
         for channel in self._open[:]:
             self._read(channel, _FULL_PIPE)
@@ -111,38 +117,41 @@ class Output:
             self.watch()
 
     def move_to_disk(self) -> list[Capture]:
-        """Move the output from memory to files, where all further output is written, too. Return
-        the captures that were in memory."""
+        """Move the run's output from memory to files, which also get all further output; return a
+        `Capture` (kept output and its size) of each stream as it was in memory."""
         return [channel.sink.move_to_disk() for channel in self._channels]
 
     def copy_to_disk(self) -> None:
-        """Write the complete output to files in addition to memory."""
+        """Write the run's complete output to files, in addition to the part that is kept in
+        memory."""
         for channel in self._channels:
             channel.sink.copy_to_disk()
 
     @property
     def size(self) -> int:
-        """Number of bytes read so far."""
+        """Number of output bytes read from the command so far."""
         return sum(channel.sink.size for channel in self._channels)
 
     def captures_so_far(self) -> list[Capture]:
         return [channel.sink.capture_so_far() for channel in self._channels]
 
     def add_completion_line(self, words: bytes) -> None:
-        """Set nacre's last line for the output file; `write_completion_line` writes the line."""
+        """Register the line with which nacre reports the end of the run; `write_completion_line`
+        appends this line to the run's output file."""
         self._channels[0].sink.add_completion_line(words)
 
     def write_completion_line(self) -> None:
         self._channels[0].sink.write_completion_line()
 
     def close(self) -> list[Capture]:
-        """Return the capture of each stream, and drop the callbacks that refer to the run."""
+        """Close the output, return the `Capture` (kept output and its size) of each stream, and
+        drop the callbacks that refer to the run."""
         self._on_end = self._on_disk_limit = _do_nothing
         return [channel.sink.close() for channel in self._channels]
 
     def release_pipes(self) -> dict[Stream, PipeReader]:
-        """Stop watching the pipes that leftover processes still hold open. Return the readers of
-        these pipes, which the caller owns from now on."""
+        """Stop watching the pipes that leftover processes still hold open, and return the readers
+        of these pipes, which the caller owns from now on."""
         left = {channel.stream: channel.reader for channel in self._open}
         for reader in left.values():
             self._loop.unwatch(reader.fd)
@@ -155,7 +164,8 @@ class Output:
             self._on_end()
 
     def _read(self, channel: _Channel, most: int) -> None:
-        """Read a channel at most `most` times, until its pipe is empty or has ended."""
+        """Read from the pipe of one output stream at most `most` times, or until the pipe is empty
+        or has reached EOF."""
         read, take, relay = channel.reader.read, channel.sink.write, self._event_sink
         for _ in range(most):
             data = read()
@@ -173,8 +183,8 @@ class Output:
                 return
 
     def _on_limit(self, channel: _Channel) -> bool:
-        """Act on a stream whose output file has reached its size limit, as the plan says. Return
-        whether reading of the stream ends."""
+        """Go on, close the pipe or stop the run, as the run's plan demands when an output file has
+        reached its size limit; return whether nacre stops reading the stream."""
         if self._at_limit is AtLimit.STOP:
             self._at_limit = AtLimit.GO_ON
             self._on_disk_limit()
@@ -190,7 +200,8 @@ class Output:
         channel.reader.close()
 
     def _pause(self) -> None:
-        """Stop reading, so that the command blocks on a full pipe until the listener has room."""
+        """Stop reading the output, so that the command blocks on a full pipe until the listener's
+        buffer has room."""
         self._watching = False
         for channel in self._open:
             self._loop.unwatch(channel.reader.fd)

@@ -1,8 +1,8 @@
 """Queue of runs: limits how many commands run at once by the number of free descriptors.
 
-Descriptors are counted because descriptors run out first (`ulimit -n 1024` and 500 commands at
-once). Runs that share a lane execute one at a time, in order of arrival. All threads of an engine
-share one queue.
+The queue counts descriptors because they run out before other resources: `ulimit -n 1024` is too
+low for 500 commands at once. Runs that share a lane execute one at a time, in order of arrival. All
+threads that use an engine share the engine's one queue of runs.
 """
 
 import enum
@@ -16,10 +16,11 @@ from nacre.process.spawner import descriptor_limit
 if TYPE_CHECKING:
     from nacre.engine.run import Run
 
-# Descriptors reserved for other files of the process and for the temporary needs of one spawn.
+# Number of descriptors that the queue leaves free for other files of the process and for the
+# temporary needs of one spawn.
 _RESERVE: Final = 64
-# Up to this number of descriptors the queue does not check the descriptor limit of the process: an
-# ordinary process can always open this many.
+# Number of descriptors that runs may use before the queue checks the descriptor limit of the
+# process; an ordinary process can always open this many.
 _ALWAYS_FREE: Final = 96
 
 
@@ -35,11 +36,14 @@ class RunQueue:
         self._used = 0
         self._capacity: int | None = None
         self._waiting: deque[Run] = deque()
-        self._busy_lanes: set[str] = set()  # lanes that have a running command
-        self._admitted: deque[Run] = deque()  # runs that have a slot but are not yet notified
+        # Lanes in which a command runs; runs of one lane execute one at a time.
+        self._busy_lanes: set[str] = set()
+        # runs that have a slot (permission to start) but are not yet notified of it
+        self._admitted: deque[Run] = deque()
 
     def enter(self, run: "Run") -> bool:
-        """Give the run a slot and return True, or queue the run and return False."""
+        """Give the run a slot (permission to start) and return True, or queue the run and return
+        False."""
         with self._lock:
             if self._can_enter(run):
                 self._admit(run)
@@ -49,20 +53,23 @@ class RunQueue:
             return False
 
     def requeue_first(self, run: "Run") -> bool:
-        """Put a run that got no descriptors back at the head of the queue. Return False if no other
-        run holds descriptors."""
+        """Put a run whose spawn failed for lack of descriptors back at the head of the queue;
+        return False, without queueing the run, if no other run uses descriptors that could become
+        free."""
         with self._lock:
             self._remove(run)
             if self._used <= 0:
                 return False
-            # The measured capacity was too high: no more descriptors are available than in use now.
+            # A spawn has failed for lack of descriptors, so runs cannot use more descriptors than
+            # they use now.
             self._capacity = self._used
             run.queue_state = QueueState.QUEUED
             self._waiting.appendleft(run)
             return True
 
     def leave_lane(self, run: "Run") -> None:
-        """Free the lane of a run that goes on running, for the next run of that lane."""
+        """Free the lane (group of runs that execute one at a time) of a run that goes on running,
+        so that the next run of the lane can start."""
         with self._lock:
             if run.queue_state is QueueState.ADMITTED and run.lane is not None:
                 self._busy_lanes.discard(run.lane)
@@ -77,12 +84,15 @@ class RunQueue:
                 self._admit_next()
 
     def _admit_next(self) -> None:
-        """Give free slots to queued runs and notify these runs. If an interrupt cuts this short,
-        the next run that leaves the queue continues the work."""
+        """Give a slot (permission to start) to each queued run that may start now, and notify the
+        run. If an interrupt (Ctrl-C) stops `_admit_next` halfway, the next call of `_admit_next`
+        notifies the remaining runs."""
         for run in list(self._waiting):
             if run.queue_state is QueueState.QUEUED:
                 if run.lane in self._busy_lanes:
-                    continue  # runs further back in the queue may overtake this run
+                    # Other runs may overtake a run that waits for its lane (a group of runs that
+                    # execute one at a time).
+                    continue
                 if not self._fits(run.cost):
                     break
                 self._admitted.append(run)
@@ -93,8 +103,9 @@ class RunQueue:
             self._admitted.popleft()
 
     def _can_enter(self, run: "Run") -> bool:
-        """Return whether the run may start now. A run must not overtake a queued run that waits
-        only for descriptors."""
+        """Return whether a run may start now, instead of waiting in the queue. A run must not
+        overtake a queued run that waits only for free descriptors, and not for another run of its
+        lane (a group of runs that execute one at a time)."""
         if run.lane in self._busy_lanes or not self._fits(run.cost):
             return False
         return all(each.lane in self._busy_lanes for each in self._waiting)

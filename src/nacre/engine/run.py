@@ -1,10 +1,11 @@
-"""A run: carries out the lifecycle table for one command on real processes.
+"""A run: executes the lifecycle table (states, triggers, actions) for one command.
 
     descriptors, timers -> _trigger(Trigger) -> lifecycle.next_step -> actions -> _ACTIONS[...]
 
-All code here runs on the thread that drives the event loop; other threads use `loop.post`.
-`shell_start` starts the shell and `stopping` ends the process tree. `leftover_search` finds the
-processes that the shell left running. `outcome_builder` collects the data for the outcome.
+All code of a run executes on the thread that drives its event loop; other threads pass calls to
+that thread with `loop.post`. The module `shell_start` starts a run's shell, and `stopping` ends its
+process tree. The module `leftover_search` finds the processes that the shell left running. The
+module `outcome_builder` collects the data for the run's outcome.
 """
 
 import os
@@ -37,42 +38,47 @@ from nacre.process.process_tree import ProcessTree
 from nacre.process.spawner import Child
 from nacre.procfs import blocked_readers, processes
 
-if TYPE_CHECKING:  # a run without a store does not load these modules
+# Only runs with a session load `sessions.lease`, and only stored runs load `store.run_record`.
+if TYPE_CHECKING:
     from nacre.sessions.lease import SessionLease
     from nacre.store.run_record import RunRecord
 
-# Seconds after the spawn in which the event loop does not watch the pipes of a run without a
-# listener. Most commands end within this time. Output that fits the pipe can wait in the pipe. Each
-# wake-up saved is a few percent of the time that such a command takes.
+# Seconds after the spawn in which the event loop does not watch the output pipes of a run without a
+# listener. Most commands end within 4 ms, so reading their output only after the exit saves a
+# wake-up of the event loop, which costs a few percent of the time that a short command takes.
 _QUIET_START: Final = 0.004
-# Maximum seconds that a cancelled run waits for its listener.
+# Maximum seconds that a cancelled run waits for its listener to receive the last event.
 _CANCELLED_LINGER: Final = 1.0
 # Seconds between two checks whether the leftover processes of an exited shell can be ended.
 _EXIT_POLL: Final = 0.001
 
 
 class Run:
-    """One command from the queue to its outcome.
+    """State and operations of one run, from its entry into the queue until its outcome is
+    delivered.
 
-    The objects created for each run have class-level defaults: `Run`, `ShellStart`,
-    `OutcomeBuilder`, `Output`, `RunRecord`, `Sink`, `PipeReader`, `SpawnAttempt`, `Ticket`, `Call`.
-    Most runs change few of these attributes. Setting every attribute in `__init__` would cost a few
-    percent of the time of an `echo`. All other classes set their state in `__init__`.
+    The classes with an object for each run have class-level attribute defaults: `Run`,
+    `ShellStart`, `OutcomeBuilder`, `Output`, `RunRecord`, `Sink`, `PipeReader`, `SpawnAttempt`,
+    `Ticket`, `Call`. Class-level defaults save time: most runs change few attributes, and setting
+    every attribute in `__init__` would cost a few percent of the time of an `echo`. Classes without
+    class-level defaults set all their attributes in `__init__`.
     """
 
     queue_state = QueueState.NOT_QUEUED
     _state = State.QUEUED
     _child: Child | None = None
-    _output: Output  # set after the shell is spawned
+    _output: Output  # output streams of the run; set after the shell is spawned
     _stdin: StdinWriter | None = None
     _leftover_pipes: LeftoverPipes | None = None
-    _lease: "SessionLease | None" = None  # the run's hold on its session
-    _exit_seen_at = 0.0  # monotonic time of the first check after the shell's exit; 0.0: none yet
+    _lease: "SessionLease | None" = None  # the run's hold on its session (persistent shell)
+    # Monotonic time of the first check for leftover processes after the shell's exit; 0.0: no check
+    # yet.
+    _exit_seen_at = 0.0
     _tree: ProcessTree | None = None
     _stopping: Stopping | None = None
     _requested_signal = 0
     _acting = False
-    _cancel_requested = False  # `cancel` was called, even if too late to have an effect
+    _cancel_requested = False  # whether `cancel` was called, even if too late to have an effect
     _outcome: Outcome | None = None
 
     def __init__(
@@ -87,8 +93,9 @@ class Run:
         on_outcome: Callable[[Outcome], None],
         on_started: Callback | None = None,
     ) -> None:
-        """`on_started` is called after the spawn. Only a process that hosts the run for a client
-        passes `on_started`. A hosted run is also recorded before the spawn."""
+        """`on_started` is called after the shell is spawned; only a process that hosts the run for
+        a client passes this callback. A run that is hosted for a client is recorded before its
+        shell is spawned."""
         self.name = name  # run id; empty until the run record assigns one
         self._plan = plan
         self._context = context
@@ -104,23 +111,28 @@ class Run:
         # `cost` is the number of descriptors that the run needs while it runs.
         streams = 2 if plan.streams is Streams.SEPARATE else 1
         spills = plan.spill is not None and plan.spill.when is When.ALWAYS
-        spills = spills or on_started is not None  # a hosting process may move the output to disk
+        # A run that is hosted for a client needs a descriptor for each output file, because its
+        # output may be moved to disk later.
+        spills = spills or on_started is not None
         self.cost = 1 + (2 * streams if spills else streams) + isinstance(plan.stdin, OpenStdin)
 
-    # Requests to a run. Another thread must call these methods through `loop.post`.
+    # Methods for requests to a run; threads other than the thread of the run's event loop must call
+    # them through `loop.post`.
 
     def start(self) -> None:
         if self._context.queue.enter(self):
             self._trigger(Trigger.SLOT_FREE)
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
-        """Stop the command with signal `number` first; kill it at the second call."""
+        """Stop the command: the first call of `cancel` sends signal `number`, the second call kills
+        the process tree."""
         self._cancel_requested = True
         self.resume()
         if self._state is State.RUNNING:
             self._stopping = Stopping(number, self._plan.limits.grace)
         if self._outcome is not None:
-            self._deliver()  # only the listener is still busy; do not wait for the listener
+            # The command has ended; deliver its outcome without waiting for the listener.
+            self._deliver()
         self._trigger(Trigger.CANCEL)
 
     def signal(self, number: int) -> None:
@@ -128,8 +140,8 @@ class Run:
         self._trigger(Trigger.SIGNAL)
 
     def end(self, number: int, grace: float) -> None:
-        """End the process tree with signal `number`, and with KILL after `grace` seconds. The
-        outcome does not say that the run was cancelled."""
+        """End the run's process tree with signal `number`, and with KILL after `grace` seconds.
+        Unlike `cancel`, `end` does not make the outcome say that the run was cancelled."""
         if self._state is State.RUNNING:
             self._stopping = Stopping(number, grace)
         elif self._stopping is not None:
@@ -137,8 +149,8 @@ class Run:
         self._trigger(Trigger.END)
 
     def write(self, data: bytes, *, eof: bool, wait_for_room: bool, then: OnWritten) -> None:
-        """Write bytes to the run's stdin. `then` is called with None when the bytes are accepted,
-        else with the refusal."""
+        """Write bytes to the run's stdin. The callback `then` gets None when the bytes for stdin
+        are accepted, else the refusal."""
         if self._stdin is None:
             problem = (
                 "the run was started without an open stdin; start it again with interactive to "
@@ -149,8 +161,8 @@ class Run:
             self._stdin.write(data, eof=eof, wait_for_room=wait_for_room, then=then)
 
     def detach(self, *, job: bool = False) -> Running:
-        """Detach the run from its caller: free its lane and its session for the next command, and
-        move its output to disk."""
+        """Detach the run from its caller: free its session and its lane (group of runs that execute
+        one at a time) for the next command, and move the run's output to disk."""
         assert self._child is not None
         self._context.queue.leave_lane(self)
         if self._lease is not None:
@@ -166,10 +178,11 @@ class Run:
         return self._build_running(output)
 
     def question(self) -> tuple[int, int] | None:
-        """Return None unless the run waits for input.
+        """Return None unless the run waits for input on its stdin.
 
-        While the run waits, return the number of output bytes read and stdin bytes written so far.
-        A changed pair of numbers means that the run asks a new question.
+        While the run waits for input, `question` returns two counts: the bytes of output read so
+        far, and the bytes of stdin written so far. If the number of output bytes or of stdin bytes
+        has changed between two calls of `question`, the run waits for another input than before.
         """
         pipe = None if self._stdin is None else self._stdin.drained_pipe
         if self._child is None or self._stdin is None or pipe is None:
@@ -181,22 +194,22 @@ class Run:
         return self._output.size, self._stdin.written
 
     def copy_to_disk(self) -> None:
-        """Write the output to a file as well, where other processes can read it."""
+        """Write the run's output to a file as well, where other processes can read it."""
         self._output.copy_to_disk()
 
     def on_listener_room(self) -> None:
-        """Resume reading the pipes: the listener's buffer has room again."""
+        """Resume reading the output pipes, because the listener's buffer has room again."""
         if self._child is not None:
             self._output.watch()
 
     def on_listener_done(self) -> None:
-        """Deliver the outcome: the listener has received the last event."""
+        """Deliver the run's outcome, because the listener has received the last event."""
         if self._event_sink is not None:
             self._event_sink.join()
         self._deliver()
 
     def snapshot(self) -> Running:
-        """Return the current state of a run that may also still be queued, or already be ending."""
+        """Return the current state of the run, which may be queued, running or ending."""
         if self._child is None:
             return Running(run=self.name, pid=0, seconds=0.0, output=Capture())
         return self._build_running(self._output.captures_so_far()[0])
@@ -224,7 +237,7 @@ class Run:
     def reads_setup(self) -> bool:
         return self._start.reads_setup
 
-    # Carrying out the lifecycle table.
+    # Methods that execute the lifecycle table (states, triggers, actions).
 
     def _trigger(self, trigger: Trigger) -> None:
         self._state, actions = next_step(self._state, trigger)
@@ -232,13 +245,15 @@ class Run:
         self.resume()
 
     def resume(self) -> None:
-        """Execute the queued actions.
+        """Execute the queued lifecycle actions of the run.
 
-        An interrupt (Ctrl-C in a host) leaves the remaining actions in the queue. The next call
-        of `resume` repeats the interrupted action.
+        If an interrupt (Ctrl-C) cuts a lifecycle action short, the next call of `resume` repeats
+        this action and then executes the remaining actions.
         """
         if self._acting:
-            return  # an action called `resume`: the outer call executes the new actions afterwards
+            # This nested call of `resume` was made by an action; the outer call of `resume` will
+            # execute the new actions.
+            return
         self._acting = True
         todo = self._actions
         try:
@@ -254,10 +269,11 @@ class Run:
             self._acting = False
 
     def _contain_error(self, action: Action, error: Exception) -> None:
-        """Print an unexpected error and let only this run end, with the data known so far.
+        """Print the unexpected error of a lifecycle action; if the run cannot start or its outcome
+        cannot be built, end the run with the data known so far.
 
-        A process that hosts runs for clients must go on serving its other runs. The failed action
-        is not repeated.
+        A process that hosts runs for clients must go on serving its other runs after an error in
+        one run. An action that failed with an unexpected error is not repeated.
         """
         import traceback
 
@@ -284,7 +300,7 @@ class Run:
         while self._timers:
             self._timers.pop().cancel()
 
-    # Starting the shell.
+    # Methods that start the run's shell.
 
     def on_slot(self) -> None:
         self._context.loop.post(lambda: self._trigger(Trigger.SLOT_FREE))
@@ -342,13 +358,15 @@ class Run:
         if self._on_started is not None:
             self._on_started()
         elif self._record is not None:
-            self._record.assign_name()  # assign the id now: at the command's end the caller waits
+            # The run id is assigned while the command runs, because assigning it after the
+            # command's end would delay the response to the caller.
+            self._record.assign_name()
 
     def _watch(self) -> None:
-        """Watch the output, arm the timeout and record the start of a run that did not end at
+        """Watch the output, arm the timeout and record the start, for a run that did not end at
         once."""
-        # Count the OOM kills before writing the record. Where memory is scarce, writing the record
-        # takes longer than a command takes to be killed.
+        # The kernel's OOM kills are counted before the run record is written: where memory is
+        # scarce, the kernel may kill the command while nacre is still writing the record.
         self._builder.oom_kills_before = processes.count_oom_kills()
         if self._record is not None:
             self.name = self._record.write_start() if self._on_started is None else self.name
@@ -367,7 +385,7 @@ class Run:
     def _on_pipes_end(self) -> None:
         self._trigger(Trigger.PIPES_ENDED)
 
-    # Stopping the process tree.
+    # Methods that stop the run's process tree.
 
     def _process_tree(self) -> ProcessTree:
         if self._tree is None:
@@ -398,7 +416,7 @@ class Run:
         self._builder.killing = True
 
     def _watch_tree(self) -> None:
-        """Poll at growing intervals until no process of the tree is left."""
+        """Poll the run's process tree at growing intervals until no process of the tree is left."""
         if self._state is not State.STOPPING:
             return
         stopping = self._stop()
@@ -407,7 +425,7 @@ class Run:
         else:
             stopping.poll_later(self._call_later, self._watch_tree)
 
-    # Ending the run.
+    # Methods that end the run after its shell has exited.
 
     def _on_shell_exit(self) -> None:
         assert self._child is not None
@@ -422,9 +440,9 @@ class Run:
     def _may_end_leftovers(self) -> bool:
         """Return whether the leftover processes of the exited shell can be ended now.
 
-        The saver of the session state must finish first: the saver would be ended with the leftover
-        processes. A process inside execve(2) must finish that call first, because the process has
-        no name to report yet.
+        Leftover processes are not ended while a process saves the session state, because this
+        process would be ended with them. Leftover processes are not ended while one of them is
+        inside execve(2), because it has no name yet that the outcome could report.
         """
         self._exit_seen_at = self._exit_seen_at or now()
         seconds, find = now() - self._exit_seen_at, self._process_tree().members
@@ -439,7 +457,8 @@ class Run:
         self._builder.exited = True
 
     def _note_leftovers(self) -> None:
-        """Remember the leftover processes that are about to be ended with the shell."""
+        """Remember, for the outcome, the leftover processes that are about to be ended because the
+        shell has exited."""
         self._builder.at_exit = name_processes(self._process_tree().members(), self._lease)
 
     def _find_leftovers(self) -> None:
@@ -490,7 +509,8 @@ class Run:
             self._wait_for_listener(self._event_sink, self._outcome)
 
     def _release(self, shell: Child) -> None:
-        """Reap the shell, and keep its pipes that are still open as `LeftoverPipes`."""
+        """Reap the exited shell, and keep its output pipes that are still open as
+        `LeftoverPipes`."""
         if not self._builder.exited:
             self._builder.ended_at = now()
             self._context.loop.unwatch(shell.pidfd)
@@ -499,7 +519,9 @@ class Run:
         self._context.shell_pids.discard(shell.pid)
         if self._stdin is not None:
             self._stdin.close()
-        self._child = None  # an interrupt after this line leaks a descriptor
+        # An interrupt (Ctrl-C) after `_child` is set to None leaks a descriptor of the shell,
+        # because the repeated action `_finish` then skips `_release`.
+        self._child = None
         pipes = {} if self._output.ended else self._output.release_pipes()
         if self._builder.exited:
             os.close(shell.pidfd)
@@ -508,7 +530,7 @@ class Run:
                 pipes, None if self._builder.exited else shell.pidfd
             )
 
-    # Delivering events and the outcome.
+    # Methods that deliver events to the listener, and the outcome to the caller.
 
     def _listener_thread(self, listening: Listening) -> ListenerThread:
         return start_listener_thread(
@@ -522,13 +544,14 @@ class Run:
         event_sink.on_finished(Finished(run=self.name, outcome=outcome))
         linger = event_sink.linger
         if self._cancel_requested:
-            # A caller that cancels does not want to wait for a listener that may be stuck.
+            # A caller that cancels a run does not want to wait for a listener that may be stuck.
             linger = _CANCELLED_LINGER if linger is None else min(linger, _CANCELLED_LINGER)
         if linger is not None:
             self._call_later(linger, self._deliver)
 
     def _deliver(self) -> None:
-        """Pass the outcome to `on_outcome`; a second call has no effect."""
+        """Pass the run's outcome to the callback `on_outcome`; a second call of `_deliver` has no
+        effect."""
         if self._timers:
             self._cancel_timers()
         if self._outcome is not None:

@@ -1,7 +1,9 @@
-"""Starting a run's shell: file chores, run tag, run record, then the session's shell or a new one.
+"""Starting a run's shell: create the files that the command needs, choose the run tag (mark of the
+run's processes), write the run record, then take the session's shell or spawn a new one.
 
-An interrupt (Ctrl-C in a host) may cut a start short at any point, so `try_start` can be repeated.
-Completed steps are not repeated. A shell whose spawn was interrupted is rolled back.
+An interrupt (Ctrl-C in a host) may cut the start of a shell short at any point, so `try_start` can
+be called again, and does not repeat completed steps. If an interrupt cuts the spawn of a shell
+short, the spawn is rolled back.
 """
 
 from typing import TYPE_CHECKING
@@ -14,35 +16,43 @@ from nacre.process.run_tag import Tag
 from nacre.process.spawn_request import SpawnAttempt
 from nacre.process.spawner import Child
 
-if TYPE_CHECKING:  # a run without a store does not load these modules
+# Only runs with a session load `sessions.lease`, and only stored runs load `store.run_record`.
+if TYPE_CHECKING:
     from nacre.sessions.lease import SessionLease
     from nacre.store.run_record import RunRecord
 
 
 class ShellStart:
-    """Start of one run's shell. `engine.run.Run` explains the class-level defaults."""
+    """Start of one run's shell. The docstring of `engine.run.Run` explains why attributes have
+    class-level defaults."""
 
     child: Child | None = None
-    lease: "SessionLease | None" = None  # hold on the session whose shell runs the command
-    session_problem = ""  # reason why the command runs without its session
-    reads_setup = False  # the start waits for the user's set-up, read once, in bounded time
+    # Lease: the hold that the command of this run has on its session (persistent shell).
+    lease: "SessionLease | None" = None
+    session_problem = ""  # reason why the command could not use its session; otherwise empty
+    # Whether the start of the shell waits until the user's shell startup files (set-up) are read;
+    # the time for reading them is limited.
+    reads_setup = False
     _attempt: SpawnAttempt | None = None
     _tag: Tag | None = None
 
     def __init__(
         self, plan: Plan, context: LoopContext, record: "RunRecord | None", *, hosted: bool
     ) -> None:
-        """`hosted`: this process hosts the run for a client, so the run is recorded before the
-        spawn."""
+        """`hosted` is True if this process hosts the run for a client; a hosted run is recorded
+        before its shell is spawned."""
         self.plan = plan
         self._context = context
         self._record = record
         self._record_early = record is not None and (hosted or record.write_early)
         if self._record_early:
-            self._choose_tag()  # a record that is written before the spawn contains the tag
+            # A run record that is written before the spawn contains the run tag (mark of the run's
+            # processes), so `__init__` already chooses the tag.
+            self._choose_tag()
 
     def roll_back(self) -> bool:
-        """Undo a spawn that an interrupt cut short. Return False if there is no such spawn."""
+        """Undo a spawn that an interrupt (Ctrl-C) cut short; return False if no spawn was cut
+        short."""
         if self._attempt is None or self.child is not None:
             return False
         self._attempt.rollback()
@@ -50,8 +60,9 @@ class ShellStart:
         return True
 
     def try_start(self, on_ready: Callback) -> Child | None:
-        """Start the shell and return it, or return None if the session is not ready. After None,
-        `on_ready` is called when another attempt is worthwhile. Raises Refused."""
+        """Start the run's shell and return it, or return None if the session is not ready. After
+        `try_start` has returned None, `on_ready` is called when the caller should call `try_start`
+        again. Raises Refused."""
         if self.child is not None:
             return self.child
         plan = self.plan
@@ -67,7 +78,7 @@ class ShellStart:
             try:
                 self.child = self._context.spawner.spawn(self.plan, attempt, tag)
             except Refused:
-                self._attempt = None  # the spawner has already rolled back the attempt
+                self._attempt = None  # the spawner has already rolled back the spawn attempt
                 raise
         return self.child
 
@@ -78,14 +89,15 @@ class ShellStart:
         return tag
 
     def _do_chores(self) -> None:
-        from nacre.store import pre_run_files  # imported late because few plans have chores
+        # Lazy import: few plans have chores (files to create before the spawn).
+        from nacre.store import pre_run_files
 
         pre_run_files.do_chores(self.plan.chores)
 
     def _acquire_session(self, tag: Tag | None, on_ready: Callback) -> bool:
-        """Take the session's shell for this run. Return False if the session is not ready. Return
-        True without a shell if the session is unusable: the command then runs without a session.
-        Raises Refused."""
+        """Take the session's shell for the run; return False if the session is not ready. If the
+        session is unusable, return True without taking a shell: the command then runs without a
+        session. Raises Refused."""
         from nacre.sessions.manager import SessionUnavailable, without_session
 
         context = self._context

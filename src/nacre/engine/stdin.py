@@ -10,7 +10,7 @@ from nacre.model.refusals import AnyRefusal, Unavailable
 from nacre.process.pipe_reader import count_unread
 from nacre.procfs.blocked_readers import Pipe, identify_pipe
 
-# Maximum bytes buffered for a program that does not read its stdin. A single write to an empty
+# Maximum bytes buffered for a program that does not read its stdin; a single write to an empty
 # buffer may be larger.
 _MAX_BUFFER: Final = 1024 * 1024
 _STDIN_CLOSED: Final = Unavailable(
@@ -18,7 +18,8 @@ _STDIN_CLOSED: Final = Unavailable(
 )
 
 
-OnWritten = Callable[[AnyRefusal | None], None]  # argument: None if accepted, else the refusal
+# Callback for the result of a write to stdin: None if the data was accepted, else the refusal.
+OnWritten = Callable[[AnyRefusal | None], None]
 
 
 class StdinWriter:
@@ -29,21 +30,23 @@ class StdinWriter:
         self._fd = fd
         self._loop = loop
         self._buffer = bytearray(first)
-        self._waiting: deque[tuple[bytes, bool, OnWritten]] = deque()  # writes that wait for room
-        loop.watch(fd, self.close)  # epoll reports when the last reader has closed the pipe
+        # Writes to stdin that wait for room in the buffer.
+        self._waiting: deque[tuple[bytes, bool, OnWritten]] = deque()
+        # Epoll reports an event on the write end of stdin when the last reader has closed the pipe.
+        loop.watch(fd, self.close)
         self._flush()
 
     @property
     def drained_pipe(self) -> Pipe | None:
-        """Return the stdin pipe if the program has read everything written so far. Return None
-        while unread bytes remain, and when no more input can follow."""
+        """Return the stdin pipe if the program has read everything written so far; return None
+        while unread bytes remain, and after the end of the input."""
         if not self._open or self._eof or self._buffer or count_unread(self._fd):
             return None
         return identify_pipe(self._fd)
 
     def write(self, data: bytes, *, eof: bool, wait_for_room: bool, then: OnWritten) -> None:
-        """Write `data` to stdin, then close stdin if `eof`. Data that does not fit the buffer waits
-        for room if `wait_for_room`, else it is refused."""
+        """Write `data` to the run's stdin, then close stdin if `eof` is True. Data that does not
+        fit the stdin buffer waits for room if `wait_for_room` is True, else it is refused."""
         if self._eof or not self._open:
             then(_STDIN_CLOSED)
         elif not self._fits(data) and wait_for_room:
@@ -85,7 +88,7 @@ class StdinWriter:
         except BlockingIOError:
             self._loop.watch_writable(self._fd, self._flush)
             return
-        except OSError:  # the last reader has closed the pipe
+        except OSError:  # the last reader of stdin has closed the pipe
             self.close()
             return
         self._loop.unwatch_writable(self._fd)

@@ -1,8 +1,9 @@
-"""Stopping a process tree: a signal, the grace, KILL, then polling until no process is left.
+"""Stopping a process tree: a signal, the grace (a wait), KILL, then polling until no process is
+left.
 
-A run creates its `Stopping` object only when the run is about to be stopped. So a command that
-exits normally has no overhead. The lifecycle table decides when each step is taken; the run arms
-the timers.
+A run creates its `Stopping` object only when the run is about to be stopped, so a command that
+exits normally has no overhead. The table in `engine/lifecycle` decides when a signal is sent to the
+process tree, and `engine/run` sets the timer for the grace.
 """
 
 import signal as signals
@@ -13,13 +14,15 @@ from nacre.eventloop import Callback, Timer
 from nacre.process.process_tree import ProcessTree
 from nacre.procfs.processes import Process
 
-_FIRST_POLL: Final = 0.001  # seconds between the first two polls of the process tree; then doubled
+# Seconds between the first two polls of the process tree; the interval doubles after each poll.
+_FIRST_POLL: Final = 0.001
 _SLOWEST_POLL: Final = 0.05  # maximum seconds between two polls of the process tree
 
 
 class Stopping:
     def __init__(self, signal: int, grace: float) -> None:
-        """`signal` is the first signal sent; KILL follows `grace` seconds later."""
+        """`signal` is the first signal sent to the process tree; KILL follows `grace` seconds
+        later."""
         self.signal = signal
         self.grace = grace
         self.killing = False
@@ -30,8 +33,9 @@ class Stopping:
         tree.signal(self.signal)
 
     def request_leftovers(self, tree: ProcessTree) -> None:
-        """Send TERM to the leftover processes, unless the first signal was TERM already. bash
-        starts background jobs with INT ignored, so INT would not end these jobs."""
+        """Send TERM to the processes that outlive the run's shell, unless the first signal to the
+        process tree was already TERM. If the first signal to a process tree is INT, background jobs
+        survive it, because bash starts background jobs with INT ignored."""
         if self.signal != signals.SIGTERM:
             tree.signal(signals.SIGTERM)
 
@@ -41,8 +45,8 @@ class Stopping:
         self.killing = True
 
     def find_remaining(self, tree: ProcessTree) -> list[Process]:
-        """Return the processes of the tree that are still alive. Once KILL has been sent to the
-        tree, each call of `find_remaining` sends KILL again."""
+        """Return the processes of a process tree that are still alive. Once KILL has been sent to
+        the process tree, each call of `find_remaining` sends KILL again."""
         return tree.kill() if self.killing else tree.members()
 
     def poll_later(self, call_later: Callable[[float, Callback], Timer], poll: Callback) -> None:

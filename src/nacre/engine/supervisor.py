@@ -1,9 +1,9 @@
-"""Supervisor: drives the operations of one event loop, many at once.
+"""Supervisor: drives the operations (runs and other waits) of one event loop, many at once.
 
-A waiting thread calls `drive`; an asyncio loop makes the same steps through `asyncio_driver`. Each
-waiting thread, with or without an asyncio loop, has one supervisor. The engine creates the
-supervisor for the thread's first command. After the thread's last command the engine keeps the
-supervisor idle, or closes it.
+A thread that waits for an operation calls `Supervisor.drive`; an asyncio loop calls `drive` through
+`asyncio_driver`. Each waiting thread, with or without an asyncio loop, has one supervisor, which
+the engine creates for the thread's first command. After the last command of a thread, the engine
+keeps the thread's supervisor idle, or closes it.
 """
 
 import threading
@@ -24,31 +24,36 @@ if TYPE_CHECKING:
 
 
 class Operation(Protocol):
-    """Anything that the engine waits for: a run, a request to the warden, a wait on a process."""
+    """Anything that the engine waits for: a run, a request to the warden (nacre's daemon), a wait
+    on another process."""
 
     name: str
 
     def start(self) -> None: ...
 
     def cancel(self, number: int = ...) -> None:
-        """Stop the operation with signal `number` first; kill it at the second call."""
+        """Stop the operation: the first call of `cancel` sends signal `number`, the second call
+        kills the operation."""
         ...
 
     def signal(self, number: int) -> None: ...
 
     def resume(self) -> None:
-        """Continue the work that an interrupt (Ctrl-C in a host) cut short."""
+        """Continue the work of an operation that an interrupt (Ctrl-C in a host) cut short."""
         ...
 
 
 class Supervisor:
     def __init__(self, context: LoopContext, owner: "Callable[[], Engine | None]") -> None:
-        """`owner` returns the engine, or None once the engine is freed. The engine's `on_idle` is
-        called after the last operation."""
-        self.closing = False  # cancel every operation that is started from now on
+        """`owner` returns the engine that owns the supervisor, or None once the engine is freed.
+        The supervisor calls the engine's `on_idle` after the last operation has ended."""
+        # Whether every operation that is started from now on is cancelled at once.
+        self.closing = False
         self.closed = False
-        self._driver = 0  # id of the thread inside `drive`; 0: no thread
-        self._interrupted = False  # an exception cut a step short; operations may have work left
+        self._driver = 0  # id of the thread that is inside `drive`; 0: no thread
+        # Whether an exception cut a step of the event loop short, so that operations may have work
+        # left.
+        self._interrupted = False
         self._asyncio: AsyncioDriver | None = None
         self.context = context
         self.thread = threading.get_ident()
@@ -58,13 +63,13 @@ class Supervisor:
         self._leftovers: list[leftover_pipes.LeftoverPipes] = []
 
     def post(self, call: Callback) -> bool:
-        """Queue `call` for the thread that drives the event loop. Any thread may call `post`.
-        Return False when the supervisor is closed."""
+        """Queue the callback `call` for the thread that drives the event loop; return False when
+        the supervisor is closed. Any thread may call `post`."""
         return not self.closed and self.context.loop.post(call)
 
     def start(self, run: Operation, *, cancelled: bool) -> None:
-        """Start an operation, or cancel it at once if `cancelled`. Raises Refused when another
-        thread has closed the supervisor meanwhile."""
+        """Start an operation, or cancel it at once if `cancelled` is True. Raises Refused when
+        another thread has closed the supervisor."""
         self._check_not_nested()
         with self._driving:
             if self.closed:
@@ -77,14 +82,15 @@ class Supervisor:
                 run.start()
 
     def on_end(self, run: Operation) -> None:
-        """Remove an operation that has delivered its response."""
-        if run in self.operations:  # a second call has no effect
+        """Remove from the supervisor an operation that has delivered its response."""
+        if run in self.operations:  # a second call of `on_end` has no effect
             self.operations.discard(run)
             self.rest_if_idle()
 
     def rest_if_idle(self) -> None:
-        """Become idle if no operation and no event is pending: detach from asyncio, park the
-        leftover pipes for other event loops, and return the supervisor to the engine."""
+        """Make the supervisor idle if no operation and no event is pending: detach from asyncio,
+        leave the output pipes of leftover processes (which outlived their runs) to other event
+        loops, and return the supervisor to the engine."""
         if self.operations or self.closed or self.context.has_pending_events:
             return
         self._detach()
@@ -115,7 +121,9 @@ class Supervisor:
                 self._driver = 0
 
     def _step(self, timeout: float | None) -> None:
-        lonely = not self.operations  # only a watched descriptor or the warden can wake the loop
+        # Without operations, only a watched descriptor or the warden (nacre's daemon) can wake the
+        # event loop.
+        lonely = not self.operations
         try:
             if self._interrupted:
                 for run in list(self.operations):
@@ -133,7 +141,8 @@ class Supervisor:
 
     @property
     def driven_here(self) -> bool:
-        """Return whether the caller is a signal handler that interrupted this thread's `drive`."""
+        """Return whether the caller is a signal handler that interrupted this thread inside
+        `drive`."""
         return self._driver == threading.get_ident()
 
     def _check_not_nested(self) -> None:
@@ -153,8 +162,8 @@ class Supervisor:
         )
 
     def close(self) -> None:
-        """Close the event loop of an idle supervisor. Another thread must call `close_idle`
-        instead, which waits until no thread is inside `drive`."""
+        """Close an idle supervisor and its event loop. A thread that does not own the supervisor
+        must call `close_idle`, which waits until no thread is inside `drive`."""
         self.closed = True
         self.context.close()
 
@@ -175,8 +184,8 @@ class Supervisor:
             self._leftovers.pop()
 
     def attach(self, host: "AbstractEventLoop") -> bool:
-        """Let this asyncio loop drive the operations from now on. Return False when the supervisor
-        is closed or has no operations."""
+        """Let the asyncio loop `host` drive the operations from now on; return False when the
+        supervisor is closed or has no operations."""
         with self._driving:
             if self.closed or not self.operations:
                 return False

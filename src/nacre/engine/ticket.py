@@ -1,8 +1,10 @@
 """A ticket: the handle for the future response of one started operation.
 
-A thread waits for the response, or an asyncio task awaits the ticket. Waiting drives the event loop
-of the thread that started the operation. Ctrl-C in a waiting thread ends the operation before the
-exception is raised. Cancelling an awaiting task also ends the operation first.
+To wait for the response of an operation, a thread calls `Ticket.wait`, or an asyncio task awaits
+the ticket. A thread or asyncio task that waits for the response of an operation drives the event
+loop on which the operation runs. Ctrl-C in a thread that waits for the response of an operation
+ends the operation before KeyboardInterrupt is raised. Cancelling an asyncio task that awaits a
+ticket ends the operation before CancelledError is raised.
 """
 
 import signal
@@ -19,34 +21,37 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer", covariant=True)
 
-# After more than this number of interrupts (Ctrl-C) `wait` raises at once, although processes may
-# still be running.
+# Number of interrupts (Ctrl-C) after which `Ticket.wait` still waits for the command; one more
+# makes it raise at once, although processes may still be running.
 _MAX_INTERRUPTS: Final = 8
 
 
 class Ticket(Generic[Answer]):
     """Handle for the future response of one operation.
 
-    Only the thread that started the operation may wait; any thread may cancel.
+    Only the thread that started an operation may wait for its response; any thread may cancel the
+    operation.
     """
 
-    # `engine.run.Run` explains why these are class-level defaults.
+    # The docstring of `engine.run.Run` explains why the attributes of `Ticket` have class-level
+    # defaults.
     _gave_up = False
-    answered = False  # whether the response has arrived; the response itself may be None
+    answered = False  # whether the operation has responded; its response may be None
 
     def __init__(self, supervisor: Supervisor | None = None) -> None:
-        self.answer: object = None  # the response, of type Answer
+        self.answer: object = None  # response of the ticket's operation, of type Answer
         self._supervisor = supervisor
         self._operation: Operation | None = None
         self._on_answer: Callable[[], object] | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
     def wait(self) -> Answer:
-        """Drive the event loop until the response arrives, and return the response.
+        """Drive the event loop until the operation has responded, and return its response.
 
-        An exception while waiting, such as KeyboardInterrupt, stops the command first. `wait`
-        raises the exception again when the command's process tree has ended. A second exception
-        before then kills the process tree.
+        An exception during the wait, such as KeyboardInterrupt, stops the command; `wait` raises
+        the exception again when the command's process tree has ended. If a second exception, such
+        as another KeyboardInterrupt, is raised while `wait` stops the command, `wait` kills the
+        command's process tree.
         """
         interrupts: list[BaseException] = []
         supervisor = None if self.answered else self._own_supervisor()
@@ -68,7 +73,8 @@ class Ticket(Generic[Answer]):
         return cast("Answer", self.answer)
 
     def abandon(self) -> None:
-        """End the operation after an interrupt, and drive the event loop until it has ended."""
+        """Cancel the operation after an interrupt (Ctrl-C), and drive the event loop until the
+        operation has ended."""
         self._cancel_here(signal.SIGTERM)
         alive = self._supervisor is not None and not self._supervisor.closed
         if self._operation is not None and alive and not self._gave_up:
@@ -87,7 +93,7 @@ class Ticket(Generic[Answer]):
             answered: asyncio.Future[None] = host.create_future()
             self._on_answer = partial(_set_future, answered, thread)
             if not supervisor.attach(host):
-                break  # `Engine.close` has already driven the operation to its response
+                break  # `Engine.close` has already waited for the operation to end
             try:
                 await answered
             except asyncio.CancelledError as error:
@@ -98,16 +104,17 @@ class Ticket(Generic[Answer]):
         return self._get_answer()
 
     def then(self, call: Callable[[Answer], object]) -> None:
-        """Call `call` with the response: now if it has arrived, else in a later `Engine.step`. For
-        threads that call `Engine.step` themselves."""
+        """Pass the operation's response to the callback `call`: at once if the response has
+        arrived, else in a later `Engine.step`. `Ticket.then` is for threads that call `Engine.step`
+        themselves instead of `Ticket.wait`."""
         if self.answered:
             call(self._get_answer())
         else:
             self._on_answer = lambda: call(self._get_answer())
 
     def cancel(self, number: int = signal.SIGTERM) -> None:
-        """Stop the command with signal `number` first; kill it at the second call. Any thread may
-        call this method."""
+        """Stop the command: the first call of `cancel` sends signal `number`, the second call kills
+        the process tree. Any thread may call `cancel`."""
         run, supervisor = self._operation, self._supervisor
         if run is not None and supervisor is not None:
             supervisor.post(lambda: run.cancel(number))
@@ -127,7 +134,7 @@ class Ticket(Generic[Answer]):
         if self._operation is not None and not self.answered:
             self._operation.cancel(number)
 
-    # Methods for the engine and the operation.
+    # Methods of a ticket that only the engine and the ticket's operation call.
 
     def start(self, run: Operation, cancel: CancelToken | None) -> None:
         assert self._supervisor is not None
@@ -138,7 +145,7 @@ class Ticket(Generic[Answer]):
         self._supervisor.start(run, cancelled=called_off)
 
     def settle(self, answer: object) -> None:
-        """Store the response and drop all references to the operation."""
+        """Store the response in the ticket, and drop all references to the operation."""
         if self._unsubscribe is not None:
             self._unsubscribe()
         run, supervisor, tell = self._operation, self._supervisor, self._on_answer

@@ -1,4 +1,4 @@
-"""Front ends: the command line, RPC and MCP.
+"""Front ends of nacre: the command line, RPC and MCP.
 
-Each front end reads calls, passes them to a `Tool` and writes the replies.
+Each front end reads tool calls, passes them to a `Tool` and writes the replies.
 """

@@ -1,6 +1,7 @@
-"""Stdin and stdout of a server process, reserved for its protocol.
+"""Reservation of a server's stdin and stdout for the server's protocol (JSON lines or MCP).
 
-Child processes and other processes of the user cannot read or write these two descriptors.
+Neither child processes nor other processes of the user can read or write the descriptors through
+which the server speaks its protocol.
 """
 
 import os
@@ -11,7 +12,7 @@ from nacre.process.own_process import make_undumpable
 def claim_stdio() -> tuple[int, int]:
     """Move stdin and stdout to descriptors that no child inherits, and return both descriptors.
 
-    Afterwards descriptor 0 is at EOF, and descriptor 1 refers to stderr.
+    After `claim_stdio`, a read from descriptor 0 returns EOF, and descriptor 1 refers to stderr.
     """
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -22,8 +23,9 @@ def claim_stdio() -> tuple[int, int]:
 
 
 def make_stdio_private() -> None:
-    """Prevent other processes from opening this process's descriptors through /proc.
+    """Prevent other processes of the user from opening this process's descriptors through /proc.
 
-    By default every process of the same user can open these descriptors. Afterwards only root can.
+    By default, every process of the same user can open the files in `/proc/PID/fd`; after
+    `make_stdio_private`, only root can open those of this process.
     """
     make_undumpable()

@@ -1,6 +1,6 @@
-"""JSON form of a run, as `nacre ps --json` prints it, and reading of parts of a run's output.
+"""JSON form of a run and reading of a part of its output, for the command line, RPC and MCP.
 
-The command line, RPC and MCP share this module.
+The JSON form of a run is what `nacre ps --json` prints.
 """
 
 import os
@@ -38,7 +38,7 @@ def run_to_json(run: StoredRun) -> dict[str, Any]:
 
 
 def find_leftovers(run: StoredRun) -> list[int]:
-    """Return the pids of the run's leftover processes that still run."""
+    """Return the pids of the processes that outlived the run's shell and are still running."""
     left = run.end_entry.left_running if run.end_entry else ()
     return [each.pid for each in left if processes.is_same_process(each.pid, each.started)]
 
@@ -50,23 +50,21 @@ def output_size(run: StoredRun) -> int | None:
     return sum(sizes) if sizes else None
 
 
-MAX_PART: Final = MIB  # maximum bytes of output in one response
+MAX_PART: Final = MIB  # maximum bytes of a run's output in one response
 
 
 class OutputPart(Struct, frozen=True, kw_only=True):
-    """Part of a run's output."""
+    """Part of a run's output, with its position in the complete output."""
 
     data: bytes
-    size: int  # bytes of the complete output
-    cursor: int  # offset of the byte after this part
+    size: int  # size of the run's complete output, in bytes
+    cursor: int  # offset, in the complete output, of the first byte after this part
     complete: bool  # whether the run has ended and this part reaches the end of its output
 
 
 class PartTooLarge(LookupError):
-    """The requested part is larger than the maximum for one response.
-
-    The message says what to request instead.
-    """
+    """Exception for a requested part of a run's output that is too large for one response; its
+    message says what to request instead."""
 
 
 def read_part(
@@ -80,8 +78,8 @@ def read_part(
 ) -> OutputPart:
     """Return a part of a run's output: a range of lines, the last lines, or all of it.
 
-    With `since`, the part starts at that byte offset and has at most `most` bytes.
-    Raises NoSuchRun, PartTooLarge, ValueError, OSError.
+    If `since` is given, the returned part of the output starts at the byte offset `since` and has
+    at most `most` bytes. Raises NoSuchRun, PartTooLarge, ValueError, OSError.
     """
     _check(since, first, last, lines, most)
     over = run.ending is not None

@@ -1,1 +1,1 @@
-"""Analysis of runs for the reply: hints, and output without progress lines."""
+"""Analysis of runs for the reply to the model: hints, and output without progress lines."""

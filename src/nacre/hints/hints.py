@@ -1,9 +1,9 @@
-"""Hints: short advice about a run, added to the reply.
+"""Hints: short advice about an ended run, which is added to the reply to the model.
 
-Each hint is one function, which reads the ending of a run and the end of its output. Hints about
-programs, ports, disks and locks also check the machine. Such a hint is given only if the output and
-the machine agree, because words in an output alone prove nothing. A hint never changes the reported
-outcome. A hint function returns None if it cannot find out the facts.
+Each hint is one function, which checks how a run ended and what the end of its output says. A hint
+about programs, ports, disks or locks is given only if the output and the state of the machine
+agree, because words in an output alone prove nothing. A hint never changes the reported outcome of
+a run. A hint function returns None if the hint does not apply or if the facts are unknown.
 """
 
 import os
@@ -22,23 +22,27 @@ from nacre.model.plan import BASH
 from nacre.procfs import ports, processes
 from nacre.text.clean import as_displayed, decode, human_size
 
-_ALIKE: Final = 0.75  # minimum similarity, from 0 to 1, between a wrong name and a suggested name
-_LOOKED_AT: Final = 16 * 1024  # bytes that hints read from the end of an output
+# Minimum similarity, from 0 to 1, between a mistyped name and a suggested name.
+_ALIKE: Final = 0.75
+# Number of bytes at the end of a run's output that the hint functions search.
+_LOOKED_AT: Final = 16 * 1024
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):
-    """Facts about one run from which hints are made."""
+    """Facts about one run, from which the hint functions make their hints."""
 
     script: bytes
     cwd: bytes
-    path: bytes  # value of PATH, searched for programs
+    path: bytes  # value of PATH: the directories in which programs are searched
     ending: Ending
     output: bytes  # last bytes of the run's output
     unterminated: bool = False
-    open_stdin: bool = False  # stdin was open, or the call gave input
+    open_stdin: bool = False  # whether the run's stdin was open, or the call gave input
     out_of_memory: bool = False
-    find_run: Callable[[int], str | None] = lambda _: None  # maps a pid to a run id
-    has_session: bool = False  # changes to the shell's state are saved in a session
+    # Function that maps a pid to the id of the run that started the process.
+    find_run: Callable[[int], str | None] = lambda _: None
+    # Whether a session saves the changes that the command makes to the state of its shell.
+    has_session: bool = False
 
     @property
     def failed(self) -> bool:
@@ -53,16 +57,19 @@ Hint = Callable[[RunFacts], str | None]
 
 
 def find_hints(facts: RunFacts) -> tuple[str, ...]:
-    """Return the texts of the hints that match this run."""
+    """Return the texts of all hints that apply to one run."""
     candidates = _WHEN_FAILED if facts.failed else _ALWAYS
     return tuple(match for hint in candidates if (match := _try_hint(hint, facts)) is not None)
 
 
 def _try_hint(hint: Hint, facts: RunFacts) -> str | None:
-    """Return the text of a hint or None. Unusual output must not make the whole reply fail."""
+    """Return the text of one hint; return None if the hint function fails, because unusual output
+    must not make the whole reply fail."""
     try:
         return hint(facts)
-    except (OSError, ValueError):  # no /proc, no free descriptor, or a name with a NUL byte
+    except (OSError, ValueError):
+        # A hint function fails if there is no /proc or no free descriptor, or if a path contains a
+        # NUL byte.
         return None
 
 
@@ -100,7 +107,7 @@ def missing_program(facts: RunFacts) -> str | None:
 
 
 def _moves(facts: RunFacts) -> bool:
-    """Return whether the script may change directory, so that relative paths are ambiguous."""
+    """Return whether the script may change its directory, which makes relative paths ambiguous."""
     return re.search(rb"\b(?:cd|pushd|popd|chdir)\b", facts.script) is not None
 
 
@@ -135,8 +142,9 @@ def forbidden_program(facts: RunFacts) -> str | None:
 
 
 def _similar_names(name: str, names: list[str]) -> list[str]:
-    """Return up to three similar names. Names with the same letters in another order come first,
-    because swapped letters are a typical typing error."""
+    """Return up to three of `names` that are similar to `name`. In the returned list, names with
+    the letters of `name` in another order come first, because swapped letters are a typical typing
+    error."""
     from difflib import get_close_matches
 
     swapped = [each for each in names if each != name and sorted(each) == sorted(name)]
@@ -170,8 +178,8 @@ def port_in_use(facts: RunFacts) -> str | None:
         return None
     near = "\n".join(lines[max(0, at[-1] - 2) : at[-1] + 6])
     used_ports = set(ports.listening_sockets().values())
-    # Search for the port in the lines around the error message, then in the script. A text counts
-    # only if exactly one of its numbers is a port in use.
+    # The hint names a port only if exactly one number in the lines around the error message
+    # (`address already in use`), or else in the script, is a port in use.
     for match in (near.replace(":", " "), decode(facts.script).replace(":", " ")):
         named = {port for each in _NUMBER.findall(match) if (port := int(each)) in used_ports}
         if len(named) == 1:
@@ -192,7 +200,7 @@ def _holder(port: int, facts: RunFacts) -> str:
 
 _FULL: Final = re.compile(r"(?i)no space left on device|ENOSPC|disk quota exceeded|EDQUOT")
 _PATHS: Final = re.compile(r"/[\w./@+-]+")
-_NEARLY: Final = 64 * 1024  # bytes; a disk with less free space counts as full
+_NEARLY: Final = 64 * 1024  # a disk with fewer free bytes than this counts as full
 
 
 def disk_full(facts: RunFacts) -> str | None:
@@ -215,7 +223,7 @@ def disk_full(facts: RunFacts) -> str | None:
 
 
 def _existing(path: bytes) -> bytes:
-    """Return the path, or its nearest parent directory that exists."""
+    """Return the path if it exists, or else its nearest parent directory that exists."""
     while path not in (b"/", b"") and not os.path.exists(path):
         path = os.path.dirname(path)
     return path or b"/"
@@ -247,8 +255,9 @@ def git_lock(facts: RunFacts) -> str | None:
 
 
 def _is_git(pid: int) -> bool:
-    """Return whether the process is a git command. The directory of the process is not checked,
-    because a repository can have more directories than nacre could inspect."""
+    """Return whether the process with this pid is a git command. The hint about git's lock file
+    does not check whether a git process works in the locked repository, because a repository can
+    have more directories than nacre could inspect."""
     name = processes.command_line(pid).split(" ")[0]
     return os.path.basename(name) == "git" or os.path.basename(name).startswith("git-")
 
@@ -291,7 +300,8 @@ _SAME: Final = {b"pushd": b"cd", b"popd": b"cd", b".": b"source", b"chdir": b"cd
 
 
 def does_not_last(facts: RunFacts) -> str | None:
-    """Return a hint if the script's last command only changes the state of its own shell."""
+    """Return a hint if the last command of the script, such as `cd`, only changes the state of a
+    shell that has now ended."""
     if facts.has_session:
         return None
     script = facts.script.rstrip(b" \t\n;")
@@ -300,12 +310,13 @@ def does_not_last(facts: RunFacts) -> str | None:
         return None
     name = last.name or b""
     if name == b"export" and not any(b"=" in known_prefix(word) for word in last.arguments):
-        return None  # `export` without `=` assigns nothing
+        return None  # `export NAME` without `=` assigns nothing
     return _LASTS.get(_SAME.get(name, name))
 
 
 def _is_plain(command: ParsedCommand) -> bool:
-    """Return whether the script's shell runs the command directly: no pipe, wrapper or function."""
+    """Return whether the script's own shell runs the command: not in a pipe, substitution, function
+    or wrapper, and not in the background."""
     inside = command.substitution or command.function or command.via or command.background
     return not (inside or command.fed or command.feeds)
 

@@ -1,8 +1,8 @@
-"""Removing the progress lines of known programs from an output.
+"""Removal of progress lines, such as those of `pip install`, from a command's output.
 
-A line is removed if it matches a progress pattern of its program and contains no word such as
-`error`. One line with the number of removed lines takes their place. All other lines stay unchanged
-and in order.
+An output line is removed if it matches a progress pattern of a program in the script and contains
+no word such as `error`. Each block of removed progress lines is replaced by one line with their
+number. All lines that are not progress lines stay unchanged and in order.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Final
 
 from nacre.bash.commands import Analysis, ParsedCommand
 
-# Minimum number of progress lines in an output; fewer lines are not removed.
+# Progress lines are removed only from an output that has at least this number of them.
 _WORTHWHILE: Final = 5
 
 _TROUBLE: Final = re.compile(
@@ -55,7 +55,8 @@ _GIT: Final = _progress(
 )
 _CMAKE: Final = _progress(r"\[\s*\d+%\] (?:Building|Linking|Built|Generating|Scanning)")
 
-# Progress patterns by the first words of a command. The longest matching key is used.
+# Patterns of progress lines by the first words of a command, such as `git clone`; the longest key
+# that matches the command is used.
 _KNOWN: Final[dict[tuple[str, ...], re.Pattern[str]]] = {
     **{(name, "install"): _PIP for name in ("pip", "pip3")},
     **{(name, "-m", "pip"): _PIP for name in ("python", "python3")},
@@ -88,7 +89,8 @@ _DEEPEST: Final = max(map(len, _KNOWN))
 
 
 def drop_progress(reading: Analysis, text: str) -> str | None:
-    """Return the output without progress lines; None if there are too few such lines."""
+    """Return the command's output without progress lines, or None if it has too few progress
+    lines."""
     patterns = {
         found for command in reading.commands if (found := _patterns_for(command)) is not None
     }

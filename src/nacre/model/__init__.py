@@ -1,1 +1,2 @@
-"""Frozen values: what is planned, asked, answered and refused. Imports nothing of nacre's."""
+"""Immutable types for plans, requests, responses, outcomes and refusals. The modules in `model`
+import no other package of nacre."""

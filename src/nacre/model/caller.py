@@ -1,6 +1,7 @@
-"""Facts about the calling side: directory, workspace, environment, session and other tools.
+"""`Caller`: facts about the calling side, such as directory, workspace, environment and session.
 
-`tool.caller_factory` builds one `Caller` for each directory. Contracts and steps read the caller.
+`tool.caller_factory` builds one `Caller` for each directory. The contracts (tool dialects) and the
+steps that prepare a command read facts about the calling side from the `Caller`.
 """
 
 import os
@@ -14,20 +15,22 @@ from nacre.model.plan import Chore
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """Path that an internal URL refers to, with the chores that must be done before its use."""
+    """Path to which an internal URL (such as `local://x`) refers, with the work that the engine
+    must do before a command uses the path."""
 
     path: bytes
     chores: tuple[Chore, ...] = ()
 
 
-# Function that resolves an internal URL: its argument is the decoded text after `scheme://`. Raises
-# LookupError, with a sentence as message, for a URL that cannot be resolved.
+# Resolver: a function that returns the path for an internal URL, given the decoded text after
+# `scheme://`. For an internal URL that cannot be resolved, a resolver raises LookupError with a
+# sentence as message.
 Resolver = Callable[[str], Resolved]
 
 
 @lru_cache(maxsize=1)
 def _home_directory(user: int) -> bytes | None:
-    import pwd  # lazy import: needed only when HOME is not set
+    import pwd  # lazy import of `pwd`, which is needed only when HOME is not set
 
     try:
         return os.fsencode(pwd.getpwuid(user).pw_dir)
@@ -41,7 +44,8 @@ _NONE: Mapping[str, Resolver] = MappingProxyType({})
 def copy_environment() -> dict[bytes, bytes]:
     """Return a copy of this process's environment.
 
-    The copy is made in C where `os.environb` exposes its dict.
+    The environment is copied by C code if `os.environb` exposes its private dict; otherwise it is
+    copied item by item in Python.
     """
     data = getattr(os.environb, "_data", None)
     return dict(data if isinstance(data, dict) else os.environb)
@@ -50,31 +54,36 @@ def copy_environment() -> dict[bytes, bytes]:
 class Caller(Struct, frozen=True, kw_only=True):
     cwd: bytes
     workspace: bytes = b""
-    env: dict[bytes, bytes] | None = None  # environment for commands; None: that of this process
-    workspace_key: str = ""  # key of the workspace in the store
-    inherits_env: bool = True  # whether commands get the host process's own environment
-    session: str = ""  # name of the session, or a random id for an unnamed session
-    session_name: str = ""  # name chosen by the user; empty: private to this caller
-    # Function that takes a session key. The function returns the session's working directory (None:
-    # unknown) and whether that directory is final. While a command runs in the session, the
-    # directory is not final.
+    # Environment for commands; None: the environment of this process.
+    env: dict[bytes, bytes] | None = None
+    workspace_key: str = ""  # key of the workspace in the store (nacre's files on disk)
+    inherits_env: bool = True  # whether commands inherit the environment of the host process
+    session: str = ""  # name of the caller's session, or a random id for an unnamed session
+    # Session name that the user chose; empty: an unnamed session, private to this caller.
+    session_name: str = ""
+    # Function that takes a session key and returns the session's working directory (None: unknown)
+    # and whether it is certain that no running command will change that directory.
     session_cwd: Callable[[str], tuple[bytes | None, bool]] = lambda _: (None, True)
-    cwd_may_change: bool = False  # whether `cwd` may change before the command runs
-    # Function that returns the signature of the user's set-up, which selects a stored snapshot.
+    # Whether the session's directory `cwd` may change before the command runs.
+    cwd_may_change: bool = False
+    # Function that returns a digest of the user's shell startup files, which selects a stored
+    # snapshot of what these files define.
     setup_signature: Callable[[], str] = lambda: ""
     tools: tuple[str, ...] = ()  # other tools that the agent could use instead of a shell
-    resolvers: Mapping[str, Resolver] = _NONE  # resolvers of internal URLs, by scheme
+    # Functions that resolve internal URLs such as `local://x`, by URL scheme.
+    resolvers: Mapping[str, Resolver] = _NONE
     # Function that takes a pid and returns the id of the live run that started the process.
     find_run: Callable[[int], str | None] = lambda _: None
 
     @property
     def home(self) -> bytes | None:
-        """Home directory, as in bash: HOME, or the password database if HOME is not set."""
+        """Home directory of the caller, as in bash: HOME, or the password database if HOME is not
+        set."""
         return self.variable(b"HOME") or _home_directory(os.getuid())
 
     @property
     def variables(self) -> tuple[tuple[bytes, bytes], ...]:
-        """All environment variables, as pairs of name and value."""
+        """All environment variables of the caller, as pairs of name and value."""
         if self.env is not None:
             return tuple(self.env.items())
         return tuple(copy_environment().items())

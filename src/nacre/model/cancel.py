@@ -1,6 +1,7 @@
 """Cancellation token, with which any thread, task or signal handler can cancel a command.
 
-The engine's ticket subscribes to the token that the caller passed with the command.
+The caller passes a cancellation token when it starts a command, and the command's ticket (the
+handle of a started command) subscribes to the token.
 """
 
 import signal as signals
@@ -15,11 +16,13 @@ Subscriber = Callable[[int], None]
 class CancelToken:
     """Token that cancels a command.
 
-    The first cancel sends a signal and gives the command its grace. The second cancel sends KILL.
+    The first call of `cancel` sends a signal and lets the command exit within its grace period; the
+    second call sends KILL.
     """
 
     def __init__(self) -> None:
-        # Reentrant lock: a signal handler may call `cancel` while its thread is in `subscribe`.
+        # The lock of a cancellation token is reentrant, because a signal handler may call `cancel`
+        # while the interrupted thread holds the lock in `subscribe`.
         self._lock = threading.RLock()
         self._signal: int | None = None
         self._subscribers: list[Subscriber] = []
@@ -29,7 +32,7 @@ class CancelToken:
         return self._signal is not None
 
     def cancel(self, signal: int = signals.SIGTERM) -> None:
-        """Stop every command that runs under this token or is about to start with it."""
+        """Stop every command that runs with this token or is about to start with this token."""
         check_signal(signal)
         with self._lock:
             self._signal = signal
@@ -38,7 +41,8 @@ class CancelToken:
             subscriber(signal)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call `subscriber(signal)` at each cancel. Return the function that unsubscribes."""
+        """Register a function, which every later call of `cancel` calls with the signal number;
+        return a function that removes the registration."""
         with self._lock:
             self._subscribers.append(subscriber)
         return lambda: self._unsubscribe(subscriber)

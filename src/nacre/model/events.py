@@ -1,7 +1,8 @@
-"""Events that a listener receives while a command runs.
+"""Events that a listener (a function of the caller) receives while a command runs.
 
-The order is `Started` once, `Chunk` any number of times, `Finished` once. A listener receives one
-event at a time. A command that never started causes only `Finished`.
+The events of one command are `Started` once, `Chunk` any number of times and `Finished` once, in
+this order. A listener receives one event at a time. For a command that never started, the listener
+receives only `Finished`.
 """
 
 import enum
@@ -13,8 +14,8 @@ from nacre.model.outcome import Outcome
 
 
 class Stream(enum.Enum):
-    OUTPUT = "output"  # stdout, or stdout and stderr when merged
-    ERRORS = "errors"  # stderr, when captured separately
+    OUTPUT = "output"  # stdout of the command, and its stderr if both share one pipe
+    ERRORS = "errors"  # stderr of the command, if stderr has its own pipe
 
 
 class Started(Struct, frozen=True, kw_only=True, tag="Started"):
@@ -23,9 +24,10 @@ class Started(Struct, frozen=True, kw_only=True, tag="Started"):
 
 
 class Chunk(Struct, frozen=True, kw_only=True, tag="Chunk"):
-    """Bytes of one output stream.
+    """Event with bytes that a command wrote to one output stream.
 
-    `skipped` counts the bytes right before this chunk that were dropped for a slow listener.
+    `skipped` is the number of bytes right before this chunk that were dropped because the listener
+    was slow.
     """
 
     run: str
@@ -44,17 +46,22 @@ Listener = Callable[[Event], object]
 
 
 class Full(enum.Enum):
-    """Policy for a listener that is slower than the command."""
+    """What happens to output when a listener is slower than the command."""
 
-    SKIP = "skip"  # the oldest undelivered bytes are dropped and counted; the command does not wait
-    WAIT = "wait"  # nothing is dropped; the command blocks, as it would on a full pipe
+    # When the listener's buffer is full, the oldest output that the listener has not yet received
+    # is dropped and counted; the command does not wait.
+    SKIP = "skip"
+    WAIT = "wait"  # when the listener's buffer is full, the command blocks; no output is dropped
 
 
 class Listening(Struct, frozen=True, kw_only=True):
-    """Listener with its delivery options. A plain function as listener gets the defaults."""
+    """Listener with its delivery options; a listener that is passed as a plain function gets the
+    default options."""
 
     listener: Listener
-    every: float = 0.0  # minimum seconds between two chunks; output in between is joined
-    buffer: int = 1024 * 1024  # maximum number of undelivered bytes
+    # Minimum seconds between two chunks; the output in between is joined into one chunk.
+    every: float = 0.0
+    buffer: int = 1024 * 1024  # maximum number of output bytes that wait for a slow listener
     full: Full = Full.SKIP
-    linger: float | None = 5.0  # seconds a finished run waits for its listener; None: no limit
+    # Seconds that a finished run waits for its listener to receive all events; None: no limit.
+    linger: float | None = 5.0

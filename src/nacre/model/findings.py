@@ -1,36 +1,37 @@
-"""Findings: facts that the steps note about a command before it runs.
+"""Findings: facts about a command that nacre's preparation steps note before the command runs.
 
-Findings are used in the reply and in the audit log.
+The reply to the model and the audit log use the findings about a command.
 """
 
 from msgspec import Struct
 
 
 class Finding(Struct, frozen=True, kw_only=True, tag="Finding"):
-    """Fact that a step noticed, or change that a step made, before the run."""
+    """Fact that a preparation step noticed about a command, or change that the step made to it."""
 
 
 class CdLifted(Finding, frozen=True, kw_only=True, tag="Lifted"):
-    """A leading `cd` was removed; its target became the working directory of the run."""
+    """Finding: a leading `cd DIR` was removed, and DIR became the working directory of the run."""
 
-    path: bytes  # argument of `cd` as written, with quotes removed
+    path: bytes  # DIR of the leading `cd DIR` that nacre removed, as written but without quotes
 
 
 class LinesLimited(Finding, frozen=True, kw_only=True, tag="Limited"):
-    """A trailing `| head` or `| tail` was replaced by a limit on the lines shown in the reply."""
+    """Finding: a trailing `| head` or `| tail` was replaced by a limit on the lines shown in the
+    reply."""
 
     head: int | None
     tail: int | None
 
 
 class VariablesDropped(Finding, frozen=True, kw_only=True, tag="Dropped"):
-    """Environment variables that the command does not get: only names, never values."""
+    """Finding: names (never values) of the environment variables that the command does not get."""
 
     names: tuple[str, ...]
 
 
 class ToolSuggested(Finding, frozen=True, kw_only=True, tag="Suggested"):
-    """Another tool of the agent fits this command better."""
+    """Finding: another tool of the agent fits this command better than the shell."""
 
     tool: str
     message: str
@@ -38,22 +39,23 @@ class ToolSuggested(Finding, frozen=True, kw_only=True, tag="Suggested"):
 
 
 class TrailerAdded(Finding, frozen=True, kw_only=True, tag="Signed"):
-    """A trailer line is added to the messages of this many git commits."""
+    """Finding: a trailer such as `Co-authored-by` is added to commit messages; `commits` is the
+    number of git commits."""
 
     trailer: str
     commits: int
 
 
 class TrailerSkipped(Finding, frozen=True, kw_only=True, tag="Unsigned"):
-    """A git commit gets no trailer line; `why` is the reason."""
+    """Finding: a git commit gets no trailer line, for the reason in `why`."""
 
     why: str
 
 
 class NeedsTerminal(Finding, frozen=True, kw_only=True, tag="NeedsTerminal"):
-    """A command cannot work in a run, because it needs a terminal or an editor."""
+    """Finding: a command cannot work under nacre, because it needs a terminal or an editor."""
 
-    words: str  # text of the command
+    words: str  # text of the command that needs a terminal
     why: str
     instead: str
 

@@ -1,6 +1,6 @@
-"""Digests, session keys and the check of session names.
+"""Digests of bytes, keys of sessions, and the check of session names.
 
-The same bytes give the same digest in every process.
+The function `digest` returns the same text for the same bytes in every process.
 """
 
 from typing import Final
@@ -19,12 +19,13 @@ def digest(data: bytes, size: int = 8) -> str:
 
 
 def session_key(contract: str, owner: str, kind: str) -> str:
-    """Return the key of a session, from its contract, its owner and the kind of its shell."""
+    """Build the key of a session from its contract (tool dialect), its owner and the kind of its
+    shell."""
     return f"{digest(f'{contract} {owner}'.encode())}-{kind}"
 
 
 def check_session_name(name: str) -> str:
-    """Return the name unchanged. Raises ValueError for an invalid session name."""
+    """Return a valid session name unchanged. Raises ValueError for an invalid session name."""
     if not isinstance(name, str):
         raise ValueError(f"a session's name is text, not {name!r}")
     if not 0 < len(name) <= _MAX_NAME or not name.isprintable() or name != name.strip():

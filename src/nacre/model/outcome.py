@@ -1,11 +1,11 @@
-"""How a command ended, what it wrote, and what it left running.
+"""`Outcome`: how a command ended, what it wrote, and which processes it left running.
 
-An `Outcome` is complete and frozen. Every command that nacre was asked to run gets one, with the
-output that it had. Its `ending` is written once, by the first trigger: the exit of the shell, the
-timeout, or a cancel.
+Every command that nacre was asked to run gets one complete and immutable `Outcome`, with the output
+that the command wrote. The field `ending` of an `Outcome` says what ended the command first: the
+exit of the shell, the timeout, or a cancel.
 
-Encoded names (`tag`, `rename`) are fixed: clients and wardens of different versions talk to each
-other.
+The names given by `tag` and `rename` are part of the encoded data and must not change, because
+clients and wardens (nacre's daemons) of different versions exchange this data.
 """
 
 from msgspec import Struct
@@ -14,41 +14,45 @@ from nacre.model.refusals import AnyRefusal
 
 
 class Exited(Struct, frozen=True, tag="Exited"):
-    """The shell exited."""
+    """Ending of a run whose shell exited with the status `code`."""
 
     code: int
 
 
 class Killed(Struct, frozen=True, tag="Killed"):
-    """A signal ended the shell. The kernel reports this; it is never inferred from 128+n."""
+    """Ending of a run whose shell was killed by a signal. A signal is reported only if the kernel
+    reports it, and is never inferred from an exit status of 128+n."""
 
     signal: int
 
 
-How = Exited | Killed | None  # None: the shell could not be killed, or its status is unknown
+# How the shell ended; None: it could not be killed, or its status is unknown.
+How = Exited | Killed | None
 
 
 class TimedOut(Struct, frozen=True, tag="TimedOut"):
-    """The run was stopped after its timeout of `after` seconds; `how` is how the shell ended."""
+    """Ending of a run that was stopped after its timeout of `after` seconds; `how` says how its
+    shell ended."""
 
     after: float
     how: How
 
 
 class Cancelled(Struct, frozen=True, tag="Cancelled"):
-    """The run was stopped at the caller's request; `how` is how the shell ended."""
+    """Ending of a run that was stopped at the caller's request; `how` says how its shell ended."""
 
     how: How
 
 
 class NotStarted(Struct, frozen=True, tag="NotStarted"):
-    """The command was not started."""
+    """Ending of a command that was never started, for the reason in `why`."""
 
     why: AnyRefusal
 
 
 class Lost(Struct, frozen=True, tag="Lost"):
-    """The run has ended, and its exit status is unknown. `last_seen`: seconds after the spawn."""
+    """Ending of a run whose exit status is unknown; `last_seen` is how many seconds after the spawn
+    the run was last known to run."""
 
     last_seen: float
 
@@ -57,7 +61,8 @@ Ending = Exited | Killed | TimedOut | Cancelled | NotStarted | Lost
 
 
 def ending_state(ending: Ending | None) -> str:
-    """Return the ending as one word; None is a run that has not ended."""
+    """Return how a run ended as one word, such as `exited`; for None (no ending yet), return
+    `running`."""
     return "running" if ending is None else _STATES[type(ending)]
 
 
@@ -72,7 +77,8 @@ _STATES: dict[type, str] = {
 
 
 def ending_code(ending: Ending | None) -> int | None:
-    """Return the exit code as a shell shows it: 128+n for a signal, None when it is unknown."""
+    """Return the exit code of a run as a shell shows it: 128+n after signal n, None if it is
+    unknown."""
     if isinstance(ending, Exited):
         return ending.code
     signal = ending_signal(ending)
@@ -80,7 +86,8 @@ def ending_code(ending: Ending | None) -> int | None:
 
 
 def exit_status(ending: Ending | None) -> int | None:
-    """Return the exit status of the shell; None also when a signal ended it."""
+    """Return the exit status of the run's shell, or None if it is unknown or a signal ended the
+    shell."""
     match ending:
         case Exited(code) | TimedOut(how=Exited(code)) | Cancelled(how=Exited(code)):
             return code
@@ -89,7 +96,7 @@ def exit_status(ending: Ending | None) -> int | None:
 
 
 def ending_signal(ending: Ending | None) -> int | None:
-    """Return the signal that ended the shell, or None."""
+    """Return the number of the signal that ended the run's shell, or None if no signal ended it."""
     match ending:
         case Killed(signal) | TimedOut(how=Killed(signal)) | Cancelled(how=Killed(signal)):
             return signal
@@ -98,67 +105,72 @@ def ending_signal(ending: Ending | None) -> int | None:
 
 
 class Saved(Struct, frozen=True, kw_only=True, rename={"hidden": "marks"}):
-    """The spill file of one stream."""
+    """Spill file: the file that holds the complete output of one stream of a command."""
 
-    path: bytes | None  # None: the file could not be created
-    size: int  # bytes
-    complete: bool  # the file has every byte of the stream
-    problem: str | None = None  # why the file is incomplete, as a sentence
-    hidden: tuple[tuple[int, int], ...] = ()  # byte ranges that nacre wrote itself
+    path: bytes | None  # path of the spill file; None: the file could not be created
+    size: int  # size of the stored output, in bytes
+    complete: bool  # whether the spill file has every byte of the stream
+    problem: str | None = None  # sentence that says why the spill file is incomplete
+    # Byte ranges of the spill file that contain text written by nacre, not output of the command.
+    hidden: tuple[tuple[int, int], ...] = ()
 
     @property
     def marks(self) -> tuple[tuple[int, int], ...]:
-        """Name of `hidden` in version 0.1.0."""
+        """Old name of the field `hidden`, as in nacre 0.1.0."""
         return self.hidden
 
 
 class Capture(Struct, frozen=True, kw_only=True):
-    """What is kept of one stream: its first and last bytes, and exact counts of the whole."""
+    """Captured part of one output stream: its first and last bytes, and exact counts of the whole
+    stream."""
 
-    head: bytes = b""  # the whole stream, when nothing was omitted
-    tail: bytes = b""  # bytes after the gap; empty when there is no gap
-    size: int = 0  # bytes of the whole stream
-    newlines: int = 0  # in the whole stream
-    unterminated: bool = False  # the last line has no newline
+    head: bytes = b""  # first bytes of the stream; all bytes, if nothing was omitted
+    tail: bytes = b""  # last bytes of the stream; empty if nothing was omitted
+    size: int = 0  # size of the whole stream, in bytes
+    newlines: int = 0  # number of newlines in the whole stream
+    unterminated: bool = False  # whether the last line of the stream has no newline
     saved: Saved | None = None
 
     @property
     def omitted(self) -> int:
-        """Bytes between head and tail."""
+        """Number of bytes between `head` and `tail` that were not captured."""
         return self.size - len(self.head) - len(self.tail)
 
     @property
     def lines(self) -> int:
-        """Number of lines, with an unterminated last line."""
+        """Number of lines in the stream, including a last line without a newline."""
         return self.newlines + self.unterminated
 
 
 class Survivor(Struct, frozen=True, kw_only=True):
-    """A leftover process; its pid and start time together identify it."""
+    """Leftover process: it was still running when its run's shell exited, and its pid and start
+    time identify it."""
 
     pid: int
-    started: int  # clock ticks after boot, as in /proc/PID/stat
+    started: int  # start time of the process in clock ticks after boot, as in /proc/PID/stat
     command: str
-    ports: tuple[int, ...] = ()  # TCP ports on which it listens
+    ports: tuple[int, ...] = ()  # TCP ports on which the process listens
 
 
 class SessionSaved(Struct, frozen=True, kw_only=True):
-    """The session has the state in which the command left its shell."""
+    """Result for a command's session: the session saved the state in which the command left its
+    shell."""
 
-    # The state after the previous command was lost, although the reply to it said it was saved.
+    # Whether the session lost the state after its previous command, although the reply to that
+    # command said that the state was saved.
     previous_state_lost: bool = False
 
 
 class SessionNotSaved(Struct, frozen=True, kw_only=True):
-    """The session has the state from before the command."""
+    """Result for a command's session: the session still has the state from before the command."""
 
     previous_state_lost: bool = False
 
 
 class SessionUnavailable(Struct, frozen=True):
-    """The command ran without the session that it should have had."""
+    """Result for a command that ran without the session in which it should have run."""
 
-    problem: str  # a sentence
+    problem: str  # sentence that says why the session could not be used
 
 
 SessionResult = SessionSaved | SessionNotSaved | SessionUnavailable
@@ -176,25 +188,29 @@ class Outcome(
         "session_problem": "unkept",
     },
 ):
-    """The result of a command that has ended."""
+    """Result of a command that has ended, or that could not be started."""
 
     run: str
     ending: Ending
-    output: Capture  # stdout; with merged streams also stderr, in the order of writing
-    errors: Capture | None = None  # stderr, with separate streams
+    output: Capture  # captured stdout; with merged streams also stderr, in the order of writing
+    errors: Capture | None = None  # captured stderr; None: stdout and stderr were merged
     seconds: float = 0.0
     left_running: tuple[Survivor, ...] = ()
-    terminated: tuple[Survivor, ...] = ()  # leftover processes that the plan told nacre to end
-    out_of_memory: bool = False  # the kernel killed the shell for lack of memory
-    stored: bool = False  # the store has the output
-    # Encoded form of `session`.
+    # Processes that still ran when the shell exited, and that nacre stopped, because the plan does
+    # not allow leftover processes.
+    terminated: tuple[Survivor, ...] = ()
+    out_of_memory: bool = False  # whether the kernel killed the shell for lack of memory
+    stored: bool = False  # whether the store (nacre's files on disk) has the output
+    # The fields `session_saved`, `previous_state_lost` and `session_problem` are the encoded form
+    # of the property `session`.
     session_saved: bool | None = None
     previous_state_lost: bool = False
     session_problem: str = ""
 
     @property
     def session(self) -> SessionResult | None:
-        """What the session knows of the command; None for a command without a session."""
+        """Result of the command for its session: saved, not saved or unavailable; None for a
+        command without a session."""
         if self.session_saved is None:
             return None
         if self.session_problem:
@@ -204,15 +220,16 @@ class Outcome(
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code as a shell shows it: 128+n for a signal, None when it is unknown."""
+        """Exit code of the command as a shell shows it: 128+n after signal n, None if it is
+        unknown."""
         return ending_code(self.ending)
 
     @property
     def signal(self) -> int | None:
-        """Signal that ended the shell, or None."""
+        """Number of the signal that ended the command's shell, or None if no signal ended it."""
         return ending_signal(self.ending)
 
-    # Names of fields in version 0.1.0.
+    # Properties with the names that some fields had in nacre 0.1.0.
 
     @property
     def put_down(self) -> tuple[Survivor, ...]:

@@ -1,7 +1,8 @@
-"""The plan: frozen values that describe one command before it runs.
+"""`Plan`: immutable description of one command before the command runs.
 
-A contract builds a `Plan` from a model's arguments. The steps in `prepare` may change or refuse the
-plan. The engine then runs the plan. Script, directory and environment are bytes, as in the kernel.
+A contract (tool dialect) builds a `Plan` from the arguments of a model's tool call. The steps in
+`prepare` may change or refuse a plan before the engine runs it. The script, directory and
+environment of a plan are bytes, as in the kernel.
 """
 
 import enum
@@ -23,18 +24,20 @@ BASH: Final = b"/bin/bash"
 class Streams(enum.Enum):
     """Whether the command's stdout and stderr share one pipe."""
 
-    MERGED = "merged"  # one pipe: the output keeps the order of the writes
-    SEPARATE = "separate"  # two pipes: no order between stdout and stderr
+    MERGED = "merged"  # stdout and stderr share one pipe, which keeps the order of the writes
+    SEPARATE = "separate"  # stdout and stderr have one pipe each, without an order between them
 
 
-Limit = Annotated[int, Meta(ge=-1, le=2**63 - 1)]  # resource limit; -1: unlimited
+Limit = Annotated[int, Meta(ge=-1, le=2**63 - 1)]  # value of a resource limit; -1: unlimited
 
 
 class CallerLimits(Struct, frozen=True, kw_only=True):
-    """Umask and resource limits of the caller, for a command that the warden starts."""
+    """Umask and resource limits of the calling process, for a command that the warden (nacre's
+    daemon) starts."""
 
     umask: Annotated[int, Meta(ge=0, le=0o777)]
-    limits: tuple[tuple[Limit, Limit], ...]  # (soft, hard) pairs, indexed by resource number
+    # (soft, hard) pairs of resource limits, indexed by the number of the resource.
+    limits: tuple[tuple[Limit, Limit], ...]
 
 
 class Command(
@@ -48,27 +51,29 @@ class Command(
         "caller_limits": "terms",
     },
 ):
-    """Shell script with its working directory and its environment."""
+    """Shell script of a plan, with its working directory and its environment."""
 
     original: bytes  # script as the caller wrote it
-    script: bytes  # script as bash gets it
+    script: bytes  # script as bash runs it, after the changes by the preparation steps
     cwd: bytes
-    cwd_given: bool = False  # whether the call itself names the working directory
-    env: dict[bytes, bytes] | None = None  # environment for the command; None: that of this process
-    call_env: dict[bytes, bytes] = {}  # variables given in the call itself; never filtered
-    caller_limits: CallerLimits | None = None  # resource limits; None: the limits of this process
+    cwd_given: bool = False  # whether the tool call itself names the working directory
+    # Environment for the command; None: the environment of this process.
+    env: dict[bytes, bytes] | None = None
+    # Environment variables from the tool call itself, which are never filtered.
+    call_env: dict[bytes, bytes] = {}
+    # Umask and resource limits for the command; None: the limits of this process.
+    caller_limits: CallerLimits | None = None
 
 
 class Limits(Struct, frozen=True, kw_only=True, rename={"kill_wait": "surrender"}):
-    """Time limits of a run, in seconds.
-
-    The clocks start at the spawn, not when the run enters the queue.
-    """
+    """Time limits of a run, in seconds; the time that a run waits in the queue does not count."""
 
     timeout: float | None = None
-    grace: float = 2.0  # seconds between TERM and KILL, for the whole process tree
-    drain: float = 0.1  # seconds to read a pipe that is still open after the shell's exit
-    kill_wait: float = 2.0  # seconds after KILL until surviving processes are reported
+    grace: float = 2.0  # seconds between TERM and KILL when the whole process tree is stopped
+    # Seconds for which nacre continues to read an output pipe that is still open after the shell's
+    # exit.
+    drain: float = 0.1
+    kill_wait: float = 2.0  # seconds after KILL until nacre reports the processes that still run
 
     def __post_init__(self) -> None:
         for name in ("timeout", "grace", "drain", "kill_wait"):
@@ -78,10 +83,10 @@ class Limits(Struct, frozen=True, kw_only=True, rename={"kill_wait": "surrender"
 
 
 class Keep(Struct, frozen=True, kw_only=True):
-    """Amount of a stream that is kept in memory, in raw bytes.
+    """Amount of an output stream that is kept in memory, in raw bytes.
 
-    A stream of at most `whole` bytes is kept completely. Of a longer stream only the first `head`
-    bytes and the last `tail` bytes are kept.
+    An output stream of at most `whole` bytes is kept completely. Of an output stream with more than
+    `whole` bytes, only the first `head` bytes and the last `tail` bytes are kept.
     """
 
     whole: int
@@ -96,25 +101,27 @@ class Keep(Struct, frozen=True, kw_only=True):
 
 
 class When(enum.Enum):
-    OVERFLOW = "overflow"  # the spill file is written only when memory cannot keep the whole stream
+    # The spill file is written only if the output is too long to be kept in memory.
+    OVERFLOW = "overflow"
     ALWAYS = "always"
 
 
 class AtLimit(enum.Enum):
-    """What happens to a command whose output exceeds the disk limit."""
+    """What happens to a command whose output exceeds the size limit of its spill file."""
 
-    GO_ON = "go on"  # the command continues; further output is only counted
-    CLOSE = "close"  # the output pipe is closed, as when the reader of a pipeline exits
-    STOP = "stop"  # the whole process tree is stopped
+    GO_ON = "go on"  # the command continues; its further output is counted, but not written to disk
+    CLOSE = "close"  # nacre closes the output pipe, as when the reader in a shell pipeline exits
+    STOP = "stop"  # nacre stops all processes of the command
 
 
 class Spill(Struct, frozen=True, kw_only=True):
-    """Private file that holds a complete stream, up to a limit on disk.
+    """Spill file: a private file that holds a complete output stream, up to a size limit.
 
-    A write error is reported and does not affect the command.
+    An error in writing the spill file is reported and does not affect the command.
     """
 
-    directory: bytes | None = None  # None: the system's directory for temporary files
+    # Directory of the spill file; None: the system's directory for temporary files.
+    directory: bytes | None = None
     when: When = When.OVERFLOW
     limit: int = 4 * GIB
     then: AtLimit = AtLimit.GO_ON
@@ -125,45 +132,50 @@ class Spill(Struct, frozen=True, kw_only=True):
 
 
 class MakeDirectory(Struct, frozen=True, kw_only=True, tag="MakeDirectory"):
-    """Chore: create a directory in the store, with its parents, for a command to write into."""
+    """Chore (work before the spawn): create a directory and its parents in the store (nacre's files
+    on disk), for a command to write into."""
 
     path: bytes
 
 
 class MakeFile(Struct, frozen=True, kw_only=True, tag="MakeFile"):
-    """Chore: create a private file for a command to read. An existing file is left unchanged."""
+    """Chore (work before the spawn): create a private file for a command to read, unless the file
+    already exists."""
 
     path: bytes
     data: bytes
 
 
 class LeftoverPolicy(enum.Enum):
-    """What happens to the processes that still run when their shell exits."""
+    """What happens to the processes of a command that still run when their shell exits."""
 
-    KEEP = "keep"  # leftover processes keep running, as in any shell; the outcome lists them
-    END = "end"  # leftover processes are stopped when the shell exits
+    # Processes that outlive the shell keep running, as in any shell; the outcome lists them.
+    KEEP = "keep"
+    END = "end"  # processes that still run when the shell exits are stopped
 
 
-Chore = MakeDirectory | MakeFile  # work that the engine does before the spawn
+Chore = MakeDirectory | MakeFile  # work that the engine does before it starts a command
 
 
 class OpenStdin(Struct, frozen=True, kw_only=True, tag="Held", rename={"initial": "first"}):
-    """Stdin that stays open. The initial bytes come first, then all bytes written to the run."""
+    """Stdin that stays open: the command first reads the bytes in `initial`, then all bytes that
+    are written to the run later."""
 
     initial: bytes = b""
 
 
 class CompletionLine(Struct, frozen=True, kw_only=True):
-    """Text that nacre appends to the output file when the shell has ended.
+    """Text that nacre appends to a command's output file when the shell has ended.
 
-    The text is not output, so it is not shown when the run is read by its id. Placeholders in
-    braces are replaced by values that are known only at the end.
+    The completion line, which nacre appends to a command's output file, is not part of the output,
+    so it is not shown when the output is read by run id. A completion line may have placeholders in
+    braces, such as {code}, for values that are known only when the command has ended.
     """
 
     zero: str
-    exited: str  # text after a non-zero exit code; placeholder: {code}
-    killed: str  # text after death by a signal; placeholders: {number}, {name}
-    error: str  # text after any other ending; placeholder: {why}
+    exited: str  # line to append if the exit code is not 0; nacre replaces {code} by the exit code
+    killed: str  # line to append if a signal killed the shell; {number} and {name}: the signal
+    error: str  # line to append if neither exit code nor signal is known; {why}: the reason
 
     def text_of(self, ending: Ending) -> str:
         if ending == Exited(0):
@@ -194,21 +206,24 @@ class Session(
         "setup_signature": "setup",
     },
 ):
-    """Session in which a command runs."""
+    """Session (a persistent shell's saved state) in which a command runs."""
 
-    workspace_key: str = ""  # key of the workspace that the session belongs to
+    workspace_key: str = ""  # key of the workspace to which the session belongs
     key: str  # key of the session within its workspace
-    name: str = ""  # name chosen by the user; empty: private to one caller
+    # Session name that the user chose; empty: an unnamed session, private to one caller.
+    name: str = ""
     contract: str = ""
-    cwd_when_decided: bytes = b""  # the session's directory when the plan was made
+    cwd_when_decided: bytes = b""  # working directory of the session when the plan was made
     detached: bool = False  # whether the command uses the session's state without changing it
-    setup_signature: str = ""  # snapshot of the user's set-up for a new session; empty: none
+    # Digest of the user's shell startup files, which selects the snapshot with which a new session
+    # starts; empty: no snapshot.
+    setup_signature: str = ""
 
 
 class Plan(
     Struct, frozen=True, kw_only=True, rename={"completion_line": "epitaph", "leftovers": "leave"}
 ):
-    """One command with every decision about how to run it."""
+    """Plan of one command, with every decision about how to run the command."""
 
     command: Command
     shell: bytes = BASH
@@ -220,6 +235,7 @@ class Plan(
     completion_line: CompletionLine | None = None
     leftovers: LeftoverPolicy = LeftoverPolicy.KEEP
     session: Session | None = None
-    lane: str | None = None  # runs in the same lane execute one at a time, in order
+    lane: str | None = None  # name of a lane; commands in the same lane run one at a time, in order
     chores: tuple[Chore, ...] = ()
-    findings: tuple[AnyFinding, ...] = ()  # findings that the steps noted
+    # Facts that the preparation steps noted about the command.
+    findings: tuple[AnyFinding, ...] = ()

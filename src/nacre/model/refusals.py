@@ -1,8 +1,8 @@
-"""Refusals: reasons why nothing ran, found in the request or on the machine.
+"""Refusals: reasons why nacre did not run a command, found in the request or on the machine.
 
-Each refusal is a frozen value that can be sent over a socket. `str(refusal)` is one plain sentence
-with the remedy; a contract may use its own wording instead. The exception `Refused` carries a
-refusal.
+Each refusal is an immutable value that can be sent over a socket. `str(refusal)` is one plain
+sentence with the remedy, but a contract (tool dialect) may use its own wording. The exception
+`Refused` carries a refusal.
 """
 
 import enum
@@ -14,8 +14,9 @@ from msgspec import Struct
 class Refusal(Struct, frozen=True, kw_only=True, tag="Refusal"):
     """Reason why a command did not run.
 
-    The msgspec tag identifies the refusal on the socket and in the journal. `public_id` identifies
-    the refusal in replies. The tag and `public_id` never change, even if the class is renamed.
+    The msgspec tag identifies the class of a refusal on the socket and in the journal, and
+    `public_id` identifies it in replies. The msgspec tag and `public_id` of a refusal never change,
+    even if its class is renamed.
     """
 
     public_id: ClassVar[str]
@@ -25,10 +26,10 @@ class Refusal(Struct, frozen=True, kw_only=True, tag="Refusal"):
 
 
 class BadArguments(Refusal, frozen=True, kw_only=True, tag="BadArguments"):
-    """The caller's arguments are invalid.
+    """Refusal: the arguments of the tool call are invalid.
 
-    `problem` is a sentence for the model. The placeholder {} in `problem` is replaced by `value`.
-    The audit log shows the sentence without the value.
+    `problem` is a sentence for the model, in which the placeholder {} is replaced by `value`; the
+    audit log shows the sentence without the value.
     """
 
     public_id: ClassVar[str] = "bad_arguments"
@@ -55,7 +56,8 @@ class DirectoryProblem(enum.Enum):
 
 
 class BadDirectory(Refusal, frozen=True, kw_only=True, tag="BadDirectory"):
-    """The working directory is not usable; `nearest` is its closest usable parent."""
+    """Refusal: the working directory is not usable; `nearest` is its closest usable parent
+    directory."""
 
     public_id: ClassVar[str] = "bad_directory"
     path: bytes
@@ -76,7 +78,7 @@ class BadDirectory(Refusal, frozen=True, kw_only=True, tag="BadDirectory"):
 
 
 class BadVariable(Refusal, frozen=True, kw_only=True, tag="BadVariable"):
-    """An environment variable in the call has an invalid name or value."""
+    """Refusal: an environment variable in the tool call has an invalid name or value."""
 
     public_id: ClassVar[str] = "bad_variable"
     name: str
@@ -87,7 +89,8 @@ class BadVariable(Refusal, frozen=True, kw_only=True, tag="BadVariable"):
 
 
 class Dangerous(Refusal, frozen=True, kw_only=True, tag="Dangerous"):
-    """A safety rule matched the script. `spans` are the byte ranges that matched."""
+    """Refusal: a safety rule matched the script; `spans` are the byte ranges of the script that
+    matched."""
 
     public_id: ClassVar[str] = "dangerous"
     rule: str
@@ -102,13 +105,14 @@ class Dangerous(Refusal, frozen=True, kw_only=True, tag="Dangerous"):
 
 
 class Intercepted(Refusal, frozen=True, kw_only=True, tag="Intercepted"):
-    """An interception rule requires the agent to use another of its tools for this command."""
+    """Refusal: an interception rule requires the agent to use another of its tools for this
+    command."""
 
     public_id: ClassVar[str] = "intercepted"
     rule: str
     tool: str
     message: str
-    command: str  # command as the caller wrote it
+    command: str  # whole command as the caller wrote it
     matched: tuple[str, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
     arguments: dict[str, str | int] = {}
@@ -118,7 +122,7 @@ class Intercepted(Refusal, frozen=True, kw_only=True, tag="Intercepted"):
 
 
 class BadLink(Refusal, frozen=True, kw_only=True, tag="BadLink"):
-    """An internal URL in the command cannot be resolved."""
+    """Refusal: an internal URL in the command, such as `local://x`, cannot be resolved."""
 
     public_id: ClassVar[str] = "bad_link"
     url: str
@@ -174,7 +178,7 @@ class CannotSpawn(Refusal, frozen=True, kw_only=True, tag="CannotSpawn"):
 
 
 class CalledOff(Refusal, frozen=True, kw_only=True, tag="CalledOff"):
-    """The command was cancelled before it started."""
+    """Refusal: the command was cancelled before it started."""
 
     public_id: ClassVar[str] = "called_off"
 
@@ -183,7 +187,7 @@ class CalledOff(Refusal, frozen=True, kw_only=True, tag="CalledOff"):
 
 
 class Unavailable(Refusal, frozen=True, kw_only=True, tag="Unavailable"):
-    """The request cannot be served at present; `problem` is a sentence that says why."""
+    """Refusal: the request cannot be carried out at present; the sentence `problem` says why."""
 
     public_id: ClassVar[str] = "unavailable"
     problem: str
@@ -193,7 +197,7 @@ class Unavailable(Refusal, frozen=True, kw_only=True, tag="Unavailable"):
 
 
 class UnknownRun(Refusal, frozen=True, kw_only=True, tag="UnknownRun"):
-    """The workspace has no run with this id, or the run has already ended."""
+    """Refusal: the workspace has no run with this id, or the run has already ended."""
 
     public_id: ClassVar[str] = "unknown_run"
     run: str
@@ -203,7 +207,7 @@ class UnknownRun(Refusal, frozen=True, kw_only=True, tag="UnknownRun"):
 
 
 class NotWaited(Refusal, frozen=True, kw_only=True, tag="NotWaited"):
-    """The caller stopped waiting for a run; the run itself continues."""
+    """Refusal: the caller stopped waiting for a run, but the run itself continues."""
 
     public_id: ClassVar[str] = "not_waited"
 
@@ -212,7 +216,7 @@ class NotWaited(Refusal, frozen=True, kw_only=True, tag="NotWaited"):
 
 
 class NotFound(Refusal, frozen=True, kw_only=True, tag="NotFound"):
-    """The workspace has no run with this id, neither running nor ended."""
+    """Refusal: the workspace has no run with this id, neither running nor ended."""
 
     public_id: ClassVar[str] = "not_found"
     run: str
@@ -225,7 +229,8 @@ class NotFound(Refusal, frozen=True, kw_only=True, tag="NotFound"):
 
 
 class TooMany(Refusal, frozen=True, kw_only=True, tag="TooMany", rename={"limit": "most"}):
-    """The maximum number of runs is reached. No run is ended to make room for a new run."""
+    """Refusal: the maximum number of runs is reached, and no run is ended to make room for a new
+    run."""
 
     public_id: ClassVar[str] = "too_many"
     limit: int
@@ -241,7 +246,7 @@ class TooMany(Refusal, frozen=True, kw_only=True, tag="TooMany", rename={"limit"
 
 
 class OtherRequest(Refusal, frozen=True, kw_only=True, tag="OtherRequest"):
-    """The request id was already used for a different command."""
+    """Refusal: the request id was already used for a different command."""
 
     public_id: ClassVar[str] = "other_request"
     id: str
@@ -255,7 +260,8 @@ class OtherRequest(Refusal, frozen=True, kw_only=True, tag="OtherRequest"):
 
 
 class NoBackground(Refusal, frozen=True, kw_only=True, tag="NoBackground"):
-    """The tool may not start a command that outlives its call."""
+    """Refusal: a tool that was created with place='here' may not start a command that outlives its
+    call."""
 
     public_id: ClassVar[str] = "no_background"
 
@@ -270,7 +276,7 @@ class Closed(Refusal, frozen=True, kw_only=True, tag="Closed"):
         return "this tool is closed; create a new one"
 
 
-# Every refusal that can be sent over a socket; the decoder needs this union.
+# Union of all refusals that can be sent over a socket; the msgspec decoder needs this type.
 AnyRefusal = (
     BadArguments
     | UnknownTool
@@ -297,7 +303,7 @@ AnyRefusal = (
 
 
 class Refused(Exception):
-    """Exception that says that nothing ran; `refusal` is the reason."""
+    """Exception for a command that was not run; `refusal` is the reason."""
 
     def __init__(self, refusal: AnyRefusal) -> None:
         super().__init__(str(refusal))

@@ -1,11 +1,12 @@
-"""Requests about runs, and their responses.
+"""Requests to start, read or control runs, and the responses to these requests.
 
-A contract turns a model's arguments into a request. A request to the warden and its response cross
-a socket; a `JobRequest` and its `Listing` stay in the calling process. Requests name a run by its
-id, like `r17`. A run belongs to a workspace, and is not found from another one.
+A contract (tool dialect) turns the arguments of a model's tool call into a request. A request to
+the warden (nacre's daemon) and its response cross a socket, but a `JobRequest` and its response
+`Listing` stay in the calling process. Requests name a run by its id, such as `r17`. A run belongs
+to one workspace, and requests from another workspace do not find it.
 
-Encoded names (`tag`, `rename`) are fixed: clients and wardens of different versions talk to each
-other.
+The encoded names (`tag`, `rename`) must not change, because clients and wardens (nacre's daemons)
+of different versions talk to each other.
 """
 
 from typing import Annotated
@@ -17,35 +18,38 @@ from nacre.model.outcome import Capture, Ending, Outcome, Survivor
 from nacre.model.plan import KIB, MIB, Keep, Plan
 from nacre.model.refusals import AnyRefusal
 
-# A client may send any number; these types reject numbers that make no sense.
+# The decoder checks the ranges of signal numbers and of seconds, because a client may send any
+# number.
 SignalNumber = Annotated[int, Meta(ge=1, le=64)]
 Seconds = Annotated[float, Meta(ge=0)]
 
 
 class ListenOptions(Struct, frozen=True, kw_only=True):
-    """Options of a listener in another process; see `events.Listening`."""
+    """Delivery options of a listener (a callback for output) when the run is in another process
+    than the listener; see `events.Listening`."""
 
     buffer: int
     full: Full
 
 
-# Conditions: what an `until` waits for, and what was seen when one is met.
+# Conditions that the argument `until` of a call waits for, and what was seen when a condition was
+# met.
 
 
 class OutputMatches(Struct, frozen=True, tag="output"):
-    """A line of the output matches a regular expression."""
+    """Condition: a line of the run's output matches a regular expression."""
 
     pattern: str
 
 
 class PortOpen(Struct, frozen=True, tag="port"):
-    """A process of the run listens on this TCP port."""
+    """Condition: a process of the run listens on this TCP port."""
 
     port: int
 
 
 class HttpAnswers(Struct, frozen=True, tag="http"):
-    """The URL answers with a status below 500."""
+    """Condition: a GET request to the URL is answered with a status below 500."""
 
     url: str
 
@@ -55,7 +59,7 @@ class FileExists(Struct, frozen=True, tag="file"):
 
 
 class OutputIdle(Struct, frozen=True, tag="idle"):
-    """The run has written nothing for this many seconds."""
+    """Condition: the run has written no output for this number of seconds."""
 
     seconds: float
 
@@ -65,19 +69,21 @@ Condition = OutputMatches | PortOpen | HttpAnswers | FileExists | OutputIdle
 
 class LineMatched(Struct, frozen=True, kw_only=True, tag="output"):
     condition: OutputMatches
-    line: int  # number of the line in the output, from 1
+    line: int  # number of the matching line in the output, counted from 1
     text: str
 
 
 class PortOpened(Struct, frozen=True, kw_only=True, tag="port"):
     condition: PortOpen
-    pid: int  # process of the run that listens
+    pid: int  # pid of the run's process that listens on the awaited TCP port
 
 
 class HttpAnswered(Struct, frozen=True, kw_only=True, tag="http"):
     condition: HttpAnswers
     status: int
-    foreign_pid: int | None = None  # process that answered, when it is not part of the run
+    # Pid of the process that listens on the port in the condition's URL, if that process does not
+    # belong to the run.
+    foreign_pid: int | None = None
 
 
 class FileFound(Struct, frozen=True, kw_only=True, tag="file"):
@@ -91,14 +97,16 @@ class OutputStopped(Struct, frozen=True, kw_only=True, tag="idle"):
 ConditionMet = LineMatched | PortOpened | HttpAnswered | FileFound | OutputStopped
 
 
-# Requests to the engine or the warden.
+# Requests that the engine or the warden (nacre's daemon) carries out.
 
 
 class IdempotencyKey(Struct, frozen=True, kw_only=True):
-    """Key of a request that runs once, however often the caller retries it."""
+    """Key of a request whose command runs only once, even if the caller retries the request."""
 
     id: str
-    digest: str  # of the plan; the same id with another plan is refused
+    # Digest of the request's plan; a retried request with the same key id but another digest is
+    # refused.
+    digest: str
 
 
 class StartRun(
@@ -113,42 +121,49 @@ class StartRun(
         "idempotency_key": "request",
     },
 ):
-    """Run a plan. The response is its outcome, or `Running` once the wait limit has passed."""
+    """Request to run the command that a plan describes. The response to `StartRun` is the outcome,
+    or `Running` if the command runs longer than the wait limit."""
 
     plan: Plan
-    wait_limit: Seconds | None = None  # seconds after the spawn; None: no limit
+    # Wait limit: seconds after the spawn until the caller gets the response `Running`; None: no
+    # limit.
+    wait_limit: Seconds | None = None
     workspace: bytes = b""
-    number: int | None = None  # number of the run; None: the receiver takes one
+    # Number of the new run; None: the receiver of the request chooses a number.
+    number: int | None = None
     listen: ListenOptions | None = None
-    job: bool = False  # the run becomes a background job of its contract when it is detached
-    # Limit of live runs: of live jobs when `job` is set. None: no limit.
+    # Whether a detached run becomes a background job of its contract (tool dialect).
+    job: bool = False
+    # Maximum number of live runs, or of live background jobs if `job` is set; None: no limit.
     max_live: int | None = None
     idempotency_key: IdempotencyKey | None = None
-    watched: bool = False  # the client reads the log of the run while it waits
-    until: tuple[Condition, ...] = ()  # checked in the calling process, never sent to the warden
+    watched: bool = False  # whether the client reads the run's output file while it waits
+    # Conditions that end the wait; the calling process checks them and never sends them to the
+    # warden.
+    until: tuple[Condition, ...] = ()
 
 
 class Wait(Struct, frozen=True, kw_only=True, tag="Wait", rename={"wait_limit": "patience"}):
-    """Wait until a run has ended, at most for the wait limit."""
+    """Request to wait until a run has ended, but at most `wait_limit` seconds."""
 
     run: str
     workspace: bytes
     wait_limit: Seconds | None = None
-    input: bool = False  # also respond when the run waits for input
+    input: bool = False  # whether to stop waiting when the run waits for input on its stdin
 
 
 class Write(Struct, frozen=True, kw_only=True, tag="Write", rename={"wait_for_room": "waits"}):
-    """Write these bytes to the run's stdin."""
+    """Request to write bytes to the stdin of a run."""
 
     run: str
     workspace: bytes
     data: bytes
     eof: bool = False
-    wait_for_room: bool = False  # wait while the pipe is full
+    wait_for_room: bool = False  # whether to wait while the stdin pipe of the run is full
 
 
 class Signal(Struct, frozen=True, kw_only=True, tag="Signal"):
-    """Send a signal to the process tree of a live run."""
+    """Request to send a signal to all processes of a live run."""
 
     run: str
     signal: SignalNumber
@@ -156,7 +171,8 @@ class Signal(Struct, frozen=True, kw_only=True, tag="Signal"):
 
 
 class End(Struct, frozen=True, kw_only=True, tag="End"):
-    """End a run and its process tree: send the signal, and KILL after the grace."""
+    """Request to end a run and its process tree: send the signal, and KILL after `grace`
+    seconds."""
 
     run: str
     workspace: bytes
@@ -164,30 +180,32 @@ class End(Struct, frozen=True, kw_only=True, tag="End"):
     grace: Seconds
 
 
-# Job requests: a contract's tool `job`, carried out in the calling process.
+# Job requests: requests of a contract's tool `job`, which the calling process itself carries out.
 
 
 class Since(Struct, frozen=True, kw_only=True, tag="Since"):
-    """The output from this byte on."""
+    """Part of a run's output: all bytes from the offset `cursor` on."""
 
     cursor: int = 0
 
 
 class Last(Struct, frozen=True, kw_only=True, tag="Last"):
-    """The last lines of the output."""
+    """Part of a run's output: the last `lines` lines."""
 
     lines: int
 
 
 class Between(Struct, frozen=True, kw_only=True, tag="Between"):
-    """A range of lines, from 1 and inclusive; `last` None: to the end."""
+    """Part of a run's output: the lines `first` to `last`, counted from 1; `last` None means up to
+    the last line."""
 
     first: int = 1
     last: int | None = None
 
 
 class Matching(Struct, frozen=True, kw_only=True, tag="Matching"):
-    """The lines of a range that match, with `context` lines around each."""
+    """Part of a run's output: the lines of a range that match a pattern, each with `context` lines
+    around it."""
 
     pattern: str
     context: int = 0
@@ -198,7 +216,7 @@ Part = Since | Last | Between | Matching
 
 
 class ReadOutput(Struct, frozen=True, kw_only=True):
-    """Read a part of a run's output."""
+    """Job request to read a part of a run's output."""
 
     run: str
     part: Part
@@ -206,59 +224,70 @@ class ReadOutput(Struct, frozen=True, kw_only=True):
 
 
 class ListRuns(Struct, frozen=True, kw_only=True):
-    """List the live runs of the workspace, and some that have ended."""
+    """Job request to list all live runs of the workspace and the most recent ended runs."""
 
-    last: int  # number of ended runs
+    last: int  # maximum number of ended runs that the response lists
 
 
 class WriteInput(Struct, frozen=True, kw_only=True):
-    """Write to the stdin of each run."""
+    """Action of a job request: write bytes to the stdin of each selected run."""
 
     data: bytes
     eof: bool = False
 
 
 class SendSignal(Struct, frozen=True, kw_only=True):
-    """Send a signal to each run's process tree."""
+    """Action of a job request: send a signal to all processes of each selected run."""
 
     signal: int
 
 
 class EndRun(Struct, frozen=True, kw_only=True):
-    """End each run and its leftover processes; KILL follows after the grace."""
+    """Action of a job request: end each selected run and its leftover processes, with KILL after
+    `grace` seconds."""
 
     signal: int
-    grace: float  # seconds
+    grace: float  # seconds between `signal`, the first signal to the run, and KILL
 
 
 Action = WriteInput | SendSignal | EndRun
 
 
-REPORT_KEEP = Keep(whole=2 * MIB, head=512 * KIB, tail=1536 * KIB)  # of the output in a report
+# Amount of a run's output that a report keeps.
+REPORT_KEEP = Keep(whole=2 * MIB, head=512 * KIB, tail=1536 * KIB)
 
 
 class Jobs(Struct, frozen=True, kw_only=True):
-    """The background jobs of the workspace."""
+    """Selection of all background jobs of the workspace for a job request."""
 
     only_live: bool = False
 
 
 class Interact(Struct, frozen=True, kw_only=True):
-    """Act on runs, then wait for the first event of any of them, then report them all.
+    """Job request to act on runs, then wait for the first event of any of these runs, then report
+    them all.
 
-    An event is: a run has ended, waits for input, or meets a condition.
+    An event is the end of a run, a run's wait for input, or a condition that a run meets.
     """
 
     runs: tuple[str, ...] | Jobs
     action: Action | None = None
-    act_on: tuple[str, ...] | None = None  # runs that the action is for; None: all of `runs`
-    wait_limit: float = 0.0  # seconds
+    # Ids of the runs on which the job request carries out its action; None: all runs of the job
+    # request.
+    act_on: tuple[str, ...] | None = None
+    wait_limit: float = 0.0  # maximum seconds to wait for the first event of any of the runs
     until: tuple[Condition, ...] = ()
-    input_is_event: bool = True  # a run that waits for input ends the wait
-    since: int | None = None  # report output from this byte; None: all, or what follows the action
+    input_is_event: bool = True  # whether the request stops waiting when a run waits for input
+    # Offset of the first output byte that the response reports; None: 0 if the job request has no
+    # action, else the size of the output before the action.
+    since: int | None = None
     keep: Keep = REPORT_KEEP
-    skip_unknown: bool = False  # report ids that do not exist; otherwise they are refused
-    action_limit: float | None = 5.0  # seconds for an action besides its grace; None: no limit
+    # Whether run ids that do not exist are only listed in the response; False: they make the
+    # request fail.
+    skip_unknown: bool = False
+    # Maximum seconds for the action of the job request, plus the grace between the first signal and
+    # KILL if the action is `EndRun`; None: no limit.
+    action_limit: float | None = 5.0
 
 
 JobRequest = ReadOutput | ListRuns | Interact
@@ -268,7 +297,8 @@ JobRequest = ReadOutput | ListRuns | Interact
 
 
 class Done(Struct, frozen=True, kw_only=True, tag="Done"):
-    """The request was carried out; `found` False: there is no such live run."""
+    """Response: the request was carried out, or, if `found` is False, there is no live run with the
+    requested id."""
 
     found: bool = True
 
@@ -280,34 +310,36 @@ class Running(
     tag="Running",
     rename={"waits_for_input": "asks", "met": "fired"},
 ):
-    """The run was detached and is still running."""
+    """Response: the run was detached (it continues without its caller) and is still running."""
 
     run: str
     pid: int
     seconds: float
-    output: Capture  # until now
-    log: bytes | None = None  # file that receives the whole output
+    output: Capture  # output of the run until now
+    log: bytes | None = None  # path of the file that receives the run's whole output
     waits_for_input: bool = False
-    met: ConditionMet | None = None  # set in the calling process, never sent by the warden
+    # Condition of the call's argument `until` that the run has met; set by the calling process,
+    # never sent by the warden.
+    met: ConditionMet | None = None
 
 
 class AlreadyStarted(Struct, frozen=True, kw_only=True, tag="Earlier"):
-    """An earlier request with the same idempotency key started this run."""
+    """Response: an earlier request with the same idempotency key has already started this run."""
 
     run: str
 
 
 class Excerpt(Struct, frozen=True, kw_only=True):
-    """A part of a run's output, and its position in the whole."""
+    """Part of a run's output, with its position in the whole output."""
 
     capture: Capture
-    line: int = 1  # number of the first line
-    byte: int = 0  # offset of the first byte
-    complete: bool = True  # the part reaches the end of the output
+    line: int = 1  # number, in the run's whole output, of the excerpt's first line, counted from 1
+    byte: int = 0  # offset, in the run's whole output, of the excerpt's first byte
+    complete: bool = True  # False: the excerpt was cut to the maximum size that the request allows
 
 
 class MatchedLine(Struct, frozen=True, kw_only=True):
-    """A line that matches a pattern, or a context line near one."""
+    """Line of a run's output that matches a pattern, or a context line near a matching line."""
 
     line: int
     text: str
@@ -315,47 +347,52 @@ class MatchedLine(Struct, frozen=True, kw_only=True):
 
 
 class Matches(Struct, frozen=True, kw_only=True):
-    """The lines of a run's output that match a pattern."""
+    """Lines of a run's output that match a pattern, with context lines."""
 
     found: tuple[MatchedLine, ...]
-    complete: bool  # the whole range was searched
-    line: int  # the search stopped before this line
+    complete: bool  # whether the whole requested range of lines was searched
+    line: int  # number of the first line that was not searched
 
 
 class WaitsForInput(Struct, frozen=True):
-    """The run blocks in a read from its stdin."""
+    """Event: the run blocks in a read from its stdin."""
 
 
 class AlreadyEnded(Struct, frozen=True):
-    """The run and its process tree had ended before the action."""
+    """Event: the run and all its processes had already ended before the job request acted on the
+    run."""
 
 
 Event = WaitsForInput | AlreadyEnded | ConditionMet
 
 
 class RunProcesses(Struct, frozen=True, kw_only=True):
-    """The processes of a run that are worth a line in a report."""
+    """Processes of a run, and their TCP ports, for the report on the run's status."""
 
     left_running: tuple[Survivor, ...] = ()
-    terminated: tuple[Survivor, ...] = ()  # leftover processes that nacre has ended
-    ports: tuple[int, ...] = ()  # TCP ports on which a live run listens
+    # Processes that outlived the run's shell and that nacre ended.
+    terminated: tuple[Survivor, ...] = ()
+    ports: tuple[int, ...] = ()  # TCP ports on which the processes of a live run listen
 
 
 class RunStatus(Struct, frozen=True, kw_only=True):
-    """One run, as the store and the kernel know it at this moment."""
+    """Status of one run at this moment, from the store (nacre's files on disk) and from the
+    kernel."""
 
     run: str
     command: str
     cwd: str
     seconds: float
-    ending: Ending | None  # None: the run is running
+    ending: Ending | None  # how the run ended; None: the run is still running
     output: Excerpt | Matches
-    total: Capture  # counts of the whole output; its bytes are in `output`
+    total: Capture  # only the size, line count and saved file of the run's whole output are used
     processes: RunProcesses = RunProcesses()
-    event: Event | None = None  # why the wait for this run is over, besides its end
+    # Event, other than the end of the run, that ended the wait for this run.
+    event: Event | None = None
     open_stdin: bool = False
-    out_of_memory: bool = False  # the kernel killed a process for lack of memory
-    stored: bool = True  # the store has the whole output
+    # Whether the kernel killed the run's shell for lack of memory.
+    out_of_memory: bool = False
+    stored: bool = True  # whether the store (nacre's files on disk) has the whole output
 
     @property
     def waits_for_input(self) -> bool:
@@ -367,20 +404,22 @@ class RunStatus(Struct, frozen=True, kw_only=True):
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """The response to a job request."""
+    """Response to a job request, with the status of each run."""
 
     runs: tuple[RunStatus, ...]
-    ended: tuple[str, ...] = ()  # runs that the action has ended
-    already_ended: tuple[str, ...] = ()  # runs that had ended before the action
-    unknown: tuple[str, ...] = ()  # ids that do not exist
+    ended: tuple[str, ...] = ()  # ids of the runs that the action of the request has ended
+    # Ids of the runs that had already ended before the job request acted on them.
+    already_ended: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()  # requested run ids that do not exist
 
 
 class Rejected(Struct, frozen=True, kw_only=True, tag="No"):
-    """The request was not carried out."""
+    """Response: the request was not carried out, for the reason in `refusal`."""
 
     refusal: AnyRefusal
 
 
 Request = StartRun | Wait | Write | Signal | End
 Result = Outcome | Running | Listing
-Response = Outcome | Running | AlreadyStarted | Done | Rejected  # what the warden sends
+# Responses that the warden (nacre's daemon) sends.
+Response = Outcome | Running | AlreadyStarted | Done | Rejected

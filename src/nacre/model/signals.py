@@ -5,7 +5,8 @@ from signal import Signals
 
 
 def check_signal(number: int) -> None:
-    """Check a signal number before the signal is sent. Raises ValueError for an invalid number."""
+    """Check a signal number before the signal is sent. Raises ValueError for an invalid signal
+    number."""
     if not 0 < number < signals.NSIG:
         raise ValueError(f"{number} is not a signal; signals are 1 to {signals.NSIG - 1}")
 
@@ -18,7 +19,7 @@ def signal_name(number: int) -> str:
 
 
 def signal_number(given: str | int) -> int:
-    """Return the signal number of `TERM`, `SIGTERM`, `15` or 15.
+    """Return the number of a signal that is given as `TERM`, `SIGTERM`, `15` or 15.
 
     Raises ValueError, with the remedy in its message, for an unknown signal.
     """

@@ -1,4 +1,4 @@
-"""The step that puts a fixed text, such as a wrapper command, before every script."""
+"""Preparation step that puts a fixed text, such as a wrapper command, before every script."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ def prefix_step(prefix: str) -> Callable[[Plan, Caller], Plan]:
     before = prefix.encode("utf-8", "surrogateescape") + b" "
 
     def step(plan: Plan, caller: Caller) -> Plan:
-        """Put the prefix before the script."""
+        """Return the plan with the fixed text `prefix` before its script."""
         del caller
         command = plan.command
         prefixed = msgspec.structs.replace(command, script=before + command.script)

@@ -1,8 +1,8 @@
-"""Applying a contract's steps to a plan.
+"""Applying the preparation steps of a contract (tool dialect) to a plan.
 
-A step is a function (plan, caller) -> plan or refusal. The returned plan may differ from the given
-plan. The first refusal is the decision, and the remaining steps are not called. Steps return
-refusals instead of raising exceptions, so `decide` never raises.
+A preparation step is a function that gets a plan and a caller, and returns the same plan, a changed
+plan or a refusal. After the first refusal, the remaining preparation steps are not called.
+Preparation steps return refusals instead of raising exceptions, so `decide` never raises.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,8 @@ Step = Callable[[Plan, Caller], Plan | AnyRefusal]
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """Result of `decide`: the plan after the last successful step, and the refusal, if any."""
+    """Result of `decide`: the plan after the last successful preparation step, and the refusal, if
+    any."""
 
     plan: Plan
     refusal: AnyRefusal | None = None
@@ -43,8 +44,8 @@ def add_findings(plan: Plan, *findings: AnyFinding) -> Plan:
 
 
 def refuse_step(refusal: AnyRefusal) -> Step:
-    """Return a step that always refuses. A contract uses the step for a request that it
-    cannot fulfil, at the point in the sequence where that is decided."""
+    """Return a preparation step that always refuses the plan. A contract (tool dialect) puts a step
+    that always refuses after its other steps, because `decide` returns the first refusal."""
 
     def step(plan: Plan, caller: Caller) -> AnyRefusal:
         del plan, caller

@@ -1,4 +1,5 @@
-"""The step `check_directory`: checks that a command's directory exists and can be entered."""
+"""Preparation step `check_directory`: checks that a command's directory exists and can be
+entered."""
 
 import os
 import stat
@@ -9,10 +10,11 @@ from nacre.model.refusals import BadDirectory, DirectoryProblem
 
 
 def check_directory(plan: Plan, caller: Caller) -> Plan | BadDirectory:
-    """Refuse an unusable working directory. The refusal names the nearest usable parent."""
+    """Refuse a command whose working directory is unusable, and name the nearest usable parent
+    directory."""
     path = plan.command.cwd
     if caller.cwd_may_change and path == caller.cwd and not plan.command.cwd_given:
-        return plan  # the session checks its current directory when the command starts
+        return plan  # the session itself checks its directory when the command starts
     problem = _find_problem(path)
     if problem is None:
         return plan
@@ -26,13 +28,15 @@ def _find_problem(path: bytes) -> DirectoryProblem | None:
         mode = os.stat(path).st_mode
     except PermissionError:
         return DirectoryProblem.FORBIDDEN
-    except (OSError, ValueError):  # also NotADirectoryError: a parent in the path is a file
+    except (OSError, ValueError):
+        # A directory is also missing if a parent in its path is a file (NotADirectoryError).
         return DirectoryProblem.MISSING
     return DirectoryProblem.FORBIDDEN if stat.S_ISDIR(mode) else DirectoryProblem.NOT_A_DIRECTORY
 
 
 def _nearest(path: bytes) -> bytes | None:
-    """Return the closest parent directory that a command can run in."""
+    """Return the closest parent directory of `path` in which a command can run; None if there is
+    none."""
     while path not in (b"", b"/"):
         path = os.path.dirname(path.rstrip(b"/"))
         if path and _find_problem(path) is None:

@@ -1,9 +1,11 @@
-"""The step `environment_step`: selects the environment variables of a command.
+"""Preparation step `environment_step`: selects the environment variables that a command gets.
 
-The policy `inherit` passes all of the caller's variables. The policy `filtered` drops variables
-whose name or value looks secret. `filtered` also drops variables that inject code into every shell,
-such as BASH_ENV. The policy `minimal` keeps about a dozen variables. A contract's defaults override
-the passed variables. The call's own variables override all others and are never filtered.
+The policy `inherit` passes all of the caller's variables to the command. The policy `filtered`
+drops variables whose name or value looks secret, and variables that inject code into every shell,
+such as BASH_ENV. The policy `minimal` keeps about a dozen variables, such as PATH and HOME. The
+default variables of a contract (tool dialect) override the caller's variables that the policy
+`inherit`, `filtered` or `minimal` passes. Variables that the tool call itself sets override all
+other variables and are never filtered.
 """
 
 import os
@@ -33,11 +35,11 @@ _MINIMAL: Final = re.compile(
     rb"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TERM|TZ|TMPDIR|PWD"
 )
 
-# Program that always fails; replaces editors and password prompts, which need a user.
+# Program that always fails; it replaces editors and password prompts, which need a user.
 FAIL_EDITOR: Final = b"/bin/false"
 
 NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
-    # Variables that disable pagers.
+    # Variables that disable pagers such as `less`.
     **dict.fromkeys(
         (b"PAGER", b"GIT_PAGER", b"MANPAGER", b"SYSTEMD_PAGER", b"GH_PAGER", b"BAT_PAGER"), b"cat"
     ),
@@ -45,11 +47,11 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"DELTA_PAGER": b"cat",
     b"PSQL_PAGER": b"cat",
     b"LESS": b"-FRX",
-    # Variables that disable editors: `true` exits at once and leaves the file unchanged.
+    # Variables that replace editors by `true`, which exits at once and leaves the file unchanged.
     **dict.fromkeys(
         (b"EDITOR", b"VISUAL", b"GIT_EDITOR", b"GIT_SEQUENCE_EDITOR", b"KUBE_EDITOR"), b"true"
     ),
-    # Variables that disable prompts.
+    # Variables that disable prompts of programs such as git and pip.
     b"GIT_TERMINAL_PROMPT": b"0",
     b"GIT_ASKPASS": FAIL_EDITOR,
     b"SSH_ASKPASS": FAIL_EDITOR,
@@ -79,7 +81,8 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"BUILDKIT_PROGRESS": b"plain",
 }
 
-# git runs this text with sh and appends the file's name. The final `#` makes the name a comment.
+# Value of GIT_SEQUENCE_EDITOR: git runs this text with sh and appends a file name, which the final
+# `#` makes a comment.
 _NO_SEQUENCE_EDITOR: Final = (
     b"echo 'No editor opens here. Give the edit of the rebase in the command itself, for example:"
     b' GIT_SEQUENCE_EDITOR="sed -i 1!s/^pick/squash/" GIT_EDITOR=true git rebase -i HEAD~3\''
@@ -112,12 +115,14 @@ def environment_step(
     allowed = frozenset(name.encode() for name in allow)
 
     def step(plan: Plan, caller: Caller) -> Plan:
-        """Set the command's environment according to the policy."""
+        """Set the command's environment according to the policy `inherit`, `filtered` or
+        `minimal`."""
         command = plan.command
         if policy == "inherit" and not defaults and not command.call_env:
             return plan
         passed, dropped = _filter_variables(policy, allowed, caller.variables)
-        # In a session, the session code sets the call's variables, for this call only.
+        # For a command in a session, the session itself sets the variables of the tool call, and
+        # only for this call.
         extra = command.call_env if plan.session is None else {}
         env = {**passed, **defaults, **extra}
         plan = msgspec.structs.replace(plan, command=msgspec.structs.replace(command, env=env))
@@ -129,7 +134,7 @@ def environment_step(
 def dropped_names(
     policy: Policy, allow: Sequence[str], env: Mapping[bytes, bytes] | None
 ) -> tuple[bytes, ...]:
-    """Return the names of the variables that a policy drops."""
+    """Return the names of the environment variables that a policy withholds from commands."""
     allowed = frozenset(name.encode() for name in allow)
     before = os.environb if env is None else env
     passed, _ = _filter_variables(policy, allowed, tuple(before.items()))
@@ -140,8 +145,9 @@ def dropped_names(
 def _filter_variables(
     policy: Policy, allowed: frozenset[bytes], pairs: tuple[tuple[bytes, bytes], ...]
 ) -> tuple[dict[bytes, bytes], tuple[str, ...]]:
-    """Return the variables that a policy passes, and the names of the dropped variables. The result
-    is cached because an environment rarely changes."""
+    """Return the environment variables that a policy passes to commands, and the names of the
+    variables that it drops. The result of `_filter_variables` is cached, because the caller's
+    environment rarely changes."""
     if policy == "inherit":
         return dict(pairs), ()
     keeps = _is_harmless if policy == "filtered" else _is_minimal

@@ -21,16 +21,17 @@ COMMIT_VALUED: Final = frozenset(
 
 
 class GitCommand(Struct, frozen=True, kw_only=True):
-    directories: tuple[bytes | None, ...]  # value of each -C option; None: not known before the run
-    settings: tuple[Word, ...]  # value of each -c option
-    place: int  # index of the subcommand in the command's words
+    # Value of each `-C` option of git; None: a value that is not known before the run.
+    directories: tuple[bytes | None, ...]
+    settings: tuple[Word, ...]  # value of each `-c` option of git
+    place: int  # index of the git subcommand in the words of the command
     subcommand: bytes
     arguments: tuple[Word, ...]
 
 
 def parse_git(command: ParsedCommand) -> GitCommand | None:
-    """Return the parts of a git command. None means that the command is not git, asks only for help
-    or the version, or has a subcommand that is not known before the run."""
+    """Return the parts of a git command; return None if the command is not git, only asks for help
+    or the version, or has a subcommand that is unknown before the run."""
     if command.name != b"git":
         return None
     directories: list[bytes | None] = []

@@ -1,8 +1,9 @@
-"""The step `trailer_step`: adds a trailer to every real `git commit`, exactly once.
+"""Preparation step `trailer_step`: adds a trailer such as `Co-authored-by` to every real commit.
 
-The step inserts two texts into the script and changes nothing else. The option `--trailer` is
-inserted after the word `commit`. A `-c` setting is inserted before `commit`. The setting keeps git
-from adding a trailer that the commit message already contains, in any position.
+The step `trailer_step` changes a script only by two insertions at each `git commit`: the option
+`--trailer` after the word `commit`, and a `-c` setting before that word. Each commit message gets
+the trailer exactly once. The `-c` setting that nacre inserts before `commit` keeps git from adding
+the trailer if the commit message already contains it, in any position.
 """
 
 import os
@@ -27,11 +28,12 @@ from nacre.prepare.git_command import COMMIT_VALUED, GitCommand, parse_git
 from nacre.prepare.option_parsing import find_flags
 from nacre.prepare.plan_analysis import analyze_plan
 
-# Options with which git makes no commit, or a commit that a rebase will merge into another commit.
+# Options with which `git commit` makes no commit, or a commit that a later rebase will merge into
+# another commit.
 _NO_COMMIT: Final = frozenset(
     {b"--dry-run", b"--fixup", b"--squash", b"--short", b"--porcelain", b"--long", b"--help"}
 )
-# Forms of the message option: `-m x`, `-mx`, `-am x`.
+# Forms of the message option of `git commit`: `-m x`, `-mx`, `-am x`.
 _MESSAGE: Final = re.compile(rb"-[^-mFCctSu]*m(.*)", re.DOTALL)
 _GLUED: Final = frozenset({b"-S", b"-u"})
 _LONG: Final = _NO_COMMIT | {
@@ -63,24 +65,25 @@ _LONG: Final = _NO_COMMIT | {
         b"--verbose",
     ),
 }
-# Variables that git needs to find its settings. None of these variables holds a secret.
+# Environment variables that git needs to find its settings; none of these variables holds a secret.
 _FOR_GIT: Final = (
     *(b"PATH", b"HOME", b"XDG_CONFIG_HOME", b"GIT_CONFIG_GLOBAL", b"GIT_CONFIG_SYSTEM"),
     *(b"GIT_CONFIG_NOSYSTEM", b"GIT_CEILING_DIRECTORIES"),
 )
-_ASKS_WITHIN: Final = 2.0  # timeout of a git query in seconds
+_ASKS_WITHIN: Final = 2.0  # timeout of a query such as `git version`, in seconds
 FIRST_WITH_TRAILERS: Final = (2, 32)
 
 
 class Commit(Struct, frozen=True, kw_only=True):
-    """A `git commit` command that makes a commit."""
+    """One `git commit` command of a script, without an option such as `--dry-run` or `--fixup`."""
 
     command: ParsedCommand
     git: GitCommand
 
 
 def find_commits(reading: Analysis) -> Iterator[Commit]:
-    """Yield every `git commit` command of a script that would make a commit."""
+    """Yield the `git commit` commands of a script, except those with an option such as `--dry-run`
+    or `--fixup`."""
     for command in reading.commands:
         found = parse_git(command)
         if found is None or found.subcommand != b"commit":
@@ -95,7 +98,8 @@ def trailer_step(trailer: str) -> Callable[[Plan, Caller], Plan]:
     line = trailer.encode()
 
     def step(plan: Plan, caller: Caller) -> Plan:
-        """Add the trailer to each commit unless the command or repository rules the trailer out."""
+        """Add the git trailer to each `git commit` in the script, unless there is a reason against
+        it, such as an old git version or the repository's setting `nacre.coauthor = false`."""
         found = [*find_commits(analyze_plan(plan, caller))]
         if not found:
             return plan
@@ -130,7 +134,7 @@ def _insertions(commit: Commit, key: bytes, line: bytes) -> dict[int, bytes]:
 
 
 def _reason_against(commit: Commit, line: bytes, script: bytes) -> str | None:
-    """Return why the command itself rules out the trailer; None if it does not."""
+    """Return the reason why a `git commit` command itself rules out the trailer, or None."""
     command = commit.command
     if not command.exact or not _stands_there(commit, script):
         return "the commit is inside a text that cannot be changed in place"
@@ -158,7 +162,8 @@ def _texts(commit: Commit) -> Iterator[bytes]:
 
 
 def _messages(commit: Commit) -> Iterator[bytes | None]:
-    """Yield the commit messages given with -m and -F; None for a text not known before the run."""
+    """Yield the commit messages given with `-m` and `-F`; None is a message not known before the
+    run."""
     arguments = commit.git.arguments
     for word, following in zip_longest(arguments, arguments[1:]):
         text = known_prefix(word)
@@ -175,7 +180,8 @@ def _messages(commit: Commit) -> Iterator[bytes | None]:
 
 
 class _GitQueries:
-    """Queries for the git version and for repository settings. Each query runs only once."""
+    """Queries for the git version and for repository settings; git runs only once for each
+    query."""
 
     def __init__(self, caller: Caller) -> None:
         env = os.environb if caller.env is None else caller.env
@@ -211,7 +217,8 @@ class _GitQueries:
 
 
 def _directory(commit: Commit) -> bytes | None:
-    """Return the directory in which git would look for the repository; None if unknown."""
+    """Return the directory in which git would look for the repository; None if the directory is
+    unknown."""
     path = commit.command.cwd
     for step in commit.git.directories:
         path = None if path is None or step is None else resolve_path(path, step)
@@ -220,14 +227,16 @@ def _directory(commit: Commit) -> bytes | None:
 
 @lru_cache(maxsize=4)
 def _version(program: str, changed: float) -> tuple[int, int] | None:
-    del changed  # cache key only: a changed file is another git program
+    # The parameter `changed`, the modification time of the git program, is only a cache key, so
+    # that nacre queries the version again after git was replaced.
+    del changed
     output = _query_git([program, "version"], None)
     found = re.search(rb"(\d+)\.(\d+)", output or b"")
     return (int(found[1]), int(found[2])) if found else None
 
 
 def _query_git(words: list[str | bytes], env: dict[bytes, bytes] | None) -> bytes | None:
-    """Run a read-only git command and return its output; None if git cannot be run."""
+    """Run a git command that only reads, and return its output; None if git cannot be run."""
     try:
         return subprocess.run(
             words,

@@ -1,4 +1,5 @@
-"""The step `limit_lines`: turns a trailing `| head` or `| tail` into a limit on the shown lines."""
+"""Preparation step `limit_lines`: turns a trailing `| head` or `| tail` into a limit on the lines
+in the reply."""
 
 import msgspec
 
@@ -10,7 +11,8 @@ from nacre.prepare.decide import add_findings
 
 
 def limit_lines(plan: Plan, caller: Caller) -> Plan:
-    """Remove a trailing `| tail -n 5` from the script, and limit the reply to the last 5 lines."""
+    """Remove a trailing `| head` or `| tail` from the script, and limit the lines in the reply
+    accordingly."""
     del caller
     trail = find_trailing_limit(plan.command.script)
     if trail is None:

@@ -1,9 +1,10 @@
-"""The step `interception_step`: finds commands for which the caller has a better tool.
+"""Preparation step `interception_step`: finds commands for which the agent has a better tool.
 
-A rule applies only if the caller has the rule's tool. A rule checks parsed commands, not text. Only
-commands that run on their own are checked. Commands in a pipe, a substitution, a function or a loop
-are skipped, because the other tool could not replace them. Commands that read devices or
-`/proc` are skipped for the same reason.
+An interception rule applies only if the agent has the tool that the rule suggests. An interception
+rule checks the parsed commands of a script, not the script's text. Commands in a pipe, a
+substitution, a function or a loop are not checked by interception rules, because another tool could
+not replace them. Commands that read devices or `/proc` match no built-in interception rule, because
+another tool could not replace them.
 """
 
 import re
@@ -26,10 +27,10 @@ Mode = Literal["off", "warn", "block"]
 Arguments = dict[str, str | int]
 FindArguments = Callable[
     [ParsedCommand, bytes], Arguments | None
-]  # returns the other tool's arguments on a match, else None
+]  # function that returns the arguments for the suggested tool if a command matches, else None
 
 _TOOL: Final = re.compile(r"[A-Za-z_][\w.:/-]*")
-# Wrapper programs that do not change the effect of the wrapped command.
+# Programs that run another command without changing its effect, such as `nice` or `timeout`.
 _TRANSPARENT: Final = {
     *(b"command", b"env", b"builtin", b"exec", b"nohup", b"nice", b"ionice", b"time", b"timeout"),
     *(b"stdbuf", b"setsid", b"eval", b"bash", b"sh", b"dash"),
@@ -37,7 +38,8 @@ _TRANSPARENT: Final = {
 
 
 class UserRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rule from the user's settings: a regular expression for a command's text, or first words."""
+    """Interception rule from the user's settings, with a regular expression for the text of a
+    command, or with the first words of a command."""
 
     tool: str
     message: str
@@ -59,7 +61,8 @@ class Match(Struct, frozen=True, kw_only=True):
 
 
 def load_rules(given: Sequence[UserRule]) -> tuple[InterceptionRule, ...]:
-    """Convert the user's rules. Raises ValueError, with the rule's number, for an invalid rule."""
+    """Convert the interception rules in the user's settings to `InterceptionRule` objects. Raises
+    ValueError, with the rule's number, for an invalid interception rule."""
     return tuple(_load_rule(number, each) for number, each in enumerate(given, 1))
 
 
@@ -106,7 +109,8 @@ def interception_step(
     rules: Sequence[InterceptionRule], mode: Mode
 ) -> Callable[[Plan, Caller], Plan | Intercepted]:
     def step(plan: Plan, caller: Caller) -> Plan | Intercepted:
-        """Refuse a command for which the caller has a better tool, or add a finding."""
+        """Refuse a command for which the agent has a better tool, or only add a finding in the mode
+        `warn`."""
         if mode == "off" or not caller.tools:
             return plan
         found = find_match(analyze_plan(plan, caller), rules, caller.tools)
@@ -131,8 +135,9 @@ def interception_step(
 
 
 def _resolve_paths(arguments: Arguments, plan: Plan, caller: Caller) -> Arguments:
-    """Make the path argument absolute if the command runs outside the caller's directory. The other
-    tool runs in the caller's directory and does not see the command's `cd` or `cwd`."""
+    """Make the path argument for the suggested tool absolute if the command runs outside the
+    caller's directory. The tool that an interception rule suggests runs in the caller's directory
+    and does not see the command's `cd` or `cwd`."""
     path, cwd = arguments.get("path"), plan.command.cwd
     if cwd == caller.cwd or not isinstance(path, str):
         return arguments
@@ -142,7 +147,8 @@ def _resolve_paths(arguments: Arguments, plan: Plan, caller: Caller) -> Argument
 def find_match(
     reading: Analysis, rules: Sequence[InterceptionRule], tools: Sequence[str]
 ) -> Match | None:
-    """Return the first command that one of the caller's tools does better; None if none does."""
+    """Return the first match: a command that another tool of the agent does better; None without a
+    match."""
     counted = [rule for rule in rules if rule.tool in tools]
     for command in reading.commands:
         if not _is_plain_command(command):

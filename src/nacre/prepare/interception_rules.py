@@ -1,6 +1,7 @@
-"""Interception rules of the contract pi: commands that another tool of the caller does better.
+"""Interception rules of the `pi` contract: commands that another tool of the agent does better.
 
-Each rule checks one command. On a match, the rule returns the arguments for the other tool.
+Each interception rule checks one command and, on a match, returns the arguments for the tool that
+it suggests.
 """
 
 import re
@@ -16,7 +17,7 @@ from nacre.prepare.interception import Arguments, FindArguments, InterceptionRul
 from nacre.prepare.option_parsing import NONE, find_flags, find_operands, has_flag
 from nacre.text.clean import decode
 
-# Options that take the next word as their value.
+# Options of `head`, `tail`, search programs and `fd` that take the next word as their value.
 _COUNTS: Final = frozenset({b"-n", b"-c", b"--lines", b"--bytes"})
 _SEARCH_VALUED: Final = frozenset(
     {b"-A", b"-B", b"-C", b"-e", b"-f", b"-g", b"-m", b"-t", b"-T", b"--regexp", b"--file"}
@@ -105,8 +106,8 @@ def _locate(command: ParsedCommand) -> Arguments | None:
 def _search_arguments(
     command: ParsedCommand, pattern: Word | None, start: Word | None
 ) -> Arguments | None:
-    """Return the arguments for the find tool: file name pattern and start directory. None means
-    that the find tool cannot replace the command."""
+    """Return the arguments for the agent's find tool (file name pattern and start directory);
+    return None if the find tool cannot replace the command."""
     if _keeps_its_output(command) or (start is not None and _is_device(start)):
         return None
     arguments = {} if pattern is None else _text("pattern", pattern)
@@ -125,7 +126,7 @@ def _edit(command: ParsedCommand) -> Arguments | None:
         )
     elif name == b"perl":
         hit = _perl_edits(texts)
-    else:  # awk, gawk or mawk
+    else:  # the program is awk, gawk or mawk
         hit = (
             any(
                 text == b"-iinplace"
@@ -141,7 +142,8 @@ def _edit(command: ParsedCommand) -> Arguments | None:
 
 
 def _letters(text: bytes, allowed: bytes) -> bool:
-    """Return whether the text is a bundle of short options with only allowed letters before `i`."""
+    """Return whether a word bundles short options, as `-ni` does, and all its letters before the
+    first `i` are in `allowed`."""
     if not text.startswith(b"-") or text.startswith(b"--") or len(text) < 2:
         return False
     before = text[1:].split(b"i")[0]
@@ -149,7 +151,8 @@ def _letters(text: bytes, allowed: bytes) -> bool:
 
 
 def _perl_edits(texts: list[bytes]) -> bool:
-    """Return whether perl edits in place (`-i`). perl's switches end at the script's name."""
+    """Return whether a perl command edits files in place (`-i`); perl's switches end at the
+    script's name."""
     skip = False
     for text in texts:
         if skip:
@@ -180,8 +183,9 @@ def _write(command: ParsedCommand) -> Arguments | None:
 
 
 def _tee(command: ParsedCommand) -> Arguments | None:
-    """Match `echo x | tee f`, which writes a file. `make | tee log` does not match because it saves
-    another program's output."""
+    """Match a command such as `echo x | tee f`, which writes a file. The interception rule for
+    `tee` does not match `make | tee log`, because the file's content comes from another program
+    than `echo`, `printf` or `cat`."""
     feeder = command.feeder
     if feeder is None or feeder.name not in (b"echo", b"printf", b"cat"):
         return None
@@ -201,7 +205,8 @@ def _is_file(redirect: Redirect) -> bool:
 
 
 def _keeps_its_output(command: ParsedCommand) -> bool:
-    """Return whether stdout goes to a file, so that the model does not read the output."""
+    """Return whether the command's stdout goes to a file, so that the model does not read the
+    output."""
     return any(each.is_stdout for each in command.redirects)
 
 
@@ -238,7 +243,8 @@ def _count(command: ParsedCommand) -> int | None:
 
 
 def _after(command: ParsedCommand, *options: bytes) -> Word | None:
-    """Return the word after one of these options, which is the option's value."""
+    """Return the value of the command's first option that is in `options`: the word after that
+    option."""
     for word, following in zip(command.arguments, command.arguments[1:], strict=False):
         if word.text in options:
             return following
@@ -254,7 +260,8 @@ def _text(key: str, word: Word) -> Arguments:
 
 
 def _about(looks: dict[bytes, Callable[[ParsedCommand], Arguments | None]]) -> FindArguments:
-    """Return a function that selects the check by the command's program name."""
+    """Return a function that selects, by a command's program name, a check in `looks` and applies
+    it to the command."""
 
     def look(command: ParsedCommand, script: bytes) -> Arguments | None:
         del script

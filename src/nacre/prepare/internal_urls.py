@@ -1,9 +1,10 @@
-"""The step for internal URLs: replaces each internal URL by a path.
+"""Preparation step that replaces internal URLs, such as `artifact://17`, by paths of files.
 
 In a script, an internal URL is a word, a whole quoted string, or the end of a word
-(`--file=local://x`). A URL inside a larger quoted string counts as prose and stays
-unchanged. In a script, the path is quoted for the shell. In variables and in the working directory,
-the path is inserted without quotes. The caller's resolvers map URLs to paths.
+(`--file=local://x`). An internal URL inside a larger quoted string counts as prose and stays
+unchanged. A path that replaces a URL in a script is quoted for the shell. A path that replaces a
+URL in a variable or in the working directory is inserted without quotes. The caller supplies one
+resolver function for each URL scheme, which returns the path for an internal URL.
 """
 
 import os
@@ -32,13 +33,15 @@ class _BadUrl(Exception):
 def internal_urls_step(
     schemes: Sequence[str] = SCHEMES,
 ) -> Callable[[Plan, Caller], Plan | BadLink]:
-    """Return a step for these URL schemes. URLs of other schemes stay unchanged."""
+    """Return a preparation step that replaces internal URLs of the given schemes; URLs of other
+    schemes stay unchanged."""
     known = b"(" + "|".join(schemes).encode() + b")://"
     whole = re.compile(known + rb"(.*)", re.DOTALL)
     inside = re.compile(rb"(?:^|(?<=[=@,]))" + known + rb"([^,]*)", re.DOTALL)
 
     def step(plan: Plan, caller: Caller) -> Plan | BadLink:
-        """Replace internal URLs by paths."""
+        """Replace the internal URLs in the script, the directory and the call's variables by
+        paths."""
         command = plan.command
         given = (command.script, command.cwd, *command.call_env.values())
         if not any(b"://" in each for each in given):
@@ -64,7 +67,8 @@ def internal_urls_step(
 def _replace_whole(
     text: bytes, url: re.Pattern[bytes], caller: Caller, chores: list[Chore]
 ) -> bytes:
-    """Return the path for a value that is one internal URL; return other values unchanged."""
+    """Return the path for a value that is exactly one internal URL; return any other value
+    unchanged."""
     found = url.fullmatch(text)
     return _resolve(found[1], found[2], caller, chores) if found else text
 
@@ -91,7 +95,8 @@ def _find_edits(
     caller: Caller,
     chores: list[Chore],
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Yield start, end and path for each URL in a piece of the script, from last to first."""
+    """Yield the start, the end and the path of each internal URL in a piece of the script, from
+    last to first."""
     text = piece.text
     if text is None:
         return
@@ -133,8 +138,8 @@ def _resolve(scheme: bytes, rest: bytes, caller: Caller, chores: list[Chore]) ->
 
 
 def decode_path(rest: bytes) -> str:
-    """Percent-decode the part of a URL after `://`. Raises LookupError if that part is empty, is an
-    absolute path, or contains `..`, a NUL byte or a newline."""
+    """Percent-decode the part of an internal URL after `://`. Raises LookupError if the decoded
+    path of the URL is empty or absolute, or contains `..`, a NUL byte or a newline."""
     text = rest
     for _ in range(4):  # a URL may be percent-encoded more than once
         decoded = unquote_to_bytes(text)

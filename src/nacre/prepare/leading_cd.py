@@ -1,4 +1,5 @@
-"""The step `lift_leading_cd`: turns a leading `cd` into the plan's working directory."""
+"""The preparation step `lift_leading_cd`: turns `cd PATH &&` at the start of a script into the
+command's working directory."""
 
 import os
 import pwd
@@ -28,17 +29,17 @@ def lift_leading_cd(plan: Plan, caller: Caller) -> Plan:
         return plan
     relative = not lead.path.startswith((b"/", b"./", b"../")) and lead.path not in (b".", b"..")
     if relative and not lead.tilde and caller.variable(b"CDPATH"):
-        return plan  # bash would search the directories in CDPATH first
+        return plan  # bash searches the directories in CDPATH first for a relative `cd`
     if caller.cwd_may_change and not (lead.tilde or lead.path.startswith(b"/")):
-        return plan  # where a relative `cd` starts is not known before the run
+        return plan  # the directory in which a relative `cd` starts is not known before the run
     if _URL.match(lead.path):
-        path: bytes | None = lead.path  # a later step resolves the URL
+        path: bytes | None = lead.path  # the `cd` path is a URL that a later step resolves
     else:
         path = resolve_from_caller(lead.path, caller, tilde=lead.tilde)
     if path is None or not _can_pass(lead.path, caller):
         return plan
     if _GOES_BACK.search(command.script, lead.rest):
-        return plan  # the rest of the script uses the previous directory, so the `cd` stays
+        return plan  # the script later returns to the previous directory, so its leading `cd` stays
     moved = msgspec.structs.replace(command, script=command.script[lead.rest :], cwd=path)
     return add_findings(msgspec.structs.replace(plan, command=moved), CdLifted(path=lead.path))
 
@@ -52,8 +53,9 @@ def _can_pass(path: bytes, caller: Caller) -> bool:
 
 
 def resolve_from_caller(path: bytes, caller: Caller, *, tilde: bool) -> bytes | None:
-    """Return the absolute path, resolved from the caller's directory without following symbolic
-    links. None means that the path starts with a tilde whose home directory is unknown."""
+    """Return the absolute form of the path, resolved from the caller's directory without following
+    symbolic links. Return None for a path that starts with `~` or `~user` if that home directory is
+    unknown."""
     if tilde:
         user, slash, rest = path[1:].partition(b"/")
         home = caller.home if not user else _home_of(user)

@@ -1,4 +1,4 @@
-"""Splitting a command's words into options and operands, by the rules of most programs."""
+"""Splitting a command's words into options and operands, by the conventions of most programs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -11,7 +11,8 @@ NONE: Final[frozenset[bytes]] = frozenset()
 
 
 class Flag(Struct, frozen=True, kw_only=True):
-    """One option: a dash with a letter, or a long name with abbreviations expanded."""
+    """One command-line option: `-x`, or a long name such as `--force`, spelled out if it was
+    abbreviated."""
 
     name: bytes
     word: Word
@@ -23,11 +24,11 @@ def find_flags(
     known: frozenset[bytes] = NONE,
     glued: frozenset[bytes] = NONE,
 ) -> Iterator[Flag]:
-    """Yield the options among these words.
+    """Yield the options among the words of a command.
 
-    An option in `valued` takes a value: the attached text, or else the next word. An option in
-    `glued` takes only attached text as its value. `known` lists long option names. An unambiguous
-    abbreviation of a long name counts as that name.
+    An option in the set `valued` takes a value: the text attached to the option, or else the next
+    word. An option in the set `glued` takes only attached text as its value. `known` lists long
+    option names; an unambiguous abbreviation of one is yielded under the full name.
     """
     at = 0
     while at < len(words):
@@ -52,8 +53,8 @@ def find_flags(
 
 
 def find_operands(words: Sequence[Word], valued: frozenset[bytes] = NONE) -> Iterator[Word]:
-    """Yield the words that are neither options nor values. Options may occur anywhere before `--`.
-    All words after `--` are operands."""
+    """Yield the operands of a command: the words that are neither options nor values of options. An
+    option may follow an operand, but all words after `--` are operands."""
     at = 0
     while at < len(words):
         text = known_prefix(words[at])
@@ -69,8 +70,8 @@ def find_operands(words: Sequence[Word], valued: frozenset[bytes] = NONE) -> Ite
 
 
 def has_flag(words: Sequence[Word], letters: bytes, *names: bytes) -> bool:
-    """Return whether one of these options is given. A letter may be bundled with other letters. A
-    long name may be abbreviated."""
+    """Return whether the words of a command contain one of these options. An option letter is also
+    found in a bundle such as `-rf`, and a long name also in abbreviated form."""
     for word in words:
         text = known_prefix(word).partition(b"=")[0]
         if text == b"--":

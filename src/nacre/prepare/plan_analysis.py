@@ -1,4 +1,5 @@
-"""Analysis of a plan's script. `analyze` caches its results, so steps share one parse."""
+"""Analysis of the bash script in a plan. `analyze` caches its results, so that all preparation
+steps share one parse of the script."""
 
 from nacre.bash.analyze import analyze
 from nacre.bash.commands import Analysis
@@ -11,5 +12,6 @@ def analyze_plan(plan: Plan, caller: Caller) -> Analysis:
 
 
 def command_home(plan: Plan, caller: Caller) -> bytes | None:
-    """Return the command's home directory: the call's HOME variable, else the caller's home."""
+    """Return the home directory of a command: HOME from the `env` of the tool call, else the
+    caller's home directory."""
     return plan.command.call_env.get(b"HOME") or caller.home

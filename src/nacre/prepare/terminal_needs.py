@@ -1,4 +1,5 @@
-"""The step `note_terminal_needs`: reports commands that need a terminal or open an editor."""
+"""The preparation step `note_terminal_needs`: reports commands that need a terminal or open an
+editor."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -114,8 +115,8 @@ _PATCHES: Final = {b"add", b"stage", b"checkout", b"restore", b"reset", b"stash"
 
 
 def note_terminal_needs(plan: Plan, caller: Caller) -> Plan:
-    """Add a finding for each command that cannot work without a terminal. The contract can then
-    suggest a command that works."""
+    """Add a finding for each command that cannot work without a terminal, so that the tool's
+    contract can suggest a command that works."""
     found = [*find_terminal_needs(analyze_plan(plan, caller))]
     return add_findings(plan, *found) if found else plan
 
@@ -221,7 +222,7 @@ def _git(command: ParsedCommand) -> tuple[str, str] | None:
 
 def _asks_for_patches(found: GitCommand, names: set[bytes]) -> bool:
     if found.arguments[:1] and found.arguments[0].text in (b"show", b"list"):
-        return False  # `git stash show -p` only prints a patch
+        return False  # `git stash show -p` only prints a patch and asks nothing
     interactive = b"-i" in names and found.subcommand in (b"add", b"stage")
     return interactive or bool(names & {b"-p", b"--patch", b"--interactive"})
 
@@ -261,8 +262,8 @@ def _other(command: ParsedCommand, texts: set[bytes | None]) -> tuple[str, str] 
 
 
 def _own_flags(words: Sequence[Word], valued: frozenset[bytes]) -> set[bytes]:
-    """Return the names of the options before the first operand. Later words belong to
-    another command, as in `docker run IMAGE COMMAND`."""
+    """Return the names of a command's own options, which come before its first operand. Words
+    after the first operand belong to another command, as in `docker run IMAGE COMMAND`."""
     own: list[Word] = []
     at = 0
     while at < len(words) and known_prefix(words[at]).startswith(b"-"):

@@ -1,4 +1,5 @@
-"""Resolving the files that `until` waits for against the command's working directory."""
+"""Resolving the paths of files that an `until` condition waits for, relative to the command's
+working directory."""
 
 from nacre.bash.paths import resolve_path
 from nacre.model.requests import Condition, FileExists
@@ -7,8 +8,8 @@ from nacre.model.requests import Condition, FileExists
 def resolve_files(
     until: tuple[Condition, ...], cwd: bytes, home: bytes | None = None
 ) -> tuple[Condition, ...]:
-    """Return the conditions with absolute file paths. `home` replaces a leading `~`. If `home` is
-    None, a leading `~` is kept."""
+    """Return the `until` conditions with absolute file paths. The directory `home` replaces a
+    leading `~`; if `home` is None, the `~` is kept."""
     return tuple(
         FileExists(resolve_path(cwd, _expand_home(each.path, home)))
         if isinstance(each, FileExists)

@@ -1,5 +1,5 @@
 """Operating system access: starting a command, reading its output, signalling its process tree.
 
-This package knows nothing of contracts, timers or run states. The `engine` package decides when
-to act.
+The package `process` knows nothing of contracts, timers or run states. The package `engine` decides
+when to start, read and signal a command.
 """

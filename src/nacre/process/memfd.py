@@ -1,4 +1,4 @@
-"""Sealed memory files: a command's stdin, and a script that is too long for an argument.
+"""Sealed memory files, for a command's stdin and for a script that is too long for an argument.
 
 A memory file needs no process that writes to it, leaves nothing on disk, and ends with EOF.
 """
@@ -7,7 +7,7 @@ import fcntl
 import os
 from typing import Final
 
-# bytes; Linux allows 128 KiB for one argument, including its final NUL
+# maximum bytes of one argument of a program; Linux allows 128 KiB, including the final NUL
 LONGEST_ARGUMENT: Final = 128 * 1024 - 1
 _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
@@ -28,9 +28,11 @@ def create_memfd(name: str, content: bytes) -> int:
 
 
 def build_script_loader(fd: int) -> bytes:
-    """Return a short script that closes `fd` and runs the script that it has read from `fd`.
+    """Return a short script that reads a long script from `fd`, closes `fd`, and runs the long
+    script.
 
-    So the child processes of the script do not inherit `fd`. `eval` parses a script as `bash -c`
-    does. The only difference is that the message of a syntax error contains `eval:`.
+    Because `fd` is closed before the long script runs, the child processes of the long script do
+    not inherit `fd`. `eval` parses a script as `bash -c` does, except that the message of a syntax
+    error contains `eval:`.
     """
     return b'eval "exec %d<&-; $(</dev/fd/%d)"' % (fd, fd)

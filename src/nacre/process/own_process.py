@@ -1,7 +1,5 @@
-"""Process-wide changes that only nacre's own processes may make to themselves.
-
-The module also makes system calls for which Python has no function.
-"""
+"""Process-wide changes that only nacre's own processes may make to themselves, and system calls for
+which Python has no function."""
 
 import ctypes
 import os
@@ -22,53 +20,54 @@ _MAX_SIGNALS: Final = 4096  # maximum number of bytes in one read from the signa
 def become_subreaper() -> bool:
     """Make this process a subreaper, so that the kernel reparents orphans of its commands to it.
 
-    Without a subreaper, orphans become children of init. Return False when the kernel refuses.
+    Without a subreaper, orphans become children of init. Return False when the kernel refuses to
+    make this process a subreaper.
     """
     refused: int = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return not refused
 
 
 def wake_on_signals(loop: EventLoop) -> None:
-    """Make every signal end the wait of this event loop, if the calling thread is the main thread.
+    """Make every signal wake this event loop, if the calling thread is the main thread.
 
     Python runs signal handlers in the main thread, between two bytecodes. A signal that arrives
-    right before epoll_wait(2), or in another thread, does not interrupt that wait. The signal's
-    handler would run at the next event, which may never come. So Python writes a byte into a pipe
-    for each signal, and the event loop watches the pipe.
+    right before epoll_wait(2), or in another thread, does not interrupt the wait, so its handler
+    would run only at the next event, which may never come. To wake the event loop, Python writes a
+    byte into a pipe for each signal, and the event loop watches the pipe.
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    with suppress(OSError):  # no free descriptor: a signal may be handled late
+    with suppress(OSError):  # no free descriptor for the signal pipe: signals do not wake the loop
         pipe = _open_signal_pipe()
         loop.watch(pipe, partial(_drain, pipe))
 
 
 @cache
 def _open_signal_pipe() -> int:
-    """Return the read end of the signal pipe.
+    """Return the read end of the pipe into which Python writes a byte for each signal.
 
-    The pipe stays open until the process ends, because Python's signal handler in C may write to
-    the pipe's descriptor at any moment.
+    The signal pipe stays open until the process ends, because Python's signal handler in C may
+    write to the pipe's descriptor at any moment.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     return reading
 
 
-# After fork(2), the signal pipe still belongs to the parent process.
+# After fork(2), the signal pipe still belongs to the parent process, so the child needs a new pipe.
 os.register_at_fork(after_in_child=_open_signal_pipe.cache_clear)
 
 
 def _drain(pipe: int) -> None:
-    with suppress(BlockingIOError):  # another event loop of the main thread has read the bytes
+    with suppress(BlockingIOError):  # another event loop has emptied the signal pipe
         os.read(pipe, _MAX_SIGNALS)
 
 
 def make_undumpable() -> bool:
     """Restrict access to `/proc/PID/fd`, `mem` and `environ` of this process to root.
 
-    The processes that this process starts stay as visible as before. Return False when the kernel
-    refuses.
+    Access to the files in /proc of the processes that this process starts is not restricted. Return
+    False when the kernel refuses to restrict access to this process's files in /proc.
     """
     refused: int = ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     return not refused
@@ -82,15 +81,16 @@ def trim_memory() -> None:
 
 
 def scrub_environ(names: Collection[bytes]) -> bool:
-    """Erase these variables from `/proc/PID/environ` of this process, which its commands can read.
+    """Erase the variables `names` from `/proc/PID/environ` of this process, because its commands
+    can read that file.
 
-    `os.environ` of this process keeps the variables. Return False when the kernel does not allow
-    the change.
+    `os.environ` keeps the variables that are erased from `/proc/PID/environ`. Return False when
+    this process may not write to its own `/proc/self/mem`.
     """
     try:
         with open("/proc/self/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-        start, end = int(fields[47]), int(fields[48])  # env_start and env_end in proc(5)
+        start, end = int(fields[47]), int(fields[48])  # fields env_start and env_end of proc(5)
         memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
     except (OSError, IndexError, ValueError):
         return False

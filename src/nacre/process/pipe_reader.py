@@ -1,8 +1,8 @@
 """Reader of an output pipe that may be silent for an hour and then deliver a gigabyte.
 
-A pipe holds 64 KiB. During a flood of output the reader enlarges the pipe to 1 MiB, which saves
-most of the wake-ups. Only a few pipes are enlarged at a time. Linux allows each user 64 MiB of pipe
-buffers, and beyond that limit gives each further pipe only 8 KiB.
+A pipe holds 64 KiB by default; during a flood of output, the reader enlarges it to 1 MiB, which
+saves most of the wake-ups. Only a few pipes are enlarged at a time, because Linux allows each user
+64 MiB of pipe buffers and gives each pipe beyond this limit only 8 KiB.
 """
 
 import fcntl
@@ -14,8 +14,8 @@ from typing import Final
 DEFAULT_SIZE: Final = 64 * 1024
 GROWN_SIZE: Final = 1024 * 1024
 BIG_READ: Final = 256 * 1024
-_FLOOD: Final = 4  # consecutive full reads that make a flood of output
-_CALM: Final = 64  # consecutive small reads that end a flood of output
+_FLOOD: Final = 4  # number of consecutive full reads after which the output counts as a flood
+_CALM: Final = 64  # number of consecutive small reads that end a flood of output
 
 
 def count_unread(fd: int) -> int:
@@ -38,10 +38,11 @@ class PipeGrowth:
 class PipeReader:
     """Reader of one output pipe; enlarges the pipe during a flood of output."""
 
-    # Why these attributes have class-level defaults: see the docstring of `engine.run.Run`.
+    # The docstring of `engine.run.Run` says why the attributes of `PipeReader` have class-level
+    # defaults.
     _buffer: bytearray | None = None  # read buffer, reused during a flood of output
     _grown = False
-    _streak = 0  # full reads in a row if positive; small reads in a row if negative
+    _streak = 0  # number of full reads in a row; a negative number counts small reads in a row
 
     def __init__(self, fd: int, growth: PipeGrowth) -> None:
         self.fd = fd
@@ -54,7 +55,7 @@ class PipeReader:
     def read(self) -> bytes | bytearray | None:
         """Return the available bytes, None when the pipe is empty for now, or b"" at EOF.
 
-        The returned buffer is valid only until the next read.
+        The returned buffer is valid only until the next call of `read`.
         """
         try:
             data = (
@@ -108,6 +109,8 @@ class PipeReader:
     def _resize(self, size: int) -> bool:
         try:
             fcntl.fcntl(self.fd, fcntl.F_SETPIPE_SZ, size)
-        except OSError:  # no permission, or the unread data would not fit: keep the old size
+        except OSError:
+            # The pipe keeps its size if this process has no permission to enlarge it, or if the
+            # unread data would not fit into a smaller pipe.
             return False
         return True

@@ -1,14 +1,17 @@
-"""Process tree of a run: finds every process that the run started, and signals exactly these.
+"""Process tree of a run: finds every process that the run started, and signals only these
+processes.
 
-A process belongs to the run if it has the run tag, is in the shell's session, descends from a
-member, or was a member in an earlier scan. nacre's own processes are subreapers: the kernel
-reparents orphans to them, so no orphan gets lost. If no member is found, the processes that hold
-the write end of the run's output pipe count as members. A pipe holder that is older than the run's
-shell or descends from this process does not count.
+A process is a member of a run's process tree if it has the run tag, is in the shell's session,
+descends from a member, or was a member in an earlier scan. Each process of nacre itself is a
+subreaper: the kernel reparents orphans of its commands to it, so no orphan gets lost. If a scan of
+/proc finds no member of the run's process tree, the scan returns the processes that hold the run's
+output pipe open for writing. The search through the run's output pipe leaves out processes that are
+older than the run's shell or descend from this process.
 
-A signal is sent by identity: open a pidfd, compare the start time, then send the signal. The
-shell's process group is signalled as a group, because this also reaches children that are just
-being forked. The kernel cannot reuse the group's number before the shell is reaped.
+A signal is sent to a process by identity: open a pidfd, compare the start time, then send the
+signal. The shell's process group is signalled as a group, because a signal to the group also
+reaches children that are just being forked. The kernel cannot reuse the number of the shell's
+process group before the shell is reaped.
 """
 
 import os
@@ -23,12 +26,14 @@ from nacre.procfs.processes import Process
 
 Table = dict[int, Process]
 
-# Maximum number of scans in one call of `kill`. A tree that forks during a scan is scanned again.
+# Maximum number of scans in one call of `kill`, which scans a process tree again if the tree forks
+# during a scan.
 _MAX_KILL_ROUNDS: Final = 16
 
 
 class ProcessTree:
-    """Process tree of one run. The caller creates this object before the shell is reaped."""
+    """Process tree (all processes) of one run; the object must be created before nacre reaps the
+    run's shell."""
 
     def __init__(
         self,
@@ -42,9 +47,11 @@ class ProcessTree:
         self._shell = shell
         self._tag = tag
         self._pipes = pipes
-        # callback that returns whether this process is the subreaper and has no other run
+        # callback that returns whether every orphan that this process adopts must belong to this
+        # run
         self._owns_orphans = owns_orphans
-        self._free_descriptors = free_descriptors  # callback that closes cached descriptors
+        # callback that closes cached descriptors, so that a scan of /proc finds free ones
+        self._free_descriptors = free_descriptors
         self._own_session = os.getsid(0)
         self._free_descriptors()
         root = processes.read_process(shell)
@@ -53,7 +60,7 @@ class ProcessTree:
         self._seen: set[tuple[int, int]] = set()
 
     def members(self) -> list[Process]:
-        """Return the living processes of the tree, including the shell while it runs.
+        """Return the living processes of the run's process tree, including the shell while it runs.
 
         When no descriptor is free for reading /proc, return the result of the previous scan.
         """
@@ -72,7 +79,7 @@ class ProcessTree:
         return alive
 
     def signal(self, number: int) -> None:
-        """Signal every member once, as far as this process has the permission."""
+        """Send a signal once to every process of the run that this process may signal."""
         members = self.members()
         self._signal_group(number)
         for each in members:
@@ -85,7 +92,8 @@ class ProcessTree:
                     send_signal(each, signal.SIGCONT)
 
     def kill(self) -> list[Process]:
-        """Kill every member and every process that members fork meanwhile; return the survivors."""
+        """Kill every process of the run, including processes that are forked during the killing;
+        return the processes that are still alive."""
         members = self.members()
         for _ in range(_MAX_KILL_ROUNDS):
             if not members:
@@ -96,13 +104,13 @@ class ProcessTree:
             before = {(each.pid, each.started) for each in members}
             members = self.members()
             if {(each.pid, each.started) for each in members} <= before:
-                break  # no new members; the remaining members are dying
+                break  # no new processes in the tree; the remaining ones are dying
         return members
 
     def _signal_group(self, number: int) -> None:
         try:
             os.killpg(self._shell, number)
-        except OSError:  # the group is empty, or this process may not signal it
+        except OSError:  # the process group is empty, or this process may not signal it
             return
 
     def _find_tagged(self, table: Table) -> list[Process]:
@@ -116,13 +124,14 @@ class ProcessTree:
         locks = processes.soft_locks(process.pid)
         if self._tag is not None and self._tag.includes(locks):
             return True
-        # An orphan that this process adopted and that has lost its tag. A command is never in the
-        # session of this process, but helper processes are.
+        # An orphan that this process has adopted and that has lost its run tag counts as a process
+        # of this run if this run is the only live one. A child in the session of this process is a
+        # helper process, because a command is never in that session.
         adopted = process.parent == os.getpid() and process.session != self._own_session
         return adopted and read_tag(locks) is None and self._owns_orphans()
 
     def _with_descendants(self, table: Table, members: list[Process]) -> list[Process]:
-        """Return the members and all their descendants."""
+        """Return the processes in `members` and all their descendants."""
         children: dict[int, list[Process]] = {}
         for each in table.values():
             children.setdefault(each.parent, []).append(each)
@@ -135,9 +144,11 @@ class ProcessTree:
         return list(found.values())
 
     def _writers(self, table: Table) -> list[Process]:
-        """Return the processes outside the tree that hold the write end of the run's pipe.
+        """Return the processes that hold the write end of the run's output pipe, except descendants
+        of this process.
 
-        This search is the last way to find a process that has lost its tag, session and parent.
+        A process that has lost the tag, session and parent of its run can be found only through the
+        run's output pipe, if the process still holds the pipe open.
         """
         own = {each.pid for each in self._with_descendants(table, _children_of(os.getpid(), table))}
         young = (
@@ -161,11 +172,11 @@ def send_signal(process: Process, number: int) -> bool:
         pidfd = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return True
-    except OSError:  # no free descriptor: a later scan retries
+    except OSError:  # no free descriptor for a pidfd: a later scan retries
         return False
     try:
-        # The pidfd pins the process that has the pid now. Start times can be compared reliably
-        # only after the pidfd is open.
+        # Open the pidfd before comparing the process's start time with the recorded one, because an
+        # open pidfd always refers to the same process.
         now = processes.read_process(process.pid)
         if now is not None and now.started == process.started:
             signal.pidfd_send_signal(pidfd, number)
@@ -179,9 +190,10 @@ def send_signal(process: Process, number: int) -> bool:
 
 
 def reap_orphans(known: Collection[int]) -> list[int]:
-    """Reap the dead orphans that this subreaper has adopted; return the pids of the living ones.
+    """Reap the dead orphans that this subreaper has adopted; return the pids of the living orphans.
 
-    Only nacre's own processes may call this function: it reaps any child that is not in `known`.
+    `reap_orphans` reaps every child of this process whose pid is not in `known`, so a host program,
+    which may have other children, must not call it.
     """
     alive = []
     try:
@@ -200,7 +212,8 @@ def reap_orphans(known: Collection[int]) -> list[int]:
 
 
 class TaggedProcesses:
-    """Remaining processes of a run whose shell or owner has exited, found by the run tag alone."""
+    """Processes of a run, found by the run tag alone, for example after the run's shell or the
+    process that executed the run has exited."""
 
     def __init__(self, tag: Tag) -> None:
         self._tag = tag
@@ -216,7 +229,7 @@ class TaggedProcesses:
         ]
 
     def signal(self, number: int) -> int:
-        """Signal every process with the run tag, by identity; return the number of processes."""
+        """Signal every process that has the run tag; return the number of these processes."""
         members = self.members()
         for each in members:
             send_signal(each, number)

@@ -1,11 +1,12 @@
-"""Resource limits and umask of a child: read from the caller, applied at the spawn.
+"""Resource limits and umask of a child process: read from the caller, applied at the spawn.
 
-A command that the warden starts gets the limits of its caller. The spawning process sets soft
-limits on itself during the spawn, so that the child inherits the limits (`temporary_rlimits`). Only
-nacre's own processes set limits on themselves. A lower hard limit cannot be temporary, because the
-spawning process could not raise its hard limit again. A limit that would hit the spawning process
-itself cannot be temporary either. prlimit(1) sets the limits that cannot be temporary, and then
-execs the shell.
+A command that the warden (nacre's daemon) starts gets the resource limits of its caller. The
+spawning process sets soft limits on itself during the spawn, so that the child inherits the limits
+(`temporary_rlimits`). Only nacre's own processes, never a host process, set limits on themselves. A
+lower hard limit cannot be set temporarily, because the spawning process could not raise its hard
+limit again. A limit of CPU time or memory cannot be set temporarily, because it could kill the
+spawning process. The program prlimit(1) sets hard limits below those of the spawning process and
+limits of CPU time or memory, and then execs the shell.
 """
 
 import os
@@ -19,14 +20,14 @@ from typing import Final
 from nacre.model.plan import CallerLimits
 from nacre.procfs.processes import RLIMIT_LOCKS
 
-Rlimit = tuple[int, int, int]  # resource number, soft limit, hard limit
+Rlimit = tuple[int, int, int]  # a resource limit: its number, its soft value, its hard value
 
 _rlimit_lock = threading.Lock()
 
 
 @contextmanager
 def temporary_rlimits(limits: tuple[Rlimit, ...]) -> Iterator[None]:
-    """Set these limits on this process for the duration of a `with` block.
+    """Set these resource limits on this process for the duration of a `with` block.
 
     Raises ValueError or OSError for a limit that this process may not set.
     """
@@ -42,7 +43,7 @@ def temporary_rlimits(limits: tuple[Rlimit, ...]) -> Iterator[None]:
 
 
 PRLIMIT: Final = b"/usr/bin/prlimit"
-# resource number of each limit, and the limit's option name in prlimit(1)
+# maps the number of each resource limit to the limit's option name in prlimit(1)
 _LIMIT_NAMES: Final = {
     0: b"cpu",
     1: b"fsize",
@@ -61,14 +62,15 @@ _LIMIT_NAMES: Final = {
     15: b"rttime",
 }
 LIMIT_NUMBERS: Final = range(max(_LIMIT_NAMES) + 1)
-# Limits of CPU time and memory. Even a short-lived limit could kill the spawning process if that
-# process has already used more time or memory than the limit allows.
+# Limits of CPU time and memory: the spawning process must not set them on itself even for a moment,
+# because it could be killed if it has already used more time or memory.
 _NOT_TEMPORARY: Final = frozenset((0, 2, 9, 15))
-assert RLIMIT_LOCKS not in _LIMIT_NAMES  # RLIMIT_LOCKS is reserved for the run tag
+assert RLIMIT_LOCKS not in _LIMIT_NAMES  # RLIMIT_LOCKS marks the processes of a run
 
 
 def read_caller_limits() -> CallerLimits:
-    """Return the umask and limits of this process, for a warden that starts its commands."""
+    """Return the umask and resource limits of this process, which the warden applies to this
+    process's commands."""
     return CallerLimits(umask=read_umask(), limits=read_rlimits())
 
 
@@ -79,8 +81,9 @@ def read_rlimits() -> tuple[tuple[int, int], ...]:
 def read_umask() -> int:
     """Return the umask of this process.
 
-    umask(2) returns the umask only by changing it for a moment. If other threads could see that
-    change, the umask is read from `/proc/self/status`, which takes ten times as long.
+    The system call umask(2) returns the umask only by changing it for a moment. In a process with
+    several threads, the umask is read from `/proc/self/status`, which takes ten times as long as
+    umask(2), but does not change the umask.
     """
     if threading.active_count() == 1:
         mask = os.umask(0o077)
@@ -100,10 +103,10 @@ def read_umask() -> int:
 def plan_rlimits(
     theirs: tuple[tuple[int, int], ...], ours: tuple[tuple[int, int], ...]
 ) -> tuple[tuple[Rlimit, ...], tuple[bytes, ...]]:
-    """Return how to start a child with the caller's limits (`theirs`).
+    """Split the resource limits that a child gets from its caller (`theirs`) by how they are set.
 
-    The first part of the result holds the limits that this process sets on itself during the spawn.
-    The second part of the result holds options for prlimit(1). `ours` holds the limits of this
+    Return two tuples: the resource limits that this process sets on itself during the spawn, and
+    options for prlimit(1), which sets the other limits. `ours` holds the resource limits of this
     process. A caller's limit above the hard limit of this process is reduced to that hard limit.
     """
     wear: list[Rlimit] = []

@@ -1,9 +1,10 @@
 """Run tags: numbers that mark every process of a run.
 
-A run tag is the soft RLIMIT_LOCKS value of a process. Linux has not used this limit for twenty
-years. Every process inherits the tag through fork, exec, `setsid`, double forks and `env -i`. The
-tag costs nothing and adds no environment variable. A tag also contains the number of the outer run
-if this process itself belongs to a run. So a nacre started inside a run stays part of that run.
+A run tag is the soft RLIMIT_LOCKS value of a process, a limit that Linux has not used for twenty
+years. A process inherits its run tag through fork, exec, `setsid`, double forks and `env -i`. A run
+tag costs nothing and adds no environment variable. If nacre runs inside a run of another nacre
+process (the outer run), each run tag that it assigns also contains the number of the outer run, so
+that the tagged processes still belong to the outer run.
 """
 
 import itertools
@@ -18,7 +19,7 @@ from nacre.procfs import processes
 
 _OWN_BITS: Final = 32
 _OUTER_BITS: Final = 24
-# Top byte of every run tag. With this byte the largest tag still fits a signed 64-bit number.
+# Top byte of every run tag, small enough that the largest tag fits a signed 64-bit number.
 _MAGIC: Final = 0x4E
 
 
@@ -32,13 +33,13 @@ class Tag(Struct, frozen=True):
 
     @property
     def as_outer(self) -> int:
-        """Number of this run in the tags of the runs that are nested in it."""
+        """Number by which the tag of a nested run (started inside this run) refers to this run."""
         return self.own % (1 << _OUTER_BITS)
 
     def includes(self, soft_locks: int | None) -> bool:
         """Return whether a process with this soft RLIMIT_LOCKS belongs to this run.
 
-        A process of a run that is nested in this run belongs to this run, too.
+        A process of a run that was started inside this run belongs to this run, too.
         """
         other = parse_tag(soft_locks)
         if other is None:
@@ -63,7 +64,8 @@ def new_tag() -> Tag | None:
 class TagFactory:
     """Generator of run tags: consecutive numbers that start at a random number.
 
-    The factory reads this process's RLIMIT_LOCKS, which contains the outer run, only once.
+    A `TagFactory` reads this process's own RLIMIT_LOCKS (which holds the number of an outer run, if
+    nacre runs inside one) only once.
     """
 
     def __init__(self) -> None:
@@ -87,7 +89,8 @@ class TagFactory:
 def apply_tag(pid: int, tag: Tag, hard: int | None = None) -> bool:
     """Set the run tag of a running process. `hard` is the process's hard RLIMIT_LOCKS, if known.
 
-    Return False when the process has exited or this process may not change its limits.
+    Return False when the process `pid` has exited, or when nacre may not change the limits of the
+    process `pid`.
     """
     try:
         if hard is None:
@@ -98,14 +101,14 @@ def apply_tag(pid: int, tag: Tag, hard: int | None = None) -> bool:
     return True
 
 
-# Tag of the warden process. With this tag the warden is not part of the run that started it.
+# Run tag of the warden (nacre's daemon), which keeps the warden out of the run that started it.
 WARDEN_TAG: Final = Tag(own=0, outer=0)
 
 
 def drop_tag() -> None:
     """Replace this process's run tag by the warden's tag, so that this process belongs to no run.
 
-    Only the warden calls this function.
+    Only the warden (nacre's daemon) calls `drop_tag`.
     """
     with suppress(OSError, ValueError):
         hard = resource.getrlimit(processes.RLIMIT_LOCKS)[1]

@@ -1,10 +1,12 @@
-"""Process start by vfork, whose cost does not grow with the host's memory, even at 2 GB.
+"""Process start by vfork(2), whose cost does not grow with the memory of the host process, even at
+2 GB.
 
 `subprocess.Popen` (without `preexec_fn`) ends in one C function that vforks and execs. The Python
-code before that function handles cases that nacre does not have, and takes up to a twelfth of the
-time of an `echo`. So nacre calls the C function directly on Python versions where the function's
-parameters are known. On other Python versions, and after a failure of the C function, nacre uses
-Popen. Popen then starts the process or raises an error with the reason.
+code of `subprocess.Popen` handles cases that nacre does not have, and takes up to a twelfth of the
+time of an `echo`. On Python versions where its parameters are known, nacre calls the C function
+behind `subprocess.Popen` directly, to save the time of the Python code. If the C function behind
+`subprocess.Popen` has unknown parameters or fails, nacre uses Popen itself, which starts the
+process or raises an error with the reason.
 """
 
 import fcntl
@@ -27,20 +29,21 @@ if sys.implementation.name == "cpython" and sys.version_info[:2] in _KNOWN_VERSI
 
 
 def spawn(request: SpawnRequest, attempt: SpawnAttempt) -> None:
-    """Start the process, and call `attempt.on_started` right after the fork.
+    """Start the requested process, and call `attempt.on_started` right after the fork.
 
-    Raises OSError as Popen does. After an exception or an interrupt, the caller must call
-    `attempt.rollback`.
+    Raises OSError as Popen does. After an exception or an interrupt in `spawn`, the caller must
+    call `attempt.rollback`.
     """
     if not _spawn_fork_exec(request, attempt):
         attempt.discard_child()
-        from nacre.process.spawn_popen import spawn_popen  # lazy import: rarely needed
+        from nacre.process.spawn_popen import spawn_popen  # imported lazily: Popen is rarely needed
 
         spawn_popen(request, attempt)
 
 
 def _spawn_fork_exec(request: SpawnRequest, attempt: SpawnAttempt) -> bool:
-    """Return whether the process was started; after any failure return False."""
+    """Start the process by the C function behind `subprocess.Popen`; return False after any
+    failure."""
     words, passed, variables = request.argv, request.pass_fds, None
     if _fork_exec is None or b"/" not in words[0]:
         return False
@@ -50,10 +53,11 @@ def _spawn_fork_exec(request: SpawnRequest, attempt: SpawnAttempt) -> bool:
         variables = [b"%b=%b" % each for each in env.items()]
     # Audit hooks recognize a process start by the event name `subprocess.Popen`.
     sys.audit("subprocess.Popen", words[0], words, request.cwd, env)
-    # This pipe reaches EOF when the child execs. A child whose exec fails writes the error to it.
+    # The error pipe reaches EOF when the child execs; a child whose exec fails writes the error to
+    # the pipe.
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        if writing < 3:  # numbers 0 to 2 are for the child's standard streams
+        if writing < 3:  # descriptors 0 to 2 are for the child's standard streams
             low, writing = writing, fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, 3)
             os.close(low)
         inherited = tuple(sorted((*passed, writing))) if passed else (writing,)
@@ -68,7 +72,8 @@ def _spawn_fork_exec(request: SpawnRequest, attempt: SpawnAttempt) -> bool:
             with temporary_rlimits(request.limits):
                 attempt.pids.extend(starmap(_fork_exec, (arguments,)))
         else:
-            # All steps from the fork to the append run in C, so that no interrupt can lose a pid.
+            # All steps from the fork to the recording of the pid run in C, so that no interrupt can
+            # lose the pid.
             attempt.pids.extend(starmap(_fork_exec, (arguments,)))
         attempt.on_started()
     finally:
@@ -79,11 +84,12 @@ def _spawn_fork_exec(request: SpawnRequest, attempt: SpawnAttempt) -> bool:
 
 
 def _read_trouble(reading: int) -> bytes:
-    """Return what the child wrote because its exec failed; nothing if the exec succeeded.
+    """Return the first byte of the error that a child with a failed exec wrote; b"" if its exec
+    succeeded.
 
-    When vfork returns, the child's exec has already failed or succeeded. Another thread of the host
-    may fork during the spawn. The forked process inherits the write end of the pipe, so the pipe
-    stays open until that process exits. So the read from this pipe must not block.
+    When vfork returns, the child's exec has already failed or succeeded. The error pipe is read
+    without blocking, because a process that another thread forks during the spawn inherits the
+    pipe's write end, so that EOF would come only after the exit of that process.
     """
     try:
         return os.read(reading, 1)

@@ -1,6 +1,6 @@
 """Process start by `subprocess.Popen`, the fallback of `spawn_fork_exec`.
 
-Popen works with every Python version and raises an error with the reason of a failure.
+Popen works with every Python version, and after a failed start it raises an error with the reason.
 """
 
 import subprocess
@@ -16,7 +16,8 @@ def spawn_popen(request: SpawnRequest, attempt: SpawnAttempt) -> None:
 
 
 class _Popen(subprocess.Popen[bytes]):
-    """Popen that calls `on_started` right after the fork and never waits for its child."""
+    """Subclass of Popen that calls `on_started` right after the fork and never waits for its
+    child."""
 
     def __init__(self, request: SpawnRequest, attempt: SpawnAttempt) -> None:
         self._attempt = attempt
@@ -38,7 +39,7 @@ class _Popen(subprocess.Popen[bytes]):
 
     @pid.setter
     def pid(self, number: int | None) -> None:
-        if number is not None:  # Popen first sets its pid to None
-            self.returncode = 0  # keeps Popen from ever reaping this pid
+        if number is not None:  # Popen sets `pid` to None before it starts the child
+            self.returncode = 0  # a set `returncode` keeps Popen from reaping the child
             self._attempt.pids.append(number)
             self._attempt.on_started()

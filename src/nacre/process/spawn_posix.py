@@ -1,8 +1,9 @@
 """Process start by the C library's `posix_spawn`, which does not block other Python threads.
 
-`spawn_fork_exec` holds the GIL from the fork to the exec, for a millisecond on a busy machine. For
-a command that a caller waits for, `spawn_fork_exec` is best. For a prewarmed shell, `posix_spawn`
-is better: called from a background thread, it lets the other threads run.
+`spawn_fork_exec` holds the GIL from the fork to the exec, for a millisecond on a busy machine.
+nacre uses `spawn_fork_exec` to start a command for which a caller waits. A background thread starts
+prewarmed shells (bash processes whose script is not known yet) with `posix_spawn`, which lets the
+other threads run.
 """
 
 import ctypes
@@ -18,8 +19,9 @@ from nacre.procfs import processes
 
 _SETSIGDEF: Final = 0x04
 _SETSID: Final = 0x80
-_STRUCT_SIZE: Final = 1024  # bytes; larger than any struct of the C library's spawn functions
-_FIRST: Final = 3  # number of the first passed descriptor in the child
+# size in bytes of a buffer for a struct of the C library's spawn functions; every struct is smaller
+_STRUCT_SIZE: Final = 1024
+_FIRST: Final = 3  # number that the first passed descriptor gets in the child
 _LIBC_SIGNALS: Final = (32, 33)
 _FUNCTIONS: Final = (
     "posix_spawn",
@@ -40,10 +42,10 @@ def is_available() -> bool:
 
 
 def spawn_posix(request: SpawnRequest, attempt: SpawnAttempt) -> None:
-    """Start a process as `spawn_fork_exec` does. Raises OSError.
+    """Start a process with the C library's `posix_spawn`. Raises OSError.
 
-    In the child, the passed descriptors get the numbers 3, 4, ... The child keeps the umask of this
-    process.
+    In the child, the passed descriptors get the numbers 3, 4 and so on. The child keeps the umask
+    of this process.
     """
     library, pid = _load_libc(), ctypes.c_int()
     actions, attributes = (
@@ -51,7 +53,8 @@ def spawn_posix(request: SpawnRequest, attempt: SpawnAttempt) -> None:
         ctypes.create_string_buffer(_STRUCT_SIZE),
     )
     given = (request.stdin, request.output, request.errors, *request.pass_fds)
-    # Duplicate each descriptor to a number that no descriptor will get in the child.
+    # Duplicate each descriptor to a number above all numbers that descriptors will get in the
+    # child.
     lent = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 2 * len(given)) for fd in given]
     library.posix_spawn_file_actions_init(actions)
     library.posix_spawnattr_init(attributes)
@@ -64,9 +67,11 @@ def spawn_posix(request: SpawnRequest, attempt: SpawnAttempt) -> None:
         library.posix_spawnattr_setsigdefault(attributes, _build_signal_set(library))
         env = os.environb if request.env is None else request.env
         variables = [b"%b=%b" % each for each in env.items()]
-        # Where each caller has its own limits, the child must not inherit the limits of another
-        # caller by chance. If the child inherits a run tag that this process has set on itself at
-        # this moment, that tag is soon replaced.
+        # The warden (nacre's daemon) sets the resource limits of a command's caller on itself
+        # during the spawn, so that the child inherits them; the lock of `temporary_rlimits` keeps
+        # two threads from doing so at the same time. A process other than the warden needs no lock:
+        # its other threads set at most a run tag on the process, and a child that inherits a wrong
+        # run tag soon gets its own tag.
         with temporary_rlimits(request.limits) if request.umask >= 0 else nullcontext():
             problem = library.posix_spawn(
                 ctypes.byref(pid),
@@ -90,9 +95,9 @@ def spawn_posix(request: SpawnRequest, attempt: SpawnAttempt) -> None:
 def _build_signal_set(library: Any) -> Any:
     """Return the set of signals that get their default action in the child.
 
-    The C library reserves two signals (32 and 33) for itself. `posix_spawn` would make the child
-    ignore both signals, and every descendant of the child would inherit this. To leave the two
-    signals as they are in this process, this function sets bits in the memory of the signal set.
+    The C library reserves the signals 32 and 33 for itself; `posix_spawn` would make the child and
+    all its descendants ignore them. The bits of the signals 32 and 33 are set directly in the
+    memory of the signal set, so that the child treats both signals as this process does.
     """
     found = ctypes.create_string_buffer(_STRUCT_SIZE)
     library.sigemptyset(found)

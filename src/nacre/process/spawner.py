@@ -1,9 +1,9 @@
 """Start of a command's shell, and the exit status of that shell.
 
-The shell is the leader of a new session. So the shell has no controlling terminal, and nacre never
-signals nacre's own process group. The shell's pidfd becomes readable when the shell exits.
-The shell stays a zombie until its process tree is gone. As long as the zombie exists, the kernel
-cannot reuse its pid, process group and session for other processes.
+The shell of a command leads a new session, so that it has no controlling terminal, and a signal to
+its process group never hits nacre itself. The shell's pidfd becomes readable when the shell exits.
+The shell stays a zombie until its process tree is gone, so that the kernel cannot reuse its pid,
+process group and session for other processes.
 """
 
 import errno
@@ -43,7 +43,8 @@ _BACKGROUNDS: Final = re.compile(rb"(?<![&<>|])&(?![&>])|setsid")
 
 
 SpawnFunction = Callable[[SpawnRequest, SpawnAttempt], None]
-# nacre's background threads, which do not keep other threads from running
+# Background threads of nacre, which `_needs_tag_at_start` does not count as threads of the host,
+# because they do not keep other threads from running.
 idle_threads: Final[set[threading.Thread]] = set()
 
 
@@ -61,8 +62,8 @@ class Child(Struct, frozen=True):
 class Spawner:
     """Factory of shells; opens /dev/null and reads the resource limits once for all spawns.
 
-    `own_process` means that this process belongs to nacre. With `own_process`, the spawner sets the
-    run tag on this process during the spawn, so that the shell inherits the tag.
+    With `own_process`, the spawner sets the run tag on this process (a process of nacre, not a
+    host) during the spawn, so that the shell inherits the tag.
     """
 
     def __init__(self, *, own_process: bool) -> None:
@@ -73,12 +74,12 @@ class Spawner:
         self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def new_tag(self) -> run_tag.Tag | None:
-        """Return a tag for the next run; None when the hard limit is too low for a tag."""
+        """Return a tag for the next run; None when the hard RLIMIT_LOCKS is too low for a tag."""
         return self._tags.new()
 
     @property
     def hard_limit(self) -> int:
-        """Hard RLIMIT_LOCKS that is set together with a run tag."""
+        """Hard RLIMIT_LOCKS that a shell keeps when nacre sets its soft limit to a run tag."""
         return self._tags.hard
 
     def spawn(
@@ -91,8 +92,9 @@ class Spawner:
     ) -> Child:
         """Start the plan's shell, which also inherits the descriptors `pass_fds`.
 
-        Raises Refused; in that case no process and no descriptor remains. A caller that is
-        interrupted before it gets the child calls `attempt.rollback`.
+        Raises Refused if the shell cannot be started, and leaves no process and no descriptor
+        behind. A caller that is interrupted (Ctrl-C) before `spawn` returns the `Child` calls
+        `attempt.rollback`, which kills the shell.
         """
         try:
             return self._spawn(plan, attempt, tag, pass_fds, start)
@@ -100,22 +102,22 @@ class Spawner:
             attempt.rollback()
             if isinstance(error, OSError):
                 raise Refused(_build_refusal(plan, error)) from error
-            if isinstance(error, ValueError):  # for example a NUL byte or an invalid variable name
+            # The spawn of a shell raises ValueError for a NUL byte or an invalid variable name, for
+            # example.
+            if isinstance(error, ValueError):
                 raise Refused(CannotSpawn(reason=str(error))) from error
             raise
 
     def intact(self) -> bool:
-        """Return whether the descriptor of /dev/null still refers to /dev/null."""
+        """Return whether the spawner's descriptor of /dev/null still refers to /dev/null."""
         try:
             return os.fstat(self._devnull).st_rdev == _DEVNULL_DEVICE
         except OSError:
             return False
 
     def disown(self) -> None:
-        """Forget the descriptor of /dev/null without closing it.
-
-        The number of the descriptor may refer to a file of the host by now.
-        """
+        """Forget the spawner's descriptor of /dev/null without closing it, because the host program
+        may already use its number for another file."""
         self._devnull = -1
 
     def close(self) -> None:
@@ -176,22 +178,28 @@ class Spawner:
 
 
 def _build_child(plan: Plan, attempt: SpawnAttempt, tag: run_tag.Tag | None) -> Child:
-    """Build the child from the attempt, whose `parent_fds` are in the order of their creation."""
+    """Build the `Child` after a successful spawn. The list `attempt.parent_fds` has this process's
+    pipe ends in the order of their creation: output, stderr, stdin."""
     output, *more = attempt.parent_fds
     errors = more.pop(0) if plan.streams is Streams.SEPARATE else None
     return Child(attempt.pids[0], attempt.pidfd, output, errors, tag, more[0] if more else None)
 
 
 def _needs_tag_at_start(plan: Plan) -> bool:
-    """Return whether a process could escape from the run before nacre tags the shell.
+    """Return whether the shell needs its run tag before bash starts, because a process that an
+    untagged bash starts might not be recognized as part of the run.
 
-    In a host, nacre tags the shell some 20 µs after the spawn, while bash takes a millisecond to
-    start. But another thread may get the GIL at the spawn and hold the GIL for 5 ms. Now and then
-    the kernel also lets the child run for its whole time slice before the host runs again. So
-    prlimit(1) sets the tag and execs the shell if the host has other threads or the script starts a
-    background process. prlimit(1) costs half a millisecond. A wrong guess about the script only
-    selects the other method. A plan that ends all leftover processes needs prlimit(1) for every
-    script: files that the script reads, such as the user's set-up, can start processes as well.
+    In a host process, nacre tags the shell some 20 µs after the spawn, while bash takes a
+    millisecond to start. nacre may tag the shell too late, when bash has already started a process,
+    if another thread of the host gets the GIL at the spawn and holds it for 5 ms. nacre may also
+    tag the shell too late because, now and then, the kernel lets the shell run for its whole time
+    slice before the host runs again. If the host has other threads or the script starts a
+    background process, prlimit(1) sets the run tag and then execs the shell, which costs half a
+    millisecond. nacre's guess whether a script starts background processes decides only how the
+    shell gets its run tag: from prlimit(1), or from nacre after the spawn. Under
+    `LeftoverPolicy.END`, which ends all processes that outlive the shell, prlimit(1) sets the run
+    tag for every script, because files that the script reads, such as the user's shell startup
+    files, can start processes as well.
     """
     script = plan.command.script
     if plan.leftovers is LeftoverPolicy.END or threading.active_count() - len(idle_threads) > 1:
@@ -200,7 +208,7 @@ def _needs_tag_at_start(plan: Plan) -> bool:
 
 
 def _can_start_tagged(shell: bytes) -> bool:
-    """Return whether prlimit(1) is installed and certain to succeed in its exec of the shell.
+    """Return whether prlimit(1) is installed and will certainly be able to exec the shell.
 
     If prlimit(1) could not exec the shell, nacre would not learn the reason.
     """
@@ -219,7 +227,8 @@ def _can_start_tagged(shell: bytes) -> bool:
 
 
 def _open_output_pipe(attempt: SpawnAttempt) -> int:
-    """Open a pipe for output; return its write end for the child, and keep its read end."""
+    """Open a pipe for a command's output; return its write end for the child, and keep its read
+    end."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     attempt.parent_fds.append(reading)
     attempt.child_fds.append(writing)
@@ -228,7 +237,8 @@ def _open_output_pipe(attempt: SpawnAttempt) -> int:
 
 
 def _open_input_pipe(attempt: SpawnAttempt) -> int:
-    """Open a pipe for input; return its read end for the child, and keep its write end."""
+    """Open a pipe for a command's input; return its read end for the child, and keep its write
+    end."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     attempt.child_fds.append(reading)
     attempt.parent_fds.append(writing)
@@ -279,8 +289,8 @@ def collect(pidfd: int, *, leave: bool = False) -> Exited | Killed | None:
     try:
         status = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | options)
     except OSError:
-        # The host reaps every child, or ignores SIGCHLD. The kernel may still know the exit status
-        # of the shell.
+        # The host reaps every child or ignores SIGCHLD, but the kernel may still know the exit
+        # status of the shell.
         return _read_pidfd_status(pidfd)
     if status is None:
         return None
@@ -289,8 +299,8 @@ def collect(pidfd: int, *, leave: bool = False) -> Exited | Killed | None:
     return Killed(status.si_status)
 
 
-# ioctl number of PIDFD_GET_INFO for a struct pidfd_info of 64 bytes. Since Linux 6.15 this ioctl
-# also returns the exit status of processes that have been reaped.
+# ioctl number of PIDFD_GET_INFO for a struct pidfd_info of 64 bytes. Since Linux 6.15,
+# PIDFD_GET_INFO also returns the exit status of processes that have been reaped.
 _GET_INFO: Final = 3 << 30 | 64 << 16 | 0xFF << 8 | 11
 _INFO_EXIT: Final = 1 << 3
 
@@ -310,10 +320,11 @@ def _decode_status(code: int) -> Exited | Killed:
 
 
 def foreign_exit_status(pidfd: int, pid: int, started: int) -> Exited | Killed | None:
-    """Return the ending of an exited process that is not a child of this process.
+    """Return how a process that is not a child of this process ended.
 
-    The exit status comes from the zombie, or from the kernel's pidfd information after the zombie
-    has been reaped. Return None when neither source has the exit status at this moment.
+    The exit status comes from the zombie or, after the zombie has been reaped, from the kernel's
+    pidfd information. Return None while the exit status can be read neither from the zombie's entry
+    in /proc nor through the pidfd.
     """
     code = processes.exit_code(pid, started)
     return _read_pidfd_status(pidfd) if code is None else _decode_status(code)

@@ -1,9 +1,10 @@
-"""Index of the pids of each run tag and session; reads each process only once.
+"""Index that maps run tags and sessions to pids, and reads each process only once.
 
-The kernel issues pids in ascending order, so a new process has a pid above the last one that was
-scanned. For an `echo` the index checks one pid instead of scanning all of /proc. Two system calls
-return what the index needs of a process: its soft RLIMIT_LOCKS and its session. When pids have
-wrapped around, or may have done so, the index is rebuilt from a full scan.
+The kernel issues pids in ascending order, so a new process has a pid above the last scanned pid. To
+find the processes that an `echo` command left running, the tag index checks one pid instead of
+scanning all of /proc. The tag index needs only two system calls for each process, which return its
+soft RLIMIT_LOCKS and its session. When the kernel's pids have wrapped around, or may have done so,
+the index is rebuilt from a full scan of /proc.
 """
 
 import os
@@ -16,7 +17,8 @@ from nacre.procfs import processes
 
 # number of new pids above which listing /proc is cheaper than checking each pid
 _LIST_ABOVE: Final = 2048
-# seconds without a scan after which the pids may have wrapped around completely
+# maximum seconds between two scans of the new pids; in a longer time, the kernel's pids may wrap
+# around completely
 _WRAP_SECONDS: Final = 1.0
 
 
@@ -25,30 +27,38 @@ class TagIndex:
         self._last_pid = processes.LastPid()
         self._scanned_to: int | None = None  # newest pid that has been scanned
         self._scanned_at = 0.0
-        # soft RLIMIT_LOCKS of a child of this process before the child is tagged
+        # soft RLIMIT_LOCKS that a child inherits from this process and keeps until nacre sets a run
+        # tag on the child
         self._untagged = processes.soft_locks(os.getpid())
-        self._tagged: dict[int, list[int]] = {}  # maps the own number of a run tag to pids
-        self._nested: dict[int, list[int]] = {}  # maps the outer number of a run tag to pids
-        self._sessions: dict[int, list[int]] = {}  # maps a session to its pids except the leader
+        # maps the number of a run (field `own` of its run tag) to the pids of the run's processes
+        self._tagged: dict[int, list[int]] = {}
+        # maps the number of an outer run (field `outer` of a run tag) to the pids of the processes
+        # of all runs that were started inside the outer run
+        self._nested: dict[int, list[int]] = {}
+        self._sessions: dict[int, list[int]] = {}  # maps a session to its pids except its leader
 
     def start(self, shell: int | None, *, alone: bool) -> None:
-        """Prepare the index for a shell that has just started; its children will have later pids.
+        """Prepare the index for a shell that has just started, and whose children will have later
+        pids.
 
-        `alone` means that no other run is running, so the older entries are dropped. `shell` is
-        None when a prewarmed shell, which already has a pid, is about to run the command.
+        If `alone` is true (no other run is running), the index drops its entries for older
+        processes. `shell` is the pid of the new shell, or None when a prewarmed shell, which has an
+        older pid, is about to run the command.
         """
         if alone or self._scanned_to is None:
             self._scanned_to, self._scanned_at = shell or self._last_pid.read(), now()
             self._clear()
 
     def spare_descriptors(self) -> None:
-        """Close cached descriptors, so that a scan of /proc finds free ones."""
+        """Close the descriptors that the index keeps open, because a scan of /proc needs free
+        descriptors."""
         self._last_pid.close()
 
     def find_leftovers(self, shell: int, tag: Tag | None) -> list[processes.Process]:
         """Return the living processes that a run started, without the shell itself.
 
-        Call this method before the shell is reaped: until then, its pid identifies its session.
+        Call `find_leftovers` before the shell is reaped, because the shell's pid identifies its
+        session only until then.
         """
         self._scan_new()
         if not self._sessions and not self._tagged:
@@ -64,8 +74,9 @@ class TagIndex:
     def tag_early_children(self, shell: int, tag: Tag, pipes: Callable[[], frozenset[int]]) -> None:
         """Tag the processes that a shell started before the shell itself was tagged.
 
-        Such early children are rare. But on a busy machine, bash may fork before this process gets
-        to run again. An early child is in the shell's session, or has left that session and still
+        A shell rarely starts a process before it is tagged, but on a busy machine, bash may fork
+        before the kernel lets this process run again and tag the shell. A process that the shell
+        started before it was tagged is in the shell's session, or has left that session and still
         holds the run's output pipe.
         """
         while fresh := self._scan_new():
@@ -88,7 +99,8 @@ class TagIndex:
         self._last_pid.close()
 
     def _scan_new(self) -> list[int] | range:
-        """Add the processes that have appeared since the last scan, and return their pids."""
+        """Add the processes that have appeared since the last scan to the index; return their
+        pids."""
         last, moment = self._last_pid.read(), now()
         late = moment - self._scanned_at > _WRAP_SECONDS
         self._scanned_at = moment
@@ -130,5 +142,5 @@ class TagIndex:
 def _pids() -> list[int]:
     try:
         return processes.list_pids()
-    except OSError:  # /proc cannot be listed: report no process
+    except OSError:  # /proc cannot be listed: return no pids
         return []

@@ -1,11 +1,11 @@
 """Detection of processes that block in a read from a certain pipe.
 
 `/proc/PID/task/TID/syscall` contains the number and the arguments of a thread's current system
-call. For read(2), an argument is the descriptor. For poll(2) and select(2), an argument is the
-address of the descriptors in the memory of the process. The descriptors of an epoll are in its
-`fdinfo`. A wait that the kernel does not show (another user's process, io_uring, a system call
-unknown to nacre) does not count. A thread that also waits for connections counts as a server, not
-as a program that asks for input.
+call. An argument of read(2) is the descriptor itself, while an argument of poll(2) and select(2) is
+the address of the descriptors in the memory of the process. The descriptors that an epoll instance
+watches are in its file in `/proc/PID/fdinfo`. nacre does not detect a blocked read in a process of
+another user, through io_uring, or in a system call unknown to nacre. A thread that waits for
+connections as well as for input counts as a server, not as a program that asks for input.
 """
 
 import os
@@ -14,25 +14,26 @@ from typing import Final, NamedTuple
 
 from nacre.procfs import ports, processes
 
-_READABLE: Final = 0x1  # POLLIN and EPOLLIN
+_READABLE: Final = 0x1  # value of POLLIN and of EPOLLIN
 _POLLFD: Final = struct.Struct("ihh")
 _MAX_FDS: Final = 1024  # maximum number of descriptors that are checked for one system call
-_MAX_DEPTH: Final = 4  # maximum nesting depth of epoll descriptors in an epoll
+_MAX_DEPTH: Final = 4  # maximum depth of epoll instances that watch other epoll instances
 _EPOLL: Final = "anon_inode:[eventpoll]"
 
 
 class _Calls(NamedTuple):
     """System call numbers of one processor architecture."""
 
-    first: frozenset[int]  # calls that read from the descriptor in their first argument
-    second: frozenset[int]  # calls that read from the descriptor in their second argument
+    first: frozenset[int]  # system calls that read from the descriptor in their first argument
+    second: frozenset[int]  # system calls that read from the descriptor in their second argument
     poll: frozenset[int]
     select: frozenset[int]
     epoll: frozenset[int]
 
 
 _CALLS: Final = {
-    # `first` has read, readv, preadv2, splice, tee, accept and accept4; `second` has sendfile.
+    # The field `first` holds the system call numbers of read, readv, preadv2, splice, tee, accept
+    # and accept4; the field `second` holds the number of sendfile.
     "x86_64": _Calls(
         frozenset({0, 19, 327, 275, 276, 43, 288}),
         frozenset({40}),
@@ -64,7 +65,8 @@ def identify_pipe(fd: int) -> Pipe:
 
 
 def waits_to_read(pid: int, pipe: Pipe) -> bool:
-    """Return whether a thread of `pid` waits to read from the pipe, but not for connections."""
+    """Return whether a thread of process `pid` waits to read from the pipe `pipe` and does not also
+    wait for connections."""
     calls = _CALLS.get(os.uname().machine)
     if calls is None:
         return False
@@ -103,7 +105,7 @@ def _awaited_fds(pid: int, thread: str, calls: _Calls) -> list[int]:
 
 
 def _signed(word: int) -> int:
-    """Return the descriptor in a register: the low 32 bits as a signed integer."""
+    """Return the descriptor in a system call argument: the low 32 bits as a signed integer."""
     word &= 0xFFFFFFFF
     return word - (1 << 32) if word >> 31 else word
 
@@ -155,7 +157,7 @@ def _read_memory(pid: int, address: int, count: int) -> bytes:
         return b""
     try:
         return os.pread(fd, count, address)
-    except (OSError, OverflowError):  # unmapped memory, or not a valid address
+    except (OSError, OverflowError):  # the memory is not mapped, or the address is not valid
         return b""
     finally:
         os.close(fd)

@@ -13,10 +13,8 @@ _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 
 
 def listening_sockets(pid: int | None = None) -> dict[int, int]:
-    """Return the inode and port of each TCP socket that accepts connections.
-
-    The sockets are those of the network namespace of process `pid`; None means this process.
-    """
+    """Return the inode and port of each TCP socket that accepts connections in the network
+    namespace of process `pid`; None means this process."""
     found: dict[int, int] = {}
     for name in ("tcp", "tcp6"):
         for line in processes.read_file(f"/proc/{pid or 'self'}/net/{name}").splitlines()[1:]:
@@ -27,7 +25,8 @@ def listening_sockets(pid: int | None = None) -> dict[int, int]:
 
 
 def accepting_sockets(pid: int) -> set[int]:
-    """Return the inodes of all sockets that accept connections, including unix sockets."""
+    """Return the inodes of all sockets that accept connections, including unix sockets, in the
+    network namespace of process `pid`."""
     found = set(listening_sockets(pid))
     for line in processes.read_file(f"/proc/{pid}/net/unix").splitlines()[1:]:
         fields = line.split()
@@ -46,9 +45,9 @@ def socket_inode(pid: int, fd: int | str) -> int | None:
 
 
 def find_ports(pids: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    """Return the TCP ports on which each process listens.
+    """Return the TCP ports on which each of these processes listens.
 
-    A process whose descriptors this process may not read has no ports in the result.
+    The returned map has no ports for a process whose descriptors nacre has no permission to read.
     """
     return {pid: _ports_of_process(pid) for pid in pids}
 
@@ -64,7 +63,7 @@ def _ports_of_process(pid: int) -> tuple[int, ...]:
 def find_listeners(port: int) -> list[int]:
     """Return the pids of the processes that listen on this TCP port.
 
-    The result lacks processes whose descriptors this process may not read.
+    The returned list lacks processes whose descriptors nacre has no permission to read.
     """
     inodes = {inode for inode, at in listening_sockets().items() if at == port}
     if not inodes:

@@ -1,8 +1,9 @@
 """Facts about processes, read from /proc: state, parent, session, run tag, open files.
 
-This module changes nothing. A process is identified by its pid *and* its start time. The kernel
-reuses pids (by default after 32,768), but each process with the same pid has another start time. A
-process that disappears during a read is treated as absent.
+No function in this module changes a process. A process is identified by its pid *and* its start
+time, because the kernel reuses pids (by default after 32,768), but each process with the same pid
+has another start time. A process that disappears while its files in /proc are read is treated as
+absent.
 """
 
 import os
@@ -11,9 +12,9 @@ import threading
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-# Number of the resource limit that holds the run tag. The soft RLIMIT_LOCKS has had no effect since
-# Linux 2.4.25. Every descendant of a process inherits this limit, in any session, with any parent
-# and any environment.
+# Number of RLIMIT_LOCKS, the resource limit that holds the run tag. The soft RLIMIT_LOCKS has had
+# no effect since Linux 2.4.25. Every descendant of a process inherits its RLIMIT_LOCKS, in any
+# session, with any parent and any environment.
 RLIMIT_LOCKS: Final = 10
 
 
@@ -28,7 +29,7 @@ class Process(NamedTuple):
     parent: int
     group: int
     session: int
-    started: int  # start time in clock ticks after boot
+    started: int  # start time of the process, in clock ticks after boot
     alive: bool  # whether the process is neither a zombie nor exiting
 
 
@@ -44,7 +45,8 @@ def is_same_process(pid: int, started: int) -> bool:
 
 
 def _parse_stat(pid: int, line: bytes) -> Process | None:
-    # The second field is the process name in parentheses, which may contain parentheses and blanks.
+    # The second field of `/proc/PID/stat` is the process name in parentheses, and the name itself
+    # may contain parentheses and blanks.
     fields = line.rpartition(b")")[2].split()
     if len(fields) < 20:
         return None
@@ -63,7 +65,7 @@ def _parse_stat(pid: int, line: bytes) -> Process | None:
 
 
 def exit_code(pid: int, started: int) -> int | None:
-    """Return the wait(2) status of a zombie with this pid and start time; None without a zombie."""
+    """Return the wait(2) status of a zombie with this pid and start time; None if there is none."""
     line = _read_start(f"/proc/{pid}/stat", 1024)
     fields = line.rpartition(b")")[2].split()
     if len(fields) < 50 or fields[0] not in (b"Z", b"X") or int(fields[19]) != started:
@@ -87,7 +89,9 @@ def list_own_children() -> list[int]:
     for thread in threads:
         try:
             fd = os.open(f"/proc/self/task/{thread}/children", os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:  # the kernel lacks this file, or the thread has ended
+        except FileNotFoundError:
+            # The file `/proc/self/task/TID/children` is missing if the thread TID has ended, or if
+            # the kernel does not offer this file.
             return [
                 each.pid for each in read_all_processes().values() if each.parent == os.getpid()
             ]
@@ -100,10 +104,10 @@ def list_own_children() -> list[int]:
 
 
 def read_all_processes() -> dict[int, Process]:
-    """Return all current processes by pid.
+    """Return all current processes, keyed by pid.
 
-    Raises OSError when /proc cannot be read. If no descriptor is free, an empty result would
-    wrongly say that no process exists.
+    Raises OSError when /proc cannot be read, for example without a free descriptor: an empty result
+    would wrongly say that no process exists.
     """
     found = {}
     for pid in list_pids():
@@ -125,7 +129,8 @@ def read_all_processes() -> dict[int, Process]:
 class LastPid:
     """Reader of the pid that the kernel issued last, to any process.
 
-    `/proc/loadavg` stays open, because nacre reads the last pid whenever a command exits.
+    `LastPid` keeps the file `/proc/loadavg` open, because nacre reads the last issued pid from it
+    whenever a command exits.
     """
 
     def __init__(self) -> None:
@@ -147,10 +152,10 @@ class LastPid:
         self.close()
 
     def _open(self) -> None:
-        """Open `/proc/loadavg`, and hold a second descriptor as a reserve.
+        """Open `/proc/loadavg`, and duplicate its descriptor.
 
-        `close` then frees two descriptors. A scan of /proc needs two, and the host may have used up
-        all other descriptors meanwhile.
+        `LastPid` holds two descriptors that `close` can free, because a scan of /proc needs two and
+        the host may have used up all others.
         """
         self._fds.append(os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC))
         with suppress(OSError):
@@ -170,7 +175,8 @@ def soft_locks(pid: int) -> int | None:
 def _soft_locks_from_proc(pid: int) -> int | None:
     """Return the soft RLIMIT_LOCKS of a process of another user.
 
-    prlimit(2) is not permitted for such a process, but its `/proc/PID/limits` is readable.
+    The system call prlimit(2) is not permitted for another user's process, but its
+    `/proc/PID/limits` is readable.
     """
     value = _word_after(b"Max file locks", _read_start(f"/proc/{pid}/limits", 4096))
     if not value:
@@ -228,13 +234,14 @@ def is_busy(pid: int) -> bool:
 def is_starting(pid: int) -> bool:
     """Return whether a process is inside execve(2) and has no arguments to show yet.
 
-    A process that sleeps and has no arguments will never have any.
+    A process that sleeps and has no arguments is not inside execve(2), and gets no arguments
+    later.
     """
     return not _read_start(f"/proc/{pid}/cmdline", 1) and is_busy(pid)
 
 
 def writes_to_pipe(pid: int, pipes: frozenset[int]) -> bool:
-    """Return whether a process holds the write end of one of these pipes, given by inode."""
+    """Return whether a process holds the write end of one of the pipes with these inodes."""
     names = {f"pipe:[{inode}]" for inode in pipes}
     try:
         fds = os.listdir(f"/proc/{pid}/fd")
@@ -253,10 +260,8 @@ def writes_file(pid: int, path: str) -> bool:
 
 
 def find_file_writers(path: str) -> list[int]:
-    """Return the pids of the processes that have this file open for writing.
-
-    The result lacks processes whose descriptors this process may not read.
-    """
+    """Return the pids of the processes that have this file open for writing, except processes
+    whose descriptors this process has no permission to read."""
     real = os.path.realpath(path)
     try:
         return [pid for pid in list_pids() if writes_file(pid, real)]
@@ -279,7 +284,7 @@ def _is_writable(pid: int, fd: str) -> bool:
 def _read_start(path: str, limit: int) -> bytes:
     """Return the first bytes of a file in /proc, empty when the process is gone.
 
-    `os.open` takes half the time of `open`.
+    `_read_start` uses `os.open` instead of `open`, because `os.open` takes half the time.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

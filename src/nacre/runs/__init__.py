@@ -1,1 +1,1 @@
-"""Operations on a run, in the process that owns it."""
+"""Operations on a run from any process, written as sequences of waits."""

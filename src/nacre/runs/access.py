@@ -1,14 +1,14 @@
-"""Access to a run by its id, in any process.
+"""Access to a run by its id, from any process.
 
-The store names the owner of a run: a warden, or a host process. Three cases follow.
+The store names the owner of a run: a warden (nacre's daemon) or a host process. If the owner of a
+run is a live warden, `RunControl` sends its requests to the warden. If the owner of a run is a host
+process, which accepts no requests, `RunControl` polls the store for the end of the run, and signals
+the processes that have the run's tag. If the owner of a run is dead, `RunControl` can only read the
+store and signal the processes that have the run's tag.
 
-- The owner is a live warden: `RunControl` sends it a request.
-- The owner is a host process: no request can reach it. The store is polled for the end of the run,
-  and signals go to the processes that have the run's tag.
-- The owner is dead: only what the store and the run tag tell is left.
-
-`RunControl` has one coroutine for each operation; see `runs/sequence`. `RunAccess` starts these
-coroutines in an engine and returns tickets. Reading output is in `runs/inspect`.
+`RunControl` has one coroutine for each operation on a run; see `runs/sequence`. `RunAccess` starts
+the coroutines of `RunControl` in an engine and returns tickets (handles of started operations). The
+functions that read a run's output are in `runs/inspect`.
 """
 
 import signal as signals
@@ -40,18 +40,19 @@ from nacre.warden.client_request import WardenRequest
 Result = TypeVar("Result")
 
 KEEP: Final = Keep(whole=MIB, head=256 * KIB, tail=768 * KIB)
-GRACE: Final = 5.0  # seconds between TERM and KILL
+GRACE: Final = 5.0  # default seconds between TERM and KILL when a run is ended
 _POLL_INTERVAL: Final = 0.05  # seconds between two reads of the store
-_KILL_WAIT: Final = 2.0  # seconds in which killed processes disappear
-_INPUT_WAIT_TIME: Final = 0.4  # seconds that the warden needs to detect an input wait
+_KILL_WAIT: Final = 2.0  # maximum seconds to wait until killed processes have disappeared
+_INPUT_WAIT_TIME: Final = 0.4  # seconds that the warden needs to detect that a run waits for input
 
 
 class InputWait(Struct, frozen=True):
-    """The run blocks in a read from its stdin."""
+    """Result of a wait: the run blocks in a read from its stdin."""
 
 
 class RunAccess:
-    """The runs of one workspace, for callers that wait for tickets."""
+    """Operations on the runs of one workspace; a method returns a ticket (the handle of a started
+    operation)."""
 
     def __init__(self, engine: Engine, workspace: bytes) -> None:
         self._engine = engine
@@ -64,8 +65,8 @@ class RunAccess:
     def wait(
         self, name: str, wait_limit: float | None, cancel: CancelToken | None = None
     ) -> Ticket[Outcome | None]:
-        """Wait until the run has ended; None when it still runs after `wait_limit` seconds. Raises
-        NoSuchRun, OSError."""
+        """Wait for the outcome of the run; the result is None when the run still runs after
+        `wait_limit` seconds. Raises NoSuchRun, OSError."""
         run = self.find(name)
 
         async def wait_for_end(control: RunControl) -> Outcome | None:
@@ -75,21 +76,22 @@ class RunAccess:
         return self._start(wait_for_end, None, cancel)
 
     def end(self, name: str, number: int, grace: float) -> Ticket[Outcome | None]:
-        """Send this signal to the run's process tree, and KILL after the grace. None when a process
-        could not be killed. Raises NoSuchRun, OSError."""
+        """End the run: send signal `number` to its process tree, and KILL after `grace` seconds.
+        The response of the operation is the run's outcome, or None when a process of the run could
+        not be killed. Raises NoSuchRun, OSError."""
         run = self.find(name)
         return self._start(lambda control: control.end(run, number, grace), None)
 
     def signal(self, name: str, number: int) -> Ticket[Response]:
-        """Send this signal to the run's process tree. Raises NoSuchRun, OSError."""
+        """Send signal `number` to the run's process tree. Raises NoSuchRun, OSError."""
         run = self.find(name)
         return self._start(lambda control: control.signal(run, number), _CALLED_OFF)
 
     def write(
         self, name: str, data: bytes, *, eof: bool, wait_for_room: bool = False
     ) -> Ticket[Response]:
-        """Write to the run's stdin. With `wait_for_room`, wait while the pipe is full. Raises
-        NoSuchRun, OSError."""
+        """Write data to the run's stdin; with `wait_for_room`, wait while the stdin pipe is full.
+        Raises NoSuchRun, OSError."""
         run = self.find(name)
         return self._start(
             lambda control: control.write(run, data, eof=eof, wait_for_room=wait_for_room),
@@ -127,7 +129,7 @@ class RunControl:
     async def wait_for_end(
         self, run: StoredRun, wait_limit: float | None = None, *, or_input: bool = False
     ) -> Outcome | InputWait | None:
-        """Wait until the run has ended, or with `or_input` until it waits for input. None when
+        """Wait until the run has ended or, with `or_input`, waits for input; return None when
         neither has happened after `wait_limit` seconds."""
         if wait_limit is None or run.ending is not None:
             return await self._watch_end(run, or_input=or_input)
@@ -148,9 +150,9 @@ class RunControl:
                     return InputWait()
                 case Running():
                     continue
-                case Outcome():  # the warden could not write the outcome to the store
+                case Outcome():  # the warden could not write the run's outcome to the store
                     return response
-                case Rejected(refusal=UnknownRun()):  # the owner is alive and has no such run
+                case Rejected(refusal=UnknownRun()):  # the live warden does not know the run
                     return _lost_outcome(run)
                 case _:
                     break
@@ -161,10 +163,10 @@ class RunControl:
     async def end(
         self, run: StoredRun, number: int = signals.SIGTERM, grace: float = GRACE
     ) -> Outcome | None:
-        """End the run and its leftover processes; None when a process could not be killed.
+        """End the run and its leftover processes; return None when a process could not be killed.
 
-        The warden that owns the run ends it. When the owner is not a warden, or does not
-        answer in time, the signals go to the processes that have the run's tag.
+        If a live warden owns the run, `RunControl.end` asks the warden to end the run; in any case,
+        `RunControl.end` then signals the processes that still have the run's tag.
         """
         response: Response | None = None
         if _in_live_warden(run):
@@ -176,7 +178,8 @@ class RunControl:
     async def _end_tagged(
         self, run: StoredRun, number: int, grace: float, reported: Outcome | None
     ) -> Outcome | None:
-        """End what has the run's tag; `reported` is the outcome that the warden answered."""
+        """End the processes that have the run's tag; `reported` is the run's outcome if the warden
+        has reported it, else None."""
         reader, processes = _EndReader(run, self.workspace), _tagged_processes(run)
         kill_at = now() + grace
         give_up_at = kill_at + _KILL_WAIT
@@ -188,7 +191,8 @@ class RunControl:
             if not left and known is not None:
                 return known
             if now() >= give_up_at:
-                # Either a process cannot be killed, or no owner reports how the run ended.
+                # At the deadline `give_up_at`, return None if a process of the run is still alive,
+                # or an outcome with the ending `Lost` if no owner has reported how the run ended.
                 return None if left else _lost_outcome(run)
             if left and now() >= kill_at and processes is not None:
                 processes.signal(signals.SIGKILL)
@@ -197,7 +201,7 @@ class RunControl:
     async def write(
         self, run: StoredRun, data: bytes, *, eof: bool, wait_for_room: bool = False
     ) -> Response:
-        """Write to the run's stdin."""
+        """Write data to the run's stdin."""
         return await self._request(
             run,
             requests.Write(
@@ -244,7 +248,7 @@ class RunControl:
 
 
 class _EndReader:
-    """Reads the end of one run from the store, again and again."""
+    """Reader that polls the store for the outcome of one run."""
 
     def __init__(self, run: StoredRun, workspace: bytes) -> None:
         self.run = run
@@ -252,15 +256,16 @@ class _EndReader:
         self._recovery_deadline = 0.0
 
     def read(self) -> Outcome | None:
-        """Return the outcome that the store has; None when the run has not ended."""
+        """Return the run's outcome from the store; None while the run has not ended, or while a new
+        warden may still store how it ended."""
         try:
             self.run = stored_run.find_run(self.run.number, self._workspace)
         except (NoSuchRun, OSError):
-            return _lost_outcome(self.run)  # cleaned up, or removed
+            return _lost_outcome(self.run)  # the stored run was cleaned up or removed
         known = stored_run.build_outcome(self.run, KEEP)
         if known is None or self.run.end_entry is not None or not _has_new_warden(self.run):
             return known
-        # No process has stored how the run ended. A new warden may be about to.
+        # No process has stored how the run ended, but a new warden may be about to store it.
         self._recovery_deadline = self._recovery_deadline or now() + _KILL_WAIT
         return known if now() >= self._recovery_deadline else None
 
@@ -275,7 +280,7 @@ def _lost_outcome(run: StoredRun) -> Outcome:
 
 
 def raise_if_rejected(answer: Response) -> None:
-    """Raises Refused for a request that was rejected."""
+    """Raise Refused if the response to a request is a rejection."""
     if isinstance(answer, Rejected):
         raise Refused(answer.refusal)
 
@@ -302,8 +307,9 @@ def _in_live_warden(run: StoredRun) -> bool:
 
 
 def _connection_to_owner(run: StoredRun, context: LoopContext) -> WardenConnection | None:
-    """Connect to the warden that owns the run, which may have been replaced by a newer one. None:
-    it is the current warden, which has a shared connection."""
+    """Return a new connection to the run's owner if the owner is a warden that a newer warden has
+    replaced. Return None if the current warden owns the run, because requests to the current warden
+    use a shared connection."""
     assert run.owner is not None
     if run_owner.parse_owner(endpoint.read_owner() or "") == run.owner:
         return None
@@ -322,7 +328,8 @@ def _has_new_warden(run: StoredRun) -> bool:
 
 
 def tag_of(run: StoredRun) -> Tag | None:
-    """Return the tag of the run's processes; None when the machine was rebooted since."""
+    """Return the tag of the run's processes; None when the machine was rebooted after the run's
+    start."""
     owned = run.owner
     return (
         None

@@ -1,8 +1,10 @@
-"""Waiting until a run meets one of several conditions: a line, a port, a URL, a file, no output.
+"""Waiting until a run meets one of several conditions: an output line, an open port, a URL that
+answers, a file that exists, or idle output.
 
-The process that waits checks the conditions, not the process that owns the run. A check cannot
-block the event loop: a regular expression is tried in a process of its own, and an HTTP request is
-sent by a thread. Ports, files and idle output are polled.
+Whether a condition is met is checked by the process that waits for the condition, not by the
+process that owns the run. A check of a condition cannot block the event loop: a separate process
+tries a regular expression, and a thread sends an HTTP request. Conditions about ports, files and
+idle output are checked by polling.
 """
 
 import itertools
@@ -48,20 +50,21 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 _POLL_INTERVAL: Final = 0.1  # seconds between two checks of a port, a file or the idle time
-_HTTP_TIMEOUT: Final = 2.0  # seconds for one HTTP request
-_CPU_SECONDS: Final = 60  # CPU seconds of a search process
-_FULL_SCAN_EVERY: Final = 10  # port checks between two that scan the sockets of the run's processes
-_FIRST_ERROR_STATUS: Final = 500  # from this HTTP status on, the server is not ready
+_HTTP_TIMEOUT: Final = 2.0  # timeout of one HTTP request in seconds
+_CPU_SECONDS: Final = 60  # maximum CPU seconds of a process that searches output
+_FULL_SCAN_EVERY: Final = 10  # every tenth port check scans the sockets of the run's processes
+_FIRST_ERROR_STATUS: Final = 500  # lowest HTTP status that means that the server is not ready
 _PROGRAM: Final = (
     b"import sys; sys.path.insert(0, sys.argv[1]); from nacre.text.search import main; main()"
 )
 
 
 def build_search_plan(search: SearchQuery, data: bytes = b"", seconds: float | None = None) -> Plan:
-    """Build the plan of a process that searches with a pattern, killed after `seconds`.
+    """Build the plan of a process that searches output with a pattern and is killed after
+    `seconds`.
 
-    The process also limits its own CPU time: a pattern that never finishes would otherwise run on
-    after nacre was killed.
+    The search process also limits its own CPU time; otherwise a regular expression whose match
+    never finishes could keep the search process running after nacre was killed.
     """
     package = os.path.dirname(os.path.dirname(nacre.__file__ or ""))
     return Plan(
@@ -76,7 +79,7 @@ def build_search_plan(search: SearchQuery, data: bytes = b"", seconds: float | N
                 b"PYTHONDONTWRITEBYTECODE": b"1",
             },
         ),
-        streams=Streams.SEPARATE,  # an error message of Python must not mix with the result
+        streams=Streams.SEPARATE,  # an error message of Python must not mix with the search result
         limits=Limits(timeout=seconds, grace=0.0),
         keep=Keep(whole=4 * MIB, head=4 * MIB, tail=0),
         stdin=encode_query(search) + data,
@@ -84,7 +87,8 @@ def build_search_plan(search: SearchQuery, data: bytes = b"", seconds: float | N
 
 
 async def run_search(plan: Plan, context: LoopContext) -> Outcome:
-    """Run a search process to its end. Cancelling kills the process and waits for its end."""
+    """Run a search process to its end. If this coroutine is cancelled, it kills the search process
+    and waits for its end."""
     answer: Answer[Outcome] = Answer()
     answer.operation = search = Run("u0", plan, context, on_outcome=answer.deliver)
     try:
@@ -92,7 +96,7 @@ async def run_search(plan: Plan, context: LoopContext) -> Outcome:
         return await answer
     except WaitCancelled:
         search.cancel()
-        search.cancel()  # the second cancel sends KILL
+        search.cancel()  # a second cancel sends KILL to the search process
         await answer
         raise
 
@@ -105,7 +109,8 @@ async def wait_until_met(
     *,
     since: int = 0,
 ) -> ConditionMet:
-    """Wait for the first condition that is met; only output after the byte `since` counts."""
+    """Wait for the first condition that the run meets; patterns are searched only in the output
+    from byte `since` on."""
     watched = _WatchedRun(run, workspace)
     return await first_of(*(_wait_for(each, watched, context, since) for each in conditions))
 
@@ -127,7 +132,7 @@ def _wait_for(
 
 
 class _WatchedRun:
-    """The run whose conditions are checked."""
+    """Run whose output log and processes are checked for the conditions of a wait."""
 
     def __init__(self, number: int, workspace: bytes) -> None:
         self._number = number
@@ -139,14 +144,14 @@ class _WatchedRun:
         return f"{runs_directory(state_dir())}/r{self._number}/output"
 
     def log_status(self) -> os.stat_result | None:
-        """Return the status of the log file; None when the run has not started."""
+        """Return the file status of the run's output log; None when the run has not started."""
         try:
             return os.stat(self.log)
         except OSError:
             return None
 
     def members(self) -> list[int]:
-        """Return the pids of the run's processes; none when the run has not started."""
+        """Return the pids of the run's processes; an empty list when the run has not started."""
         try:
             if self._tag is None:
                 self._tag = tag_of(stored_run.find_run(self._number, self._workspace))
@@ -157,7 +162,7 @@ class _WatchedRun:
             return []
 
     def line_at(self, byte: int) -> int:
-        """Return the number of the line that has this byte of the output."""
+        """Return the number of the output line that contains this byte."""
         if not byte:
             return 1
         try:
@@ -168,7 +173,7 @@ class _WatchedRun:
             return 1
 
 
-# Conditions that are polled.
+# Waits for the conditions that this process polls: a file, idle output, or an open port.
 
 
 async def _wait_for_file(condition: FileExists) -> ConditionMet:
@@ -178,15 +183,17 @@ async def _wait_for_file(condition: FileExists) -> ConditionMet:
 
 
 async def _wait_for_idle(condition: OutputIdle, run: _WatchedRun) -> ConditionMet:
-    """Wait until the run has written nothing for a while, counted from its start at the earliest.
+    """Wait until the run has written nothing for `condition.seconds`.
 
-    The start of the call does not count: the run may wait for a slot, or for the warden to start.
+    Idle time is counted from the start of the run, not of the call, because the run may first wait
+    for a slot or for the warden to start.
     """
     size, idle_since = -1, now()
     while True:
         status = run.log_status()
         if status is not None and status.st_size != size:
-            # Idle time before the first check counts.
+            # At the first check of idle output, the idle time is the time since the last change of
+            # the run's output log.
             before = max(0.0, time.time() - status.st_mtime) if size < 0 else 0.0
             size, idle_since = status.st_size, now() - before
         if status is not None and now() - idle_since >= condition.seconds:
@@ -195,10 +202,10 @@ async def _wait_for_idle(condition: OutputIdle, run: _WatchedRun) -> ConditionMe
 
 
 async def _wait_for_port(condition: PortOpen, run: _WatchedRun) -> ConditionMet:
-    """Wait until a process of the run listens on the port.
+    """Wait until a process of the run listens on the TCP port of the condition.
 
-    The cheap check sees only this process's own network namespace. So each tenth check scans the
-    run's processes even when the port seems to be free.
+    The fast check `is_port_taken` sees only the network namespace of this process, so every tenth
+    check scans the sockets of the run's processes, even if the port seems to be free.
     """
     for check in itertools.count(1):
         if check % _FULL_SCAN_EVERY == 0 or ports.is_port_taken(condition.port):
@@ -209,7 +216,8 @@ async def _wait_for_port(condition: PortOpen, run: _WatchedRun) -> ConditionMet:
     raise AssertionError
 
 
-# Conditions that another process or a thread waits for.
+# Waits for the conditions that a separate process or a thread checks: an output line, or a URL that
+# answers.
 
 
 async def _wait_for_line(
@@ -238,7 +246,10 @@ async def _wait_for_http(
         await ended
     except WaitCancelled:
         probe.stop()
-        if probe.is_local:  # a remote server may take long; the thread then ends in the background
+        # When a wait for a URL is cancelled, nacre waits for the end of the thread that sends the
+        # requests only if the URL is on this machine, because a request to a remote server may take
+        # long to end.
+        if probe.is_local:
             await ended
         raise
     if probe.status is None:
@@ -248,7 +259,8 @@ async def _wait_for_http(
 
 
 def _foreign_listener(port: int, run: _WatchedRun) -> int | None:
-    """Return the process that listens on the port, when it is not part of the run."""
+    """Return the pid of a process outside the run that listens on this TCP port; None if no
+    process, or a process of the run, listens on it."""
     listens, members = ports.find_listeners(port), set(run.members())
     return None if not listens or members & set(listens) else listens[0]
 
@@ -262,7 +274,7 @@ class _HttpProbe(threading.Thread):
     """Thread that sends GET requests until one is answered with a status below 500."""
 
     def __init__(self, url: str, on_end: Callable[[], object]) -> None:
-        from urllib.parse import urlsplit  # imported lazily: most calls have no URL
+        from urllib.parse import urlsplit  # lazy import: only a wait for a URL needs `urllib`
 
         super().__init__(name="nacre-http", daemon=True)
         self._on_end = on_end
@@ -281,7 +293,7 @@ class _HttpProbe(threading.Thread):
         return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")
 
     def stop(self) -> None:
-        """End the thread, also while a server sends its answer byte by byte."""
+        """End the thread of the HTTP probe, even while a server sends its answer byte by byte."""
         self._stop_event.set()
         connection = self._connection
         sock = None if connection is None else connection.sock
@@ -326,6 +338,7 @@ class _HttpProbe(threading.Thread):
             return HTTPConnection(host, port, timeout=_HTTP_TIMEOUT)
         import ssl
 
-        # The probe only asks whether the server answers, so a self-signed certificate is enough.
+        # The HTTP probe only checks whether the server answers, so a self-signed certificate is
+        # enough.
         context = ssl._create_unverified_context()
         return HTTPSConnection(host, port, timeout=_HTTP_TIMEOUT, context=context)

@@ -1,8 +1,9 @@
 """Where a run is started: in this process, or in the warden.
 
-The wait limit decides. A call that waits to the end of its command runs it in this process. A call
-that may detach the command starts it in the warden, because a running command cannot be moved
-to another process later. A host can choose one place for all runs: `warden` or `here`.
+A call that waits to the end of its command (it has no wait limit) runs the command in this process.
+A call that may detach the command starts it in the warden (nacre's daemon), because a running
+command cannot be moved to another process later. A host can choose one place for all its runs:
+`warden`, or `here` for its own process.
 """
 
 import threading
@@ -46,12 +47,14 @@ class Dispatcher:
         self._store = store
         self.placement = where
         self._lock = threading.Lock()
-        self._live_commands: dict[int, str] = {}  # commands that count for `max_live`, by number
+        # maps the number of each live run to its command; `max_live` limits the number of live runs
+        self._live_commands: dict[int, str] = {}
 
     def start(
         self, request: requests.StartRun, listening: Listening | None, cancel: CancelToken | None
     ) -> Ticket[Response]:
-        """Start the run. Raises Refused when it cannot be started."""
+        """Start the run in this process or in the warden. Raises Refused when the run cannot be
+        started."""
         open_stdin = isinstance(request.plan.stdin, OpenStdin)
         if self.placement == "here":
             if request.wait_limit == 0 or request.until or open_stdin:
@@ -69,7 +72,8 @@ class Dispatcher:
     def _start_limited(
         self, request: requests.StartRun, listening: Listening | None, cancel: CancelToken | None
     ) -> Ticket[Response]:
-        """Start the run in this process, with a limit of live runs or an idempotency key."""
+        """Start, in this process, a run whose request has an idempotency key or limits the number
+        of live runs."""
         number = self._store.next_number()
         with self._lock:
             if request.max_live is not None and len(self._live_commands) >= request.max_live:
@@ -97,7 +101,7 @@ class Dispatcher:
                 )
 
             return self._engine.start_operation(make, cancel)
-        except Refused:  # nothing ran; after an interrupt the command may have run
+        except Refused:  # a refused command has not run; an interrupted one may have run
             release_claim(request, number)
             self._live_commands.pop(number, None)
             raise
@@ -160,7 +164,7 @@ class Dispatcher:
     def run_job_request(
         self, request: requests.JobRequest, workspace: bytes, cancel: CancelToken | None
     ) -> Ticket[Listing | Rejected]:
-        """Carry out a call of a contract's tool `job`, in this process."""
+        """Carry out a call of the tool `job` in this process."""
         from nacre.runs.interact import build_job_operation
 
         return self._engine.start_operation(
@@ -169,8 +173,8 @@ class Dispatcher:
 
 
 def hand_over_leftover(leftover: LeftoverPipes) -> None:
-    """Hand the pipes of an ended command's leftover processes to the warden, so that their output
-    reaches the log after this process has exited."""
+    """Hand the pipes of an ended command's leftover processes to the warden, so that the output of
+    these processes still reaches the log after this process has exited."""
     from nacre.warden.pipe_handover import hand_over_pipes
     from nacre.warden.protocol import Adopt
 
@@ -195,7 +199,8 @@ def _listen_options(listening: Listening | None) -> ListenOptions | None:
 
 
 def _with_caller_env(plan: Plan) -> Plan:
-    """Add what the command would inherit from this process: environment and resource limits."""
+    """Add to the plan what its command would inherit from this process: environment, umask and
+    resource limits."""
     command = plan.command
     env = copy_environment() if command.env is None else command.env
     return msgspec.structs.replace(
@@ -208,9 +213,10 @@ def _with_caller_env(plan: Plan) -> Plan:
 
 
 def _without_conditions(request: requests.StartRun) -> requests.StartRun:
-    """Remove the conditions, which this process evaluates.
+    """Remove the `until` conditions from a request to the warden, because this process checks them.
 
-    `watched` makes the warden write the output to the log at once, where this process searches it.
+    The field `watched` makes the warden write the run's output to the log at once, because this
+    process searches the log for the text that an `until` condition waits for.
     """
     if not request.until:
         return request
@@ -220,15 +226,17 @@ def _without_conditions(request: requests.StartRun) -> requests.StartRun:
 def _find_lost_run(
     request: requests.StartRun, number: int, began: float
 ) -> Outcome | requests.Wait | None:
-    """Find out what became of a run after the connection to its warden was lost.
+    """Look up a run in the store after the connection to its warden was lost.
 
-    Returns its outcome, a `Wait` request when it is alive, or None when it was never started.
+    Return the run's outcome, a `Wait` request when the run is alive, or None when it was never
+    started.
     """
     try:
         run = stored_run.find_run(number, request.workspace)
     except (NoSuchRun, OSError):
         return None
-    # The warden is alive and only the connection was lost. The time waited so far counts.
+    # If the warden is alive and only the connection was lost, the caller waits for the rest of its
+    # wait limit.
     left = None if request.wait_limit is None else max(0.0, request.wait_limit - (now() - began))
     wait = requests.Wait(
         run=run.name,
@@ -240,7 +248,8 @@ def _find_lost_run(
 
 
 def _with_stored_output(outcome: Outcome, workspace: bytes, keep: Keep) -> Outcome:
-    """Add the output of a run whose warden has the output only on disk."""
+    """Return the outcome of a run with the run's output from the store, because the warden has the
+    output only on disk and did not send it."""
     try:
         run = stored_run.find_run(stored_run.parse_run_id(outcome.run), workspace)
         return stored_run.build_outcome(run, keep) or outcome

@@ -1,12 +1,12 @@
-"""A handle for one run, usable from any process: read it, wait for it, write to it, end it.
+"""A handle for one run, usable from any process: read its output, wait for it, write to it, end it.
 
     run = tool.run("r17")
     page = run.read(since=0)          # page.text, and page.cursor for the next read
     outcome = run.wait(5)             # None: the run is still running
     run.signal("TERM")
 
-Each method that waits has a variant for asyncio: `await run.await_(5)`. Reading does not consume
-output.
+Each blocking method of a run handle has a variant for asyncio, such as `await run.await_(5)` for
+`run.wait(5)`. Reading a run's output does not consume the output.
 """
 
 import os
@@ -23,15 +23,17 @@ from nacre.store.output_range import read_page
 from nacre.store.stored_run import NoSuchRun, StoredRun
 from nacre.text.clean import decode
 
-_engine = Engine()  # a handle outlives the tool that returned it
+# Engine of all run handles; a handle does not use the engine of the tool that returned it, because
+# it may outlive the tool.
+_engine = Engine()
 
 
 class Page(Struct, frozen=True, kw_only=True):
     """A part of a run's output."""
 
     data: bytes
-    cursor: int  # byte after this page: `since` of the next read
-    over: bool  # the run has ended, and this is the last page
+    cursor: int  # offset of the byte after this page: `since` of the next read
+    over: bool  # whether the run has ended and this is the last page of its output
 
     @property
     def text(self) -> str:
@@ -39,7 +41,8 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class RunHandle:
-    """One run of a workspace. Each property reads the store at that moment."""
+    """Handle for one run of a workspace; a property that can change, such as `state`, reads the
+    store at each access."""
 
     def __init__(self, run: StoredRun, workspace: bytes) -> None:
         self._run = run
@@ -67,7 +70,7 @@ class RunHandle:
 
     @property
     def state(self) -> str:
-        """One of: running, exited, killed, timed_out, cancelled, not_started, lost."""
+        """State of the run: running, exited, killed, timed_out, cancelled, not_started or lost."""
         return ending_state(self.ending)
 
     @property
@@ -76,12 +79,12 @@ class RunHandle:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start, or until the end of an ended run."""
+        """Seconds from the start of the run until now, or until its end if it has ended."""
         return self._reload().seconds
 
     def read(self, since: int = 0, *, most: int = MIB, stream: Stream = Stream.OUTPUT) -> Page:
         """Read at most `most` bytes of the output from byte `since` on. Raises LookupError when the
-        output is not stored, OSError."""
+        output is not stored, and OSError when it cannot be read."""
         if since < 0 or most < 1:
             raise ValueError(f"since={since}, most={most}: a cursor is 0 or more, most 1 or more")
         run = self._reload()
@@ -93,34 +96,35 @@ class RunHandle:
         except NoSuchRun:
             if over:
                 raise
-            return Page(data=b"", cursor=since, over=False)  # no output is on disk yet
+            return Page(data=b"", cursor=since, over=False)  # the run has no output on disk yet
         cursor = since + len(data)
         return Page(data=data, cursor=cursor, over=over and cursor >= size)
 
     def wait(self, seconds: float | None = None) -> Outcome | None:
-        """Wait for the outcome; None when the run is still running after this many seconds."""
+        """Wait for the run's outcome; return None when the run is still running after `seconds`."""
         return self._access.wait(self.id, _seconds(seconds)).wait()
 
     async def await_(self, seconds: float | None = None) -> Outcome | None:
         return await self._access.wait(self.id, _seconds(seconds))
 
     def signal(self, signal: str | int) -> None:
-        """Send a signal to the process tree. Raises Refused when no process of the run is alive."""
+        """Send a signal to the run's process tree. Raises Refused when no process of the run is
+        alive."""
         raise_if_rejected(self._access.signal(self.id, signal_number(signal)).wait())
 
     async def asignal(self, signal: str | int) -> None:
         raise_if_rejected(await self._access.signal(self.id, signal_number(signal)))
 
     def end(self, signal: str | int = "TERM", *, grace: float = GRACE) -> Outcome | None:
-        """Send this signal to the process tree, and KILL after the grace. Returns the outcome; None
-        when a process could not be killed."""
+        """End the run: send this signal to its process tree, and KILL after `grace` seconds. Return
+        the run's outcome, or None when a process could not be killed."""
         return self._access.end(self.id, signal_number(signal), _seconds(grace) or 0.0).wait()
 
     async def aend(self, signal: str | int = "TERM", *, grace: float = GRACE) -> Outcome | None:
         return await self._access.end(self.id, signal_number(signal), _seconds(grace) or 0.0)
 
     def write(self, data: str | bytes, *, eof: bool = False) -> None:
-        """Write to the run's stdin. Raises Refused when the stdin is not open."""
+        """Write data to the run's stdin. Raises Refused when the run's stdin is not open."""
         raise_if_rejected(self._access.write(self.id, _bytes(data), eof=eof).wait())
 
     async def awrite(self, data: str | bytes, *, eof: bool = False) -> None:

@@ -1,8 +1,8 @@
-"""The job requests that only read: `ListRuns` and `ReadOutput`.
+"""The requests of the tool `job` that only read: `ListRuns` and `ReadOutput`.
 
-`build_status` makes a `RunStatus` of a stored run. `read_output` and `list_runs` are coroutines
-(see `runs/sequence`) that also ask the owners of live runs which of them wait for input. Reading
-never consumes output. Requests that act on a run are in `runs/interact`.
+`build_status` builds the status (`RunStatus`) of a stored run. `read_output` and `list_runs` are
+coroutines (see `runs/sequence`) that also ask the owners of live runs which runs wait for input.
+Reading a run's output never consumes the output. Requests that act on a run are in `runs/interact`.
 """
 
 import io
@@ -44,10 +44,12 @@ from nacre.text.clean import drop_partial_end
 from nacre.text.search import SearchQuery, decode_result
 
 _NOTHING: Final = Keep(whole=0, head=0, tail=0)
-_SEARCH_SECONDS: Final = 20.0  # seconds that a search may take
-_SEARCH_GRACE: Final = 2.0  # seconds after that until the search process is killed
-_INPUT_WAIT_TIME: Final = 1.0  # seconds for the owners to report input waits
-_LONGEST_ESCAPE: Final = 64  # bytes of the longest terminal escape sequence
+_SEARCH_SECONDS: Final = 20.0  # seconds that a search of a run's output may take
+# seconds by which a search process may exceed its limit `_SEARCH_SECONDS` before nacre stops it
+_SEARCH_GRACE: Final = 2.0
+# seconds within which the process that owns a run must report whether the run waits for input
+_INPUT_WAIT_TIME: Final = 1.0
+_LONGEST_ESCAPE: Final = 64  # maximum bytes of a terminal escape sequence
 
 
 async def list_runs(request: ListRuns, control: RunControl) -> Listing:
@@ -97,8 +99,8 @@ def find_or_refuse(name: str, control: RunControl) -> StoredRun:
 
 
 async def _find_input_waits(runs: list[StoredRun], control: RunControl) -> set[str]:
-    """Return the ids of the runs that wait for input. A run whose owner does not answer in time
-    does not count."""
+    """Return the ids of the runs that wait for input, without runs whose owner does not answer in
+    time."""
     waiting: set[str] = set()
 
     async def peek(run: StoredRun) -> None:
@@ -118,8 +120,9 @@ def _with_input_wait(status: RunStatus, *, waits: bool) -> RunStatus:
 def build_status(
     run: StoredRun, output: Excerpt | Matches, left: tuple[Survivor, ...] | None = None
 ) -> RunStatus:
-    """Build the status of a run with this part of its output. `left` None: the run's leftover
-    processes are searched."""
+    """Build the status of a run; `output` is the part of the run's output that the status includes.
+    `left` holds the processes that outlived the run's shell; None means that `build_status`
+    searches for these processes."""
     ended = run.end_entry
     return RunStatus(
         run=run.name,
@@ -140,14 +143,16 @@ def build_status(
 
 
 def find_leftovers(runs: list[StoredRun]) -> dict[str, tuple[Survivor, ...]]:
-    """Find the leftover processes of ended runs that still run, and their ports."""
+    """Return, for each run, the live processes that outlived the run's shell, with the TCP ports on
+    which they listen."""
     left = [run for run in runs if run.end_entry is not None and run.end_entry.left_running]
     found = find_members(left)
     return {run.name: describe_processes(found.get(run.name, ())) for run in runs}
 
 
 def find_members(runs: Iterable[StoredRun]) -> dict[str, list[Process]]:
-    """Find the live processes of each run in one scan of /proc; none when /proc is unreadable."""
+    """Return the live processes of each run, found in one scan of /proc; no process when /proc is
+    unreadable."""
     tags = {run.name: tag for run in runs if (tag := tag_of(run)) is not None}
     found: dict[str, list[Process]] = {name: [] for name in tags}
     try:
@@ -162,7 +167,7 @@ def find_members(runs: Iterable[StoredRun]) -> dict[str, list[Process]]:
     return found
 
 
-# Searching the output.
+# Functions that search a run's output.
 
 
 def _plan_search(run: StoredRun, source: BinaryIO, part: Matching, max_bytes: int) -> Plan:
@@ -195,15 +200,16 @@ def _decode_matches(data: bytes, first: int) -> Matches:
     return Matches(found=found, complete=result.complete, line=result.line)
 
 
-# Reading a part of the output.
+# Functions that read a part of a run's output.
 
 
 def open_output(run: StoredRun) -> BinaryIO:
-    """Open the run's output; empty for a run without output so far. Raises NoSuchRun, OSError."""
+    """Open the run's output; return an empty file for a live run without output so far. Raises
+    NoSuchRun, OSError."""
     try:
         return run.open()
     except NoSuchRun:
-        # Output of a live run in a host process is in that process's memory only.
+        # The output of a live run that a host process owns is only in the memory of that process.
         elsewhere = run.owner is not None and run.owner.kind == "host"
         if run.ending is not None or elsewhere:
             raise
@@ -241,7 +247,7 @@ def _read_page(
 
 
 def _drop_partial_escape(data: bytes) -> bytes:
-    """Remove an escape sequence at the end whose last byte is missing."""
+    """Remove an incomplete terminal escape sequence from the end of the data."""
     escape = data.rfind(b"\x1b", max(0, len(data) - _LONGEST_ESCAPE))
     if escape < 0 or any(0x40 <= byte <= 0x7E and byte != 0x5B for byte in data[escape + 1 :]):
         return data
@@ -258,7 +264,7 @@ def _read_lines(run: StoredRun, source: BinaryIO, whole: Capture, first: int, la
 
 
 def read_from(run: StoredRun, source: BinaryIO, start: int, keep: Keep) -> Excerpt:
-    """Read the output from this byte on."""
+    """Read a run's output from the byte `start` on."""
     whole = run.capture(_NOTHING)
     start = min(start, whole.size)
     before = output_range.count_newlines(source, start, run.line_index())
@@ -286,5 +292,5 @@ def _build_capture(head: bytes, tail: bytes, size: int, newlines: int, whole: Ca
         size=size,
         newlines=newlines,
         unterminated=bool(data) and not data.endswith(b"\n"),
-        saved=whole.saved,  # its `problem` says why the stored output is incomplete
+        saved=whole.saved,  # `saved.problem` says why the stored output is incomplete
     )

@@ -1,12 +1,14 @@
-"""The job request `Interact`: act on runs, wait for the first event, report.
+"""The request `Interact` of the tool `job`: act on runs, wait for the first event, report.
 
-One sequence serves the tool `job` of pi and of nacre:
+The tool `job` of the contracts `pi` and `nacre` first acts on runs, then waits for the first event,
+and then reports the runs.
 
     runs    -> act            write to stdin, send a signal, or end; all runs at the same time
             -> first event    a run has ended, waits for input, or meets a condition; or timeout
             -> report         the status of every run, with the output since the action
 
-Each step is a coroutine; see `runs/sequence`. What can be done with one run is in `runs/access`.
+Each step of an `Interact` request is a coroutine; see `runs/sequence`. The operations on one run
+are in `runs/access`.
 """
 
 import os
@@ -51,8 +53,10 @@ from nacre.runs.sequence import Sequence, Steps, after, all_of, first_of
 from nacre.store import listing
 from nacre.store.stored_run import NoSuchRun, StoredRun
 
-_EXTRA_WAIT: Final = 0.5  # seconds for the owner to respond after the wait limit
-_MAX_JOBS: Final = 50  # background jobs in one report
+# Seconds that an `Interact` request waits beyond its wait limit, so that the process that hosts the
+# run can still respond.
+_EXTRA_WAIT: Final = 0.5
+_MAX_JOBS: Final = 50  # maximum number of background jobs in one report
 _NO_RESPONSE: Final = Unavailable(
     problem="no response from the run's warden in time (is it stopped?); the request may still be "
     "carried out later"
@@ -85,13 +89,14 @@ async def _answer_job(request: JobRequest, control: RunControl) -> Listing | Rej
 
 
 class Interaction:
-    """One `Interact` request and what its steps have found out so far."""
+    """One `Interact` request and the results of its steps so far."""
 
     def __init__(self, request: Interact, control: RunControl) -> None:
         self._request = request
         self._control = control
-        self._since: dict[str, int] = {}  # first byte to report, by run
-        self._left: dict[str, tuple[Survivor, ...]] = {}  # leftover processes before the action
+        self._since: dict[str, int] = {}  # maps a run id to the first output byte to report
+        # maps a run id to the run's leftover processes before the action of the `Interact` request
+        self._left: dict[str, tuple[Survivor, ...]] = {}
         self._events: dict[str, Event] = {}
         self._ended: list[str] = []
         self._unknown: list[str] = []
@@ -107,10 +112,10 @@ class Interaction:
         await self._wait(self._reload(runs))
         return self._report(self._reload(runs))
 
-    # Finding the runs.
+    # Methods that find the runs to which an `Interact` request applies.
 
     def _find_runs(self) -> tuple[list[StoredRun], list[StoredRun]]:
-        """Return the runs to report, and the runs to act on."""
+        """Return the runs that the `Interact` request reports, and the runs on which it acts."""
         request = self._request
         if isinstance(request.runs, Jobs):
             jobs = self._list_jobs()
@@ -143,7 +148,8 @@ class Interaction:
         return self._find_all(tuple(run.name for run in runs))
 
     def _first_byte(self, run: StoredRun) -> int:
-        """Return the first byte to report: by default the output that follows the action."""
+        """Return the offset from which the run's output is reported: `since` of the request, if
+        given; else, if the request has an action, the current size of the output; else 0."""
         if self._request.since is not None:
             return self._request.since
         return 0 if self._request.action is None else run.size() or 0
@@ -151,7 +157,8 @@ class Interaction:
     # Acting.
 
     async def _act(self, runs: list[StoredRun]) -> None:
-        """Act on all runs at the same time. Raises Refused for the first that rejects it."""
+        """Carry out the action of the `Interact` request, such as a write to stdin, on all `runs`
+        at the same time; raise Refused for the first run that rejects the action."""
         limit = self._request.action_limit
         if limit is not None and isinstance(self._request.action, EndRun):
             limit += self._request.action.grace
@@ -166,7 +173,8 @@ class Interaction:
         elif run.ending is not None and not self._left[run.name]:
             self._events[run.name] = AlreadyEnded()
             if run.end_entry is not None and run.end_entry.left_running:
-                self._ended.append(run.name)  # its leftover processes have exited since
+                # the run's leftover processes have exited since its end
+                self._ended.append(run.name)
         elif isinstance(action, SendSignal):
             raise_if_rejected(await control.signal(run, action.signal))
         elif isinstance(action, EndRun):
@@ -176,7 +184,7 @@ class Interaction:
     # Waiting.
 
     async def _wait(self, runs: list[StoredRun]) -> None:
-        """Wait for the first event of any run."""
+        """Wait for the first event of any run: its end, an input wait, or a met condition."""
         request = self._request
         may_wait_for_input = request.input_is_event and any(
             run.start_entry.open_stdin for run in runs

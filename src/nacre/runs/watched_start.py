@@ -1,10 +1,11 @@
-"""Starting a run in the warden with conditions (`until`) or with an idempotency key.
+"""Starting a run in the warden (nacre's daemon) with wait conditions or an idempotency key.
 
     start request  -> first of: the response; a condition is met, and the run is detached
     AlreadyStarted -> find the run of the earlier call; wait for it as for a run of this call
 
-The conditions are checked in the calling process; see `runs/conditions`. The warden learns only
-that the run is to be detached now.
+The calling process, not the warden, checks the conditions in a call's argument `until` (module
+`runs/conditions`). When a condition in a call's argument `until` is met, the calling process tells
+the warden to detach the run, which then continues in the background.
 """
 
 import signal as signals
@@ -26,20 +27,25 @@ from nacre.runs.sequence import Answer, Sequence, TaskGroup, WaitCancelled, afte
 from nacre.store import stored_run
 from nacre.store.stored_run import NoSuchRun, StoredRun
 
-_START_TIME: Final = 5.0  # seconds for an earlier call to start the run that it has claimed
-_POLL_INTERVAL: Final = 0.02  # seconds between two reads of the store
+# seconds that a call waits for an earlier call with the same idempotency key to start its run
+_START_TIME: Final = 5.0
+# interval in seconds at which a call checks whether the run of an earlier call is in the store
+_POLL_INTERVAL: Final = 0.02
 
 
 class DetachableOperation(Operation, Protocol):
     def detach_now(self) -> None:
-        """Detach the run now, or as soon as it has started."""
+        """Detach the run (hand it back to the caller as an id) now, or as soon as it has
+        started."""
         ...
 
 
 class WatchedStart(Sequence[Response]):
-    """A start request whose caller also waits for conditions.
+    """Operation that starts a run in the warden, and stops waiting for the run as soon as a
+    condition in the call's argument `until` is met.
 
-    Cancelling ends the run, unless an earlier call with the same idempotency key started it.
+    Cancelling a `WatchedStart` ends its run, unless an earlier call with the same idempotency key
+    started the run.
     """
 
     def __init__(
@@ -49,7 +55,8 @@ class WatchedStart(Sequence[Response]):
         answer: Callable[[Response], None],
         make: Callable[[Callable[[Response], None]], DetachableOperation],
     ) -> None:
-        """`make` creates the start operation, whose response goes to the given callback."""
+        """`make` takes a callback and returns the operation that starts the run; the operation
+        passes its response to that callback."""
         super().__init__(
             self._steps(), context.loop, answer, cancelled=Rejected(refusal=CalledOff())
         )
@@ -57,7 +64,8 @@ class WatchedStart(Sequence[Response]):
         self._context = context
         self._response: Answer[Response] = Answer()
         self._start_operation = make(self._response.deliver)
-        self._begun = False  # the start operation has begun, and this call may end its run
+        # whether this call itself starts the run, so that cancelling the call ends the run
+        self._begun = False
         self.name = self._start_operation.name
 
     def cancel(self, number: int = signals.SIGTERM) -> None:
@@ -80,7 +88,8 @@ class WatchedStart(Sequence[Response]):
         return response
 
     async def _start_and_watch(self) -> tuple[Response, ConditionMet | None]:
-        """Start the run; detach it when a condition is met before the response."""
+        """Start the run, and detach it if a condition in the call's argument `until` is met before
+        the warden responds."""
         met: ConditionMet | None = None
         async with TaskGroup(self._start(), self._watch()) as group:
             start, watch = group.tasks
@@ -121,7 +130,8 @@ async def follow_earlier(name: str, request: requests.StartRun, context: LoopCon
         else:
             ended = await end
     except WaitCancelled:
-        pass  # the earlier call owns the run: this call only stops waiting
+        # An earlier call started the run, so cancelling this call ends only its wait, not the run.
+        pass
     if isinstance(ended, Outcome):
         return stored_run.build_outcome(_reload(run, request.workspace), request.plan.keep) or ended
     shell = run.start_entry.shell
@@ -136,7 +146,8 @@ async def follow_earlier(name: str, request: requests.StartRun, context: LoopCon
 
 
 async def _wait_for_start(name: str, workspace: bytes) -> StoredRun | None:
-    """Wait until the store has the run; None when the earlier call does not start it in time."""
+    """Return the run of an earlier call as soon as the run is in the store (nacre's files on disk);
+    return None if the earlier call does not start the run within `_START_TIME` seconds."""
     deadline = now() + _START_TIME
     while True:
         try:

@@ -1,1 +1,2 @@
-"""Persistent shell sessions: manager, lease, pool of prewarmed shells, user set-up."""
+"""Persistent shell sessions: session manager, leases on sessions, prewarmed shells, and reading of
+the user's shell startup files."""

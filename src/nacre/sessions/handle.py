@@ -1,7 +1,7 @@
 """Session handles: the public API to list, inspect, fork, reset and remove sessions.
 
-The data on disk belongs to `store.session_files`. Running commands in a session belongs to
-`sessions.manager`.
+The module `store.session_files` reads and writes a session's data on disk, and `sessions.manager`
+runs commands in a session.
 """
 
 from datetime import UTC, datetime
@@ -18,7 +18,9 @@ class SessionHandle:
     """Handle for one session, a persistent shell's saved state.
 
     `fork` copies the session: commands tried in the copy leave the original session unchanged.
-    `reset` discards the saved state and keeps the session's name. `remove` deletes the session."""
+    `reset` discards the saved state and keeps the session's name. `remove` deletes the session and
+    its files.
+    """
 
     def __init__(self, known: SessionInfo) -> None:
         self._info = known
@@ -47,7 +49,7 @@ class SessionHandle:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Names of the session's shell variables, never their values."""
+        """Names of the session's shell variables, without their values."""
         state = self._info.state
         return () if state is None else tuple(sorted(map(decode, state.variables)))
 
@@ -57,16 +59,19 @@ class SessionHandle:
         return () if state is None else tuple(sorted(map(decode, state.names)))
 
     def reset(self) -> None:
-        """Discard the session's state. Raises SessionProblem while the session runs a command."""
+        """Discard the session's saved shell state. Raises SessionProblem while the session runs a
+        command."""
         session_files.reset_session(self._info)
 
     def fork(self, name: str) -> "SessionHandle":
-        """Create a session with a copy of this session's state. Raises SessionProblem while the
-        session runs a command or when the name is taken. Raises ValueError for an invalid name."""
+        """Create a session with a copy of this session's state. Raises SessionProblem while this
+        session runs a command, or when another session has the name. Raises ValueError for an
+        invalid name."""
         return SessionHandle(session_files.fork_session(self._info, check_session_name(name)))
 
     def remove(self) -> None:
-        """Delete the session. Raises SessionProblem while the session runs a command."""
+        """Delete the session and its files. Raises SessionProblem while the session runs a
+        command."""
         session_files.remove_session(self._info)
 
     def __repr__(self) -> str:
@@ -78,7 +83,8 @@ def list_sessions(place: str) -> list[SessionHandle]:
 
 
 def find_session(place: str, name: str, contract: str | None = None) -> SessionHandle:
-    """Find a session by name. Raises LookupError with the names of the existing sessions."""
+    """Return the session with this name. Raises LookupError if no session has the name, or if
+    sessions of several contracts (dialects of the tool) have it."""
     there = [each for each in list_sessions(place) if contract in (None, each.contract)]
     found = [each for each in there if each.name == name]
     if not found:

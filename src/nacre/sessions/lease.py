@@ -1,8 +1,10 @@
-"""Lease: one command's hold on a session.
+"""Lease: one command's hold on a session (a persistent shell's saved state).
 
-When the command's shell exits, the lease finds the savers among the processes that the shell left.
-The lease then records the pending draft in the session's ledger and releases the session. Parsing
-the draft belongs to `store.session_files`.
+When the command's shell exits, `SessionLease` searches the remaining processes for savers: forked
+copies of the shell that write its state to a draft file. `SessionLease` records the draft (the file
+that a saver writes) as pending in the session's ledger file, and releases the session for the next
+command. The module `store.session_files` turns the draft, the file with the shell state that a
+forked copy of the shell has saved, into the session's new state.
 """
 
 import os
@@ -24,9 +26,12 @@ from nacre.text.clean import decode
 if TYPE_CHECKING:
     from nacre.sessions.manager import SessionManager
 
-_SAVE_START: Final = 0.05  # seconds within which a saver usually starts to write
-_SAVE_START_BUSY: Final = 1.0  # seconds to wait for a saver's start on a busy machine
-_LOADER_MARK: Final = "_nacre_in="  # text in the command line of every prewarmed shell
+# seconds after a shell's exit within which the saving of its state usually starts
+_SAVE_START: Final = 0.05
+# seconds to wait for the saving of a shell's state to start on a busy machine
+_SAVE_START_BUSY: Final = 1.0
+# text in the command line of every prewarmed shell and of its forked copies
+_LOADER_MARK: Final = "_nacre_in="
 
 
 class SessionLease:
@@ -41,9 +46,9 @@ class SessionLease:
         unchanging: bool,
         lost: bool,
     ) -> None:
-        """Create the lease for a command that has just started. `unchanging` means that the command
-        cannot change the shell's state. `lost` means that the state that the previous command
-        saved could not be read."""
+        """Create the lease (the hold on a session) of a command that has just started in the
+        session's shell. `unchanging` means that the command cannot change the shell's state. `lost`
+        means that nacre could not read the state saved by the session's previous command."""
         self._unchanging = unchanging
         self._released = plan.session is not None and plan.session.detached
         self.lost = lost
@@ -53,20 +58,24 @@ class SessionLease:
         self._draft_id = draft_id
         self._draft = file.draft_path(draft_id)
         self._plan = plan
-        self.saved: bool | None = None  # whether the session keeps the new state; None: unknown
+        # whether the session keeps the shell state that the command left; None: the command has not
+        # ended
+        self.saved: bool | None = None
         self._savers: list[Process] = []
 
     def is_saver(self, pid: int) -> bool:
-        """Return whether a process is a saver, which writes the shell's state to the draft. A saver
-        is not part of the command."""
+        """Return whether a process is a saver: a copy of the shell that saves the shell's state and
+        does not belong to the command."""
         return not self._unchanging and processes.writes_file(pid, self._draft)
 
     def may_be_saving(self, find_left: Callable[[], list[Process]], seconds: float) -> bool:
-        """Return whether a saver writes the session state or may be about to start. `seconds` is
-        the time since the shell exited. `find_left` lists the processes that the shell left."""
+        """Return whether a saver (a forked copy of the shell) is writing the shell's state, or may
+        be about to start. `seconds` is the time since the shell exited. `find_left` returns the
+        processes that the shell left running."""
         if not self._is_unsaved():
             return False
-        # The search for writers comes last, because a saver may start during the other two checks.
+        # `find_file_writers`, which finds processes that are writing the shell's state to the draft
+        # file, is called last, because such a process may start during the other checks.
         return (
             seconds < _SAVE_START
             or self.may_save_soon(find_left(), seconds)
@@ -77,34 +86,41 @@ class SessionLease:
         return not (self._unchanging or self._released or _is_complete(self._draft, self._draft_id))
 
     def release(self) -> None:
-        """Release the session while its command keeps running. Later changes that the command makes
-        to its shell are not saved in the session."""
+        """Release the session while its command keeps running. A command that keeps running after
+        its session was released saves none of its changes in the session."""
         if not self._released:
             self._released = True
             self._sessions.release(self._file)
 
     def may_save_soon(self, left: list[Process], seconds: float) -> bool:
-        """Return whether a copy of the shell among `left` may be about to save the session state.
-        `seconds` is the time since the processes in `left` were listed.
+        """Return whether one of the processes in `left` is a copy of the shell that may soon save
+        the shell's state. `seconds` is the time since the processes in `left` were listed.
 
-        EOF on the output pipe does not rule out a saver that has not started to write yet, because
-        the shell may have closed the pipe itself. A busy machine may delay the saver's start."""
+        EOF on the output pipe does not prove that every copy of the shell has ended: the shell may
+        have closed its end of the pipe earlier, and a copy may still be about to save the state. On
+        a busy machine, a forked copy of the shell may need more time until it starts to save the
+        shell's state.
+        """
         if any(self.is_saver(each.pid) for each in left):
-            return False  # the saver has already started
+            return False  # one of the processes is already saving the shell's state
         copies = [each for each in left if _LOADER_MARK in processes.command_line(each.pid)]
         if not copies or not self._is_unsaved() or seconds > _SAVE_START_BUSY:
             return False
-        # A sleeping copy of the shell is a background job of the command, not a saver.
+        # If a forked copy of the shell is sleeping, it is a background job of the command and will
+        # save no state.
         return seconds <= _SAVE_START or any(processes.is_busy(each.pid) for each in copies)
 
     def end(self, left: list[Process], status: int | None) -> None:
-        """End the lease after the shell has exited with `status`. The session keeps the state that
-        a saver among the processes in `left` writes."""
+        """End the lease (the command's hold on the session) after the command's shell has exited
+        with the exit status `status`. The session keeps the new shell state if a saver (a forked
+        copy of the shell) has written it, or if a saver among the processes in `left` is still
+        writing it."""
         self._savers = [each for each in left if self.is_saver(each.pid)]
         self.saved = self._settle(self._savers, status)
 
     def without_savers(self, left: list[Process]) -> list[Process]:
-        """Return the processes that the command left, without savers and ended processes."""
+        """Return the processes that the command left running, without savers, which only save the
+        shell's state, and without processes that have ended."""
         return [
             each
             for each in left
@@ -112,7 +128,7 @@ class SessionLease:
         ]
 
     def rename_prewarmed(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
-        """Show the user's command as the command line of a prewarmed shell's copy. The real command
+        """Describe each copy of a prewarmed shell by the user's command, because its real command
         line is nacre's loader script."""
         command_line = f"{decode(self._plan.shell)} -c {decode(self._plan.command.original)}"
         return tuple(
@@ -123,7 +139,8 @@ class SessionLease:
         )
 
     def _settle(self, savers: list[Process], status: int | None) -> bool:
-        """End the lease and return whether the session keeps the state after the command."""
+        """Release the session after its command has ended, and return whether the session keeps the
+        shell state that the command left."""
         if self._released:
             self._sessions.discard(self._file, self._draft_id, [each.pid for each in savers])
             return False

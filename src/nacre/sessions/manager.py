@@ -1,12 +1,13 @@
-"""Session manager of one engine: runs commands in persistent shells.
+"""Session manager: runs the commands of one engine in persistent shells.
 
-A session is a directory (`store.session_files`). When a command of a session ends, a saver writes
-the shell's state to a draft. A worker thread reads that state and starts prewarmed shells, which
-restore the state and wait for a script. The session's next command takes a prewarmed shell. If
-none is ready yet, the command starts a new shell.
+A session is stored in a directory, see `store.session_files`. When a command of a session ends, a
+forked copy of its shell (the saver) writes the shell's state to a file (the draft). A worker thread
+reads the saved state of a session and starts prewarmed shells, which restore the state and wait for
+a script. The session's next command runs in a prewarmed shell, or in a new shell if no prewarmed
+shell is ready yet.
 
-All threads of the engine share one manager. A run that must wait for a session retries with a
-timer of its event loop.
+All threads of an engine share one session manager. If a session is busy, a timer of the event loop
+tries again to start the command.
 """
 
 import atexit
@@ -46,12 +47,14 @@ from nacre.shell_state.state import ShellState
 from nacre.shell_state.stateless_commands import is_unchanging
 from nacre.store.session_files import Ledger, SessionFile
 
-_FIRST_RETRY: Final = 0.001  # seconds before the first retry on a busy session; doubles each time
+# seconds before the first retry on a busy session; doubled after each retry
+_FIRST_RETRY: Final = 0.001
 _SLOWEST_RETRY: Final = 0.02  # maximum seconds between two retries on a busy session
-_MAX_OPEN_FILES: Final = 16  # sessions whose files are kept open
-_SAVE_TIMEOUT: Final = 5.0  # seconds to wait for a saver to exit
-_POLL_INTERVAL: Final = 0.0003  # seconds between two reads of a ledger
-# Commands that may set a trap, also in code that is not visible in the script.
+_MAX_OPEN_FILES: Final = 16  # number of sessions whose files stay open between commands
+_SAVE_TIMEOUT: Final = 5.0  # seconds to wait for the exit of a process that saves a shell's state
+_POLL_INTERVAL: Final = 0.0003  # seconds between two reads of a session's ledger file
+# Commands that may set a trap: `trap` itself, and `source`, `.` and `eval`, which run code that may
+# contain `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|source|eval|(?:^|[\s;&|({])\.\s")
 
 
@@ -60,42 +63,47 @@ _all: "WeakSet[SessionManager]" = WeakSet()
 
 @atexit.register
 def close_all() -> None:
-    """Close every session manager at interpreter exit, while nacre's threads still run. Later in
-    the shutdown, the threads would no longer release the resources that they hold."""
+    """Close every session manager at interpreter exit, while nacre's threads still run; later in
+    the interpreter's shutdown, the threads would no longer release the resources that they hold."""
     for each in [*_all]:
         each.close()
 
 
 class SessionUnavailable(Exception):
-    """Failure to use a session's files, so no state can be kept; the message says why."""
+    """Error: a session's files cannot be used, so the session keeps no shell state; the message
+    says why."""
 
 
 class SessionManager:
     def __init__(
         self, run: Callable[[Plan, CancelToken], None], spawn_lock: threading.Lock, *, prewarm: bool
     ) -> None:
-        """Create the manager. `run` runs one of nacre's own plans and returns when that plan ends.
-        `prewarm` means that shells are started before a command needs them. The worker thread
-        holds `spawn_lock` while it starts a prewarmed shell."""
+        """Create the session manager of one engine. `run` executes a command that reads the user's
+        shell set-up, and returns when that command has ended. `prewarm` means that shells are
+        started before a command needs them. The worker thread holds `spawn_lock` while it starts a
+        prewarmed shell."""
         self._closed = False
         self._spawner: Spawner | None = None
         self._prewarm = prewarm
         self._spawn_lock = spawn_lock
         self._lock = threading.RLock()
         self._files: dict[tuple[str, str], SessionFile] = {}
-        self._lease_counts: dict[SessionFile, int] = {}  # commands running in each session
+        self._lease_counts: dict[SessionFile, int] = {}  # number of running commands per session
         self._retry_intervals: dict[SessionFile, float] = {}
         self._pool = ShellPool()
-        self._discarded: set[tuple[SessionFile, str]] = set()  # drafts to delete without use
+        # unneeded drafts (files with the saved state of a shell) that will be deleted
+        self._discarded: set[tuple[SessionFile, str]] = set()
         self._cancel_setup = CancelToken()
         self._worker = Worker()
         self._setup_cache = SetupCache(lambda plan: run(plan, self._cancel_setup), self._worker)
         _all.add(self)
 
     def read_cwd(self, place: str, key: str, seconds: float = 0.1) -> tuple[bytes | None, bool]:
-        """Return the working directory of a session's shell, and whether the directory is certain.
-        The directory is None while the session does not exist. Callers need the directory before
-        they can build a request. Wait at most `seconds` for a saver to finish."""
+        """Return the working directory of a session's shell, and whether it is certain that no
+        running command will change it. `read_cwd` returns None in place of the directory if the
+        session does not exist yet. A contract (tool dialect) needs the directory of the session's
+        shell to plan a command, for example to resolve a relative `cwd`. Wait at most `seconds`
+        until the state of a shell that has exited is saved."""
         try:
             end = time.monotonic() + seconds
             while True:
@@ -106,15 +114,17 @@ class SessionManager:
                     return ledger.directory or None, not busy
                 if time.monotonic() > end:
                     return file.read_ledger().directory or None, False
-                # A saver is still writing the state of the shell that has just exited.
+                # A saver (a forked copy of the shell) is still writing the state of the shell that
+                # has just exited.
                 time.sleep(_POLL_INTERVAL)
         except OSError:
             return None, True
 
     def _read_ledger(self, file: SessionFile) -> tuple[Ledger | None, bool]:
-        """Return the session's ledger, and whether a running command may still change the ledger.
-        The ledger is None while a saver is writing the draft. Commands that run in the session from
-        other processes count, too. Raises OSError."""
+        """Return the session's ledger (its stored name, directory and status), and whether a
+        running command of this or another process may still change it. `_read_ledger` returns None
+        in place of the ledger while a forked copy of the shell is still saving the shell's state.
+        Raises OSError."""
         if self._lease_counts.get(file) or not file.lock():
             return file.read_ledger(), True
         try:
@@ -125,9 +135,9 @@ class SessionManager:
     def acquire(
         self, plan: Plan, spawner: Spawner, mark: Tag | None, loop: EventLoop, again: Callback
     ) -> tuple[Child, SessionLease] | None:
-        """Start the plan's command in a shell of its session, and return the shell and the lease.
-        Return None when the session is not ready. After a result of None, the event loop calls
-        `again` when the caller should retry. Raises Refused, SessionUnavailable."""
+        """Start the plan's command in a shell of its session; return the shell and a lease, the
+        command's hold on the session. If the session is not ready yet, return None and set a timer
+        that calls `again`, so that the caller retries. Raises Refused, SessionUnavailable."""
         session = plan.session
         assert session is not None
         try:
@@ -139,7 +149,8 @@ class SessionManager:
                 if locked or not alone:
                     ledger = file.apply_pending_draft(file.read_ledger())
                 elif session.detached:
-                    # A detached command only copies the state, so it does not wait for the lock.
+                    # A command that only copies the session's state (`session.detached`) does not
+                    # wait for the session's lock.
                     ledger = file.read_ledger()
                 state = None if ledger is None else self._initial_state(plan, session, file, ledger)
                 begins = ledger is not None and state is not BEING_READ
@@ -165,18 +176,20 @@ class SessionManager:
     def _initial_state(
         self, plan: Plan, session: Session, file: SessionFile, ledger: Ledger
     ) -> ShellState | None:
-        """Return the state that the session's next shell restores: the saved state, or the user's
-        set-up in a new session. BEING_READ means that the set-up is still being read and the caller
-        must retry. Raises OSError."""
+        """Return the state that the session's next shell restores: the saved state, or, in a new
+        session, the user's set-up (what the user's shell startup files define). `_initial_state`
+        returns BEING_READ while nacre is still reading the user's shell startup files; the caller
+        must then retry. Raises OSError."""
         return file.read_state(ledger) if ledger.state else self._setup_cache.state(plan, session)
 
     def is_reading_setup(self, plan: Plan) -> bool:
-        """Return whether the user set-up for the plan's session is still being read."""
+        """Return whether nacre is still reading the user's shell startup files for the plan's
+        session."""
         return plan.session is not None and self._setup_cache.is_reading(plan.session)
 
     def release(self, file: SessionFile) -> None:
         """Release one command's hold on a session, after the command has ended or was detached. The
-        last release unlocks the session."""
+        session is unlocked when the last of its running commands releases it."""
         with self._lock:
             users = self._lease_counts.pop(file, 0) - 1
             if users > 0:
@@ -184,7 +197,9 @@ class SessionManager:
                 return
             file.unlock()
             for key, other in [*self._files.items()][:-_MAX_OPEN_FILES]:
-                if other not in self._lease_counts:  # closed files are reopened on demand
+                # If more than `_MAX_OPEN_FILES` sessions have open files, the files of idle
+                # sessions are closed, and reopened on demand.
+                if other not in self._lease_counts:
                     del self._files[key]
                     self._retry_intervals.pop(other, None)
                     other.close()
@@ -195,7 +210,8 @@ class SessionManager:
         loop.call_later(pause, again)
 
     def _open_file(self, place: str, key: str) -> SessionFile:
-        """Return the open file of a session, from the cache if possible. Raises OSError."""
+        """Return the open files of a session, from the manager's cache if possible. Raises
+        OSError."""
         file = self._files.get((place, key))
         if file is not None and file.is_removed and not self._lease_counts.get(file):
             file.close()
@@ -219,7 +235,7 @@ class SessionManager:
                 ledger, name=session.name, contract=session.contract, created=time.time()
             )
             if session.name and not session.detached:
-                file.write_ledger(ledger)  # from now on, a lookup by name finds the session
+                file.write_ledger(ledger)  # makes it possible to find the new session by its name
         spec = _shell_spec(_in_session_cwd(plan, session, ledger), session, ledger, state)
         stands = ledger.directory or session.cwd_when_decided
         # The state after a session's first command is always saved, because the session keeps the
@@ -242,7 +258,7 @@ class SessionManager:
             )
             try:
                 child = shell.run(call, plan.command.script, mark)
-            except OSError:  # the shell has exited without running the script
+            except OSError:  # the prewarmed shell has exited without running the script
                 end_prewarmed(shell)
                 if not ready:
                     raise
@@ -253,21 +269,24 @@ class SessionManager:
                     self, file, ledger, shell.draft_id, plan, unchanging=plain, lost=lost
                 )
 
-    # Background work in the worker thread.
+    # Methods with which the worker thread starts prewarmed shells and deletes unneeded drafts
+    # (files with a saved shell state).
 
     def prepare(
         self, plan: Plan, file: SessionFile, savers: list[int], unwanted: str | None
     ) -> None:
-        """Start prewarmed shells in the background, after a command of the session has ended. The
-        worker thread first waits until the processes in `savers` exit. `unwanted` is the id of a
-        draft to delete, or None."""
+        """Start prewarmed shells in the background, after a command of the session has ended.
+        Before the worker thread starts a shell, it waits until the processes in `savers` have saved
+        the session's state and exited. If `unwanted` is not None, it is the id of an unneeded draft
+        (a file with a saved shell state), and the draft is deleted."""
         if unwanted is not None:
             self._discarded.add((file, unwanted))
         if self._prewarm and not self._closed:
             self._worker.submit(lambda: self._prepare(plan, file, savers))
 
     def discard(self, file: SessionFile, mark: str, savers: list[int]) -> None:
-        """Delete an unneeded draft after the processes in `savers` have exited."""
+        """Delete an unneeded draft (a file with a saved shell state) after all processes in
+        `savers` have exited, because these processes may still write the draft."""
         self._discarded.add((file, mark))
         if self._prewarm and not self._closed:
             self._worker.submit(lambda: self._wait_and_remove(savers))
@@ -319,7 +338,7 @@ class SessionManager:
 
     @property
     def pids(self) -> set[int]:
-        """Process ids of all prewarmed shells."""
+        """Process ids of all prewarmed shells of this engine."""
         with self._lock:
             return self._pool.pids
 
@@ -338,7 +357,8 @@ class SessionManager:
                 self._spawner.close()
 
     def after_fork(self) -> None:
-        """Drop all shells, files and leases after fork(2): they belong to the parent process."""
+        """Drop all shells, files and leases in a forked child, because they belong to the parent
+        process."""
         self._lock = threading.RLock()
         self._worker.after_fork()
         self._pool.after_fork()
@@ -350,7 +370,8 @@ class SessionManager:
 def _shell_spec(
     plan: Plan, session: Session, ledger: Ledger, state: ShellState | None
 ) -> ShellSpec:
-    # In a new session, the name of the initial state includes the session's directory.
+    # The initial state of a new session depends on the session's directory, so the name of the
+    # initial state includes the directory.
     name = (
         ""
         if state is None
@@ -365,8 +386,8 @@ def _keeps_state(plan: Plan, session: Session, state: ShellState | None) -> bool
 
 
 def _may_trap(script: bytes, state: ShellState | None) -> bool:
-    """Return whether a script may change the traps for INT or QUIT. A false positive is harmless
-    and only makes saving the state slower."""
+    """Return whether a script may change the traps for INT or QUIT. If `_may_trap` returns True for
+    a script that changes no trap, saving the shell's state only takes longer."""
     if _MAY_TRAP.search(script):
         return True
     if state is None:
@@ -378,9 +399,8 @@ def _may_trap(script: bytes, state: ShellState | None) -> bool:
 
 def _start_directory(plan: Plan, session: Session, stands: bytes) -> bytes | None:
     """Return the directory where the command starts, or None for the shell's current directory.
-    Raises Refused when the shell's current directory cannot be entered. The command is refused
-    because it might do harm in another directory, and the caller could not know about the problem.
-    """
+    Raises Refused when the shell's current directory cannot be entered: in another directory the
+    command might do harm, and the caller could not know about the problem."""
     command = plan.command
     if command.cwd_given or command.cwd != session.cwd_when_decided:
         return command.cwd
@@ -415,11 +435,11 @@ def without_session(plan: Plan) -> Plan:
 
 
 def _wait_for_exit(pid: int) -> None:
-    """Wait until a saver exits, at most `_SAVE_TIMEOUT` seconds. Reap the saver if this process has
-    adopted it as an orphan."""
+    """Wait at most `_SAVE_TIMEOUT` seconds until a saver (a process that saves a shell's state)
+    exits, and reap the saver if this process has adopted it as an orphan."""
     try:
         pidfd = os.pidfd_open(pid)
-    except OSError:  # the process has already exited
+    except OSError:  # the process that saves the shell's state has already exited
         return
     try:
         poll = select.poll()

@@ -1,10 +1,10 @@
-"""Prewarmed shell: a bash that waits for its script.
+"""Prewarmed shell: a bash process that was started early and waits for the script of a command.
 
-The shell starts with its output pipes and a control pipe. A line on the control pipe tells the
-shell that a text is ready. The texts are in memory files, so that a text can have any size. One
-memory file holds the script that restores a session's state, the other one the command to run.
-When the process at the other end of the control pipe exits for any reason, the shell reads EOF and
-exits, too.
+A prewarmed shell is started with its output pipes and a control pipe. nacre writes each script for
+the shell to a memory file (memfd), which can hold a script of any size, and then tells the shell
+with a line on the control pipe that the script is ready. One memory file holds the script that
+restores a session's state, and a second one holds the command to run. When the process that writes
+to the control pipe exits for any reason, the prewarmed shell reads EOF and exits, too.
 """
 
 import os
@@ -24,15 +24,16 @@ from nacre.process.spawner import Child, Spawner
 from nacre.shell_state.bash_code import build_loader
 
 IDLE_SECONDS: Final = 300  # seconds after which an unused prewarmed shell exits
-_USABLE_SECONDS: Final = IDLE_SECONDS - 30  # maximum age in seconds for receiving a script
+# maximum age in seconds at which a prewarmed shell still gets a script
+_USABLE_SECONDS: Final = IDLE_SECONDS - 30
 
 
 _all: "WeakSet[PrewarmedShell]" = WeakSet()
 
 
 def _after_fork() -> None:
-    """Drop all prewarmed shells after fork(2), also shells that are still being started. The shells
-    belong to the parent process."""
+    """Drop all prewarmed shells in a forked child, also shells that are still being started,
+    because they belong to the parent process."""
     for each in [*_all]:
         each.after_fork()
 
@@ -52,11 +53,12 @@ class PrewarmedShell:
         draft: str,
         background: bool = False,
     ) -> None:
-        """Start the plan's shell without the plan's script. `base`, `session` and `draft_id` define
-        which commands may use the shell. `draft` is the file for the shell's state at its exit.
-        `background` means that no caller waits for the shell. A background start must not block
-        other threads. Raises Refused."""
-        self.state = ""  # name of the state that the shell restores
+        """Start the shell of a plan, but do not run the plan's script yet. A command may use the
+        prewarmed shell only if the command needs the shell properties in `base` and belongs to the
+        session `session`. When the shell exits, its state is saved to a draft: a file with the id
+        `draft_id` and the path `draft`. If `background` is True, no caller waits for the shell, and
+        nacre starts it with `posix_spawn`, which does not block other threads. Raises Refused."""
+        self.state = ""  # name of the session state that the shell restores; empty: none
         self._control = self._script = self._state = -1
         self.base = base
         self.session = session
@@ -72,7 +74,8 @@ class PrewarmedShell:
             self._script = os.memfd_create("nacre-script", os.MFD_CLOEXEC)
             self._state = os.memfd_create("nacre-state", os.MFD_CLOEXEC)
             passed = (reading, self._script, self._state)
-            numbers = (3, 4, 5) if background else passed  # descriptor numbers in the shell
+            # numbers that the descriptors in `passed` have inside the shell
+            numbers = (3, 4, 5) if background else passed
             umask = (
                 plan.command.caller_limits.umask
                 if background and plan.command.caller_limits
@@ -97,7 +100,8 @@ class PrewarmedShell:
 
     @property
     def usable(self) -> bool:
-        """Return whether the shell still waits, with enough time left to send it a script."""
+        """Return whether the prewarmed shell still waits and will not exit before a script can be
+        sent to it."""
         if self.child is None or now() - self._started_at >= _USABLE_SECONDS:
             return False
         poll = select.poll()
@@ -105,17 +109,18 @@ class PrewarmedShell:
         return not poll.poll(0)
 
     def restore(self, state: str, text: bytes) -> None:
-        """Tell the shell to restore a session's state; possible only once. `state` is the state's
-        name, `text` the script that restores the state. Raises OSError when the shell has exited.
-        """
+        """Tell the prewarmed shell to restore a session's state; a shell can restore a state only
+        once. `state` is the name of the session's state, and `text` is the script that restores
+        this state. Raises OSError when the prewarmed shell has exited."""
         self.state = state
         _write_memfd(self._state, text)
         os.write(self._control, b"+\n")
 
     def run(self, call: bytes, script: bytes, mark: run_tag.Tag | None) -> Child:
-        """Tell the shell to run a script. `call` is bash code that belongs to this call and runs
-        before the script. After this method, the shell is an ordinary child process of a run.
-        Raises OSError when the shell has exited without running the script."""
+        """Tell the prewarmed shell to run the script of a command. `call` is bash code that sets
+        the directory and variables of one tool call before the script runs. Once the script has
+        been sent to the prewarmed shell, the shell is an ordinary child process of the command's
+        run. Raises OSError when the prewarmed shell has exited without running the script."""
         assert self.child is not None
         if mark is not None:
             run_tag.apply_tag(self.child.pid, mark, self.hard)
@@ -126,7 +131,7 @@ class PrewarmedShell:
         return msgspec.structs.replace(child, tag=mark)
 
     def end(self) -> None:
-        """Kill and reap an unused shell."""
+        """Kill and reap a prewarmed shell that no command has used."""
         child, self.child = self.child, None
         self._close()
         if child is None:
@@ -143,7 +148,8 @@ class PrewarmedShell:
                 os.close(fd)
 
     def after_fork(self) -> None:
-        """Close the descriptors after fork(2): the shell belongs to the parent process."""
+        """Close the shell's descriptors in a forked child, because the shell belongs to the parent
+        process."""
         child, self.child = self.child, None
         self._close()
         if child is not None:
@@ -159,8 +165,8 @@ class PrewarmedShell:
 
 
 def _write_memfd(fd: int, text: bytes) -> None:
-    """Write a text to a memory file from offset 0. The write must not move the file offset, because
-    the reading shell shares that offset."""
+    """Write a text to the start of a memory file without moving the file offset, because the shell
+    that reads the memory file shares that offset."""
     at, rest = 0, memoryview(text)
     while rest:
         done = os.pwrite(fd, rest, at)

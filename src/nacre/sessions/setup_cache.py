@@ -1,7 +1,9 @@
-"""Cache of user set-ups, the initial state of new sessions.
+"""Cache of user set-ups (what the user's shell startup files define) for new sessions.
 
-A worker thread reads each set-up once, while the new sessions wait for the set-up. Set-ups are also
-stored on disk (`store.setup_snapshots`). Running the user's shell belongs to `sessions.user_setup`.
+A worker thread reads the user's shell startup files once, and again only after the files have
+changed; new sessions wait until the files have been read. What the user's shell startup files
+define is also stored on disk (`store.setup_snapshots`). The module `sessions.user_setup` runs the
+user's shell to find out what its startup files define.
 """
 
 import time
@@ -17,16 +19,23 @@ from nacre.shell_state import state as states
 from nacre.shell_state.state import ShellState
 from nacre.store import setup_snapshots
 
-BEING_READ: Final = states.EMPTY  # compared by identity; the set-up is being read
+# Result of `SetupCache.state` while the user's shell startup files are being read; compared by
+# identity.
+BEING_READ: Final = states.EMPTY
 
 
 class SetupCache:
-    """User set-ups by signature. The caller holds its own lock during every method call. The worker
-    thread reads set-ups without that lock."""
+    """Cache of what the user's shell startup files define, by signature (a digest of the files).
+
+    The session manager holds its lock while it calls `SetupCache.state`, but the worker thread
+    reads the user's shell startup files without the lock of the session manager.
+    """
 
     def __init__(self, run: Callable[[Plan], None], worker: Worker) -> None:
-        """Create the cache. `run` runs one of nacre's own plans and returns when that plan ends."""
-        # A pair: the values that the last initial state was computed from, and that initial state.
+        """`run` executes a command that reads the user's shell startup files, and returns when the
+        command has ended."""
+        # Pair: the values (signature, environment, directory) from which a session's initial shell
+        # state was last computed, and the computed shell state.
         self._last_state: tuple[object, ShellState] | None = None
         self._run = run
         self._worker = worker
@@ -34,14 +43,16 @@ class SetupCache:
         self._reading: set[str] = set()
 
     def state(self, plan: Plan, session: Session) -> ShellState | None:
-        """Return the initial state of a new session. None means that the session starts without a
-        set-up. BEING_READ means that the set-up is still being read and the caller must retry."""
+        """Return the initial shell state of a new session. Return None if the session starts
+        without the user's shell set-up, and BEING_READ if the user's shell startup files are still
+        being read, so that the caller must retry."""
         name = session.setup_signature
         if not name:
             return None
-        # Check `_reading` before the snapshots: the worker thread stores the snapshot first and
-        # removes the name from `_reading` afterwards. In the opposite order, a set-up whose read
-        # ends between the two checks would be read a second time.
+        # The worker thread adds the signature of the startup files to `_snapshots` before it
+        # removes the signature from `_reading`, so `SetupCache.state` checks `_reading` first. If
+        # `SetupCache.state` checked `_snapshots` first, the startup files would be read twice when
+        # the worker thread finished between the two checks.
         reading = name in self._reading
         found = self._snapshots.get(name) or setup_snapshots.load_snapshot(name)
         if found is None:
@@ -65,7 +76,8 @@ class SetupCache:
         return session.setup_signature in self._reading
 
     def _read(self, plan: Plan, session: Session) -> None:
-        from nacre.sessions.user_setup import read_user_setup  # lazy import; rarely needed
+        # lazy import, because the user's shell startup files are rarely read
+        from nacre.sessions.user_setup import read_user_setup
 
         snapshot = setup_snapshots.SetupSnapshot(created=time.time(), state=None)
         try:
@@ -75,7 +87,11 @@ class SetupCache:
             snapshot = msgspec.structs.replace(snapshot, state=state)
             setup_snapshots.save_snapshot(session.setup_signature, snapshot)
         except (OSError, ValueError):
-            pass  # the next process reads the set-up again
-        finally:  # also after a failure, because a session waits for the result
+            # If the user's shell startup files could not be read, or what they define could not be
+            # stored on disk, the next process reads the startup files again.
+            pass
+        finally:
+            # New sessions wait until `_snapshots` has an entry for the user's shell startup files,
+            # so an entry without a state is added if the startup files could not be read.
             self._snapshots[session.setup_signature] = snapshot
             self._reading.discard(session.setup_signature)

@@ -1,4 +1,4 @@
-"""Signature of a user's set-up: a digest that changes when one of the set-up files changes.
+"""Signature of a user's shell set-up: a digest that changes when one of the set-up files changes.
 
 Set-up files are the startup files of the user's shell, the files that the startup files source by a
 literal path, and the files of version managers in the caller's directory.
@@ -22,15 +22,16 @@ _OTHER_SHELL_FILES: Final = {
     b"zsh": (b".zshenv", b".zprofile", b".zshrc", b".zlogin"),
     b"fish": (b".config/fish/config.fish", b".config/fish/conf.d"),
 }
-# Files of version managers, which define a different set-up for each directory.
+# Files that tell a version manager or direnv which programs and variables a directory uses.
 _DIRECTORY_FILES: Final = (b".envrc", b"mise.toml", b".mise.toml", b".tool-versions", b".nvmrc")
-# Shell code that reads other files: `. FILE`, `source FILE`, and `DIRECTORY/*`.
+# `_READS` matches shell code that sources a file with `source` or `.`; `_READS_ALL` matches
+# `DIRECTORY/*`, which stands for all files of a directory.
 _READS: Final = re.compile(
     rb"""(?:^|[\s;&|])(?:\.|source)[ \t]+["']?((?:~|\$HOME|\$\{HOME\})?/[\w./+-]+)""", re.MULTILINE
 )
 _READS_ALL: Final = re.compile(rb"""((?:~|\$HOME|\$\{HOME\})?/[\w./+-]+)["']?/\*""")
 _AT_HOME: Final = re.compile(rb"\A(?:~|\$HOME|\$\{HOME\})/")
-_MAX_BYTES: Final = 64 * 1024  # maximum bytes to read of a set-up file
+_MAX_BYTES: Final = 64 * 1024  # maximum bytes to read of a shell startup file
 _MAX_FILES: Final = 64
 
 
@@ -40,7 +41,8 @@ def user_shell_name(env: Mapping[bytes, bytes]) -> bytes:
 
 
 def _setup_files(env: Mapping[bytes, bytes], place: bytes) -> list[bytes]:
-    """Return the paths of all possible set-up files for the directory `place`."""
+    """Return the paths of all files that may define the user's shell set-up in the directory
+    `place`."""
     home = env.get(b"HOME", b"")
     zsh = env.get(b"ZDOTDIR", home)
     shell = user_shell_name(env)
@@ -53,11 +55,11 @@ def _setup_files(env: Mapping[bytes, bytes], place: bytes) -> list[bytes]:
 
 
 def compute_signature(env: Mapping[bytes, bytes], place: bytes) -> str:
-    """Return the digest of the set-up files for the directory `place`."""
+    """Return a digest of the files that define the user's shell set-up in the directory `place`."""
     home = env.get(b"HOME", b"")
     parts: list[object] = [home, env.get(b"SHELL"), env.get(b"PATH"), place]
     todo, seen = _setup_files(env, place), set[bytes]()
-    for path in todo:  # the loop body appends to this list
+    for path in todo:  # the loop appends to `todo` the files that the file `path` sources
         with suppress(OSError):
             found = os.stat(path)
             stamp = (path, found.st_mtime_ns, found.st_size, found.st_ino)
@@ -71,9 +73,11 @@ def compute_signature(env: Mapping[bytes, bytes], place: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _referenced_files(stamp: tuple[bytes, int, int, int], home: bytes) -> tuple[bytes, ...]:
-    """Return the files that a set-up file sources by a literal path, or the files in a directory.
-    `stamp` is the path, modification time, size and inode of the set-up file. The stamp is the
-    cache key, so that a changed file is read again. Raises OSError."""
+    """Return the files that a shell startup file sources by a literal path, or, if `stamp`
+    describes a directory, the files in the directory. `stamp` is the path, modification time, size
+    and inode of a file or directory, and is the cache key, so that a changed file is read again.
+    Raises OSError.
+    """
     path = stamp[0]
     if os.path.isdir(path):
         return tuple(path + b"/" + name for name in sorted(os.listdir(path)))

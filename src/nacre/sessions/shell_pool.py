@@ -1,8 +1,8 @@
-"""Shell pool: the prewarmed shells of one engine, and which command may use which shell.
+"""Shell pool: keeps the prewarmed shells of one engine and finds a fitting one for each command.
 
 A `ShellSpec` describes the shell that a command needs. The pool returns a prewarmed shell that fits
-the spec, and ends outdated and surplus shells. Communication with a shell belongs to
-`sessions.prewarmed_shell`.
+a `ShellSpec`, and kills shells that are outdated or too many. The module `sessions.prewarmed_shell`
+communicates with a prewarmed shell.
 """
 
 import os
@@ -22,8 +22,9 @@ from nacre.shell_state.state import ShellState
 from nacre.store.session_files import SessionFile, new_draft_id
 
 _MAX_PER_POOL: Final = 8
-_MAX_PER_PROCESS: Final = 24  # prewarmed shells of one process, which may have many engines
-PER_SESSION: Final = 2  # prewarmed shells of one session
+# maximum number of prewarmed shells in one process, which may have many engines
+_MAX_PER_PROCESS: Final = 24
+PER_SESSION: Final = 2  # number of prewarmed shells to keep ready for one session
 _SHELL_OPTIONS: Final = frozenset(
     (b"SHELLOPTS", b"BASHOPTS", b"POSIXLY_CORRECT", b"BASH_FUNC_builtin%%", b"BASH_FUNC_exec%%")
 )
@@ -34,8 +35,8 @@ class ShellSpec:
     started for that command."""
 
     def __init__(self, plan: Plan, key: str, name: str, state: ShellState | None) -> None:
-        """Describe the shell for a plan. `key` is the key of the session. `name` is the name of the
-        state to restore, empty when there is no state."""
+        """Describe the shell that a plan needs. `key` identifies the plan's session. `name` is the
+        name of the session state that the shell must restore, empty when there is no state."""
         self.plan = plan = _without_shell_options(plan)
         self.key = key
         self.name = name
@@ -44,35 +45,40 @@ class ShellSpec:
         given = plan.command.caller_limits
         limits = rlimits.read_rlimits() if given is None else given.limits
         umask = None
-        if state is None or not state.umask:  # otherwise the state sets the umask
+        # The umask at the start of a shell matters only if restoring the session's state does not
+        # set the umask.
+        if state is None or not state.umask:
             umask = rlimits.read_umask() if given is None else given.umask
         self.base = (plan.shell, plan.streams, limits, umask, tuple(self._env.items()))
 
     @property
     def restore_script(self) -> bytes | None:
-        """Script that restores the state in a shell; None when there is no state."""
+        """Bash script that restores the session's state in a shell; None when there is no state to
+        restore."""
         if self.state is None:
             return None
         return states.build_restore_script(self.state, self._env)
 
     def fits(self, shell: PrewarmedShell) -> bool:
-        """Return whether a prewarmed shell fits this spec. The shell's directory is compared only
-        if there is no state to restore, because restoring a state changes the directory."""
+        """Return whether a prewarmed shell has the properties that this spec requires. The
+        prewarmed shell must be in the plan's directory only if there is no session state to
+        restore, because restoring a state changes the directory."""
         here = bool(self.name) or shell.cwd == self.plan.command.cwd
         return self.key == shell.session and self.base == shell.base and here
 
 
 class ShellPool:
-    """Prewarmed shells of one engine. The caller holds its own lock during every method call.
-    Shells started in the background are spawned without that lock."""
+    """Pool of the prewarmed shells of one engine. The session manager holds its own lock while it
+    calls a method of the pool, but not while it spawns a prewarmed shell for the pool."""
 
     def __init__(self) -> None:
         self._shells: list[PrewarmedShell] = []
         _all.add(self)
 
     def take(self, spec: ShellSpec) -> PrewarmedShell | None:
-        """Remove a fitting shell from the pool and return it; None if the pool has none. End shells
-        that are no longer usable and shells with an outdated state of the session."""
+        """Remove a prewarmed shell that fits `spec` from the pool and return it; return None if no
+        shell fits. Kill prewarmed shells that are no longer usable or have an outdated state of the
+        session."""
         for each in [*self._shells]:
             if not each.usable or (each.session == spec.key and each.state != spec.name):
                 self._shells.remove(each)
@@ -91,8 +97,8 @@ class ShellPool:
         return len(alike) >= PER_SESSION
 
     def add(self, shell: PrewarmedShell) -> None:
-        """Add a shell to the pool. End shells with an earlier state of the same session, and the
-        oldest shells when the pool or the process has too many."""
+        """Add a prewarmed shell to the pool. Kill the shells with an earlier state of the added
+        shell's session, and the oldest shells when the pool or the process has too many."""
         self._shells.append(shell)
         gone = [
             each
@@ -102,8 +108,9 @@ class ShellPool:
         spare = [each for each in self._shells if each not in gone]
         many = len(spare) - _MAX_PER_POOL
         if sum(len(each._shells) for each in [*_all]) > _MAX_PER_PROCESS:
-            # The process has too many shells. This pool ends its own oldest shell, and other pools
-            # keep theirs. The next command that would have used that shell takes longer.
+            # If all pools of the process together have too many shells, the pool that has just got
+            # a new shell kills its oldest shell, and the other pools kill none. A command that
+            # would have used a killed prewarmed shell takes longer, because it needs a new bash.
             many = max(1, many)
         for each in gone + spare[: max(0, many)]:
             self._shells.remove(each)
@@ -122,7 +129,8 @@ class ShellPool:
             end_prewarmed(self._shells.pop())
 
     def after_fork(self) -> None:
-        """Drop all shells after fork(2): they belong to the parent process."""
+        """Drop all prewarmed shells in a forked child, because they belong to the parent
+        process."""
         while self._shells:
             self._shells.pop().after_fork()
 
@@ -133,8 +141,9 @@ _all: "WeakSet[ShellPool]" = WeakSet()
 def start_prewarmed(
     spec: ShellSpec, spawner: Spawner, file: SessionFile, *, quietly: bool = False
 ) -> PrewarmedShell:
-    """Start a prewarmed shell and tell it to restore the state in `spec`. `quietly` starts the
-    shell without blocking other threads. Raises Refused, OSError."""
+    """Start a prewarmed shell and tell it to restore the session state that `spec` contains. If
+    `quietly` is True, the start of the shell does not block other threads. Raises Refused,
+    OSError."""
     mark = new_draft_id()
     shell = PrewarmedShell(
         spec.plan,
@@ -156,7 +165,7 @@ def start_prewarmed(
 
 
 def end_prewarmed(shell: PrewarmedShell) -> None:
-    """Kill an unused shell and delete its draft files."""
+    """Kill an unused prewarmed shell and delete the files for its saved state."""
     shell.end()
     for path in (shell.draft, f"{shell.draft}.traps"):
         with suppress(OSError):
@@ -164,8 +173,8 @@ def end_prewarmed(shell: PrewarmedShell) -> None:
 
 
 def _without_shell_options(plan: Plan) -> Plan:
-    """Return the plan without environment variables that change bash's behaviour at startup, before
-    the prewarmed shell reads any instruction."""
+    """Return the plan without the environment variables, such as SHELLOPTS, that would change
+    bash's behaviour before a prewarmed shell reads its first instruction."""
     env = plan_environment(plan)
     if _SHELL_OPTIONS.isdisjoint(env):
         return plan

@@ -1,10 +1,13 @@
-"""Reader of a user's set-up: runs an interactive login shell and keeps a part of its state.
+"""Reader of a user's set-up, which is what the user's shell startup files define.
 
-The shell has two seconds, and its stdin is empty. The output of the shell is ignored, and processes
-that the shell leaves running are killed. The shell saves its state in a draft, like any shell of a
-session. From the draft, this module keeps functions, aliases, options, PATH and exported variables.
-Other variables are kept only if a kept function or alias refers to them. Definitions and values
-that look like secrets are dropped.
+This module runs the user's startup files in an interactive login shell, and keeps a part of the
+state that the shell has afterwards. The login shell has at most two seconds to run the user's
+startup files, and its stdin is empty. The output of the login shell is ignored, and processes that
+the shell leaves running are killed. Like a session's shell, the login shell writes its variables,
+functions, aliases and options to a file, the draft. From the login shell's state, this module keeps
+functions, aliases, options, PATH and exported variables. This module keeps a variable of the login
+shell that is not exported only if a kept function or alias refers to the variable. This module
+drops functions, aliases and variables of the login shell that seem to contain a secret.
 """
 
 import os
@@ -24,13 +27,14 @@ from nacre.store.session_files import new_draft_id
 from nacre.store.state_dir import make_private_directory, open_private, private_state_dir
 from nacre.text.secrets import has_secret, is_secret
 
-SECONDS: Final = 2.0  # seconds in total for the shells that read one set-up
-_MAX_BYTES: Final = 1024 * 1024  # maximum bytes to read of a startup file
+SECONDS: Final = 2.0  # seconds in total for all shells that run a user's startup files
+_MAX_BYTES: Final = 1024 * 1024  # maximum number of bytes to read of a startup file
 _TIMEOUT: Final = b"/usr/bin/timeout"
 _PASSED_VARIABLES: Final = re.compile(
     rb"HOME|USER|LOGNAME|SHELL|PATH|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|XDG_\w+|ZDOTDIR|DISPLAY"
 )
-# Variables that are useful only inside the shell that set them, or to a user at a prompt.
+# Variables of the login shell that no session takes over, because they are useful only inside the
+# shell that set them, or to a user at a prompt.
 _DROPPED_VARIABLES: Final = re.compile(
     rb"PS[0-4]|PROMPT\w*|HIST\w*|COLUMNS|LINES|MAIL\w*|OLDPWD|TERM|SHLVL|IFS|SSH_AGENT_PID"
     rb"|SSH_AUTH_SOCK|BASH_COMPLETION\w*|COMP_\w*|__\w+_SESSION|BASH_REMATCH|OPT\w+|HOSTNAME"
@@ -50,8 +54,9 @@ _ESCAPE: Final = re.compile(rb"\\[abefnrtvE]")
 _ASSIGNMENT: Final = re.compile(
     rb"([A-Za-z_]\w*)\"?'?\]?[+:]?=[\"']?[^\s\"'$;)]|\bprintf -v ([A-Za-z_]\w*)"
 )
-# This pattern treats more names as secrets than `text.secrets` does. A session can do without a
-# variable of the set-up, while a program may need a variable of its environment.
+# `_SECRET_NAME` matches more variable names than `text.secrets`, which also checks the environment
+# of programs: a session can do without a variable from startup files, but a program may need a
+# variable of its environment.
 _SECRET_NAME: Final = re.compile(
     rb"(?i)(?:\w*_)?(?:TOKENS?|SECRETS?|KEYS?|\w*PASS|PASSWDS?|AUTH|BEARER|PAT|CREDS?|APIKEYS?)(?:_\w*)?"
 )
@@ -64,8 +69,8 @@ _SECRET_TEXT: Final = re.compile(
     | \s(?:-u|--user)\s* ["']?[^\s"'$:]{1,80}:[^\s"'$]
     | \b mysql\w*\s [^\n|;]{0,200}? -p["']?[^\s"'$`;] """
 )
-# Commands that users often alias to a variant that asks for confirmation. In a session, such a
-# command would get no answer to its question and do nothing.
+# Commands that users often alias to a variant that asks for confirmation, such as `rm -i`. In a
+# session, a command that asks for confirmation would get no answer and do nothing.
 _CONFIRMING_ALIASES: Final = frozenset((b"cp", b"ln", b"mv", b"rm"))
 _CONFIRM_OPTION: Final = re.compile(rb"\s(?:-\w*[iI]\w*|--interactive\S*)(?=\s|'|$)")
 _REFERENCED_NAME: Final = re.compile(rb"\$\{?[#!]?([A-Za-z_]\w*)")
@@ -73,8 +78,9 @@ _ALIAS: Final = re.compile(
     rb"^alias (?:-- )?((?:[^=\n]|\n(?!alias ))+?)=((?:'[^']*'|\\')*)\n", re.MULTILINE
 )
 
-# Script for the login shell. The script runs the commands in PROMPT_COMMAND once, because an
-# interactive bash runs those commands before its first prompt.
+# Script that the login shell runs after the user's startup files, to write its functions and its
+# state to files. `_READ_SCRIPT` runs the commands in the user's PROMPT_COMMAND once, because an
+# interactive bash runs them before its first prompt.
 _READ_SCRIPT: Final = b"""\
 %b\\builtin trap - ERR DEBUG EXIT; \\builtin set +e
 for _nacre_line in "${PROMPT_COMMAND[@]}"; do builtin eval "$_nacre_line"; done
@@ -93,8 +99,9 @@ _EXPORT_SCRIPT: Final = b"env -0 > %b"
 def read_user_setup(
     shell: bytes, env: Mapping[bytes, bytes], place: bytes, run: Callable[[Plan], None]
 ) -> ShellState | None:
-    """Read the user's set-up and return it as a shell state. Return None if reading the set-up gave
-    no usable result, for any reason. `run` runs a plan and returns when the plan has ended."""
+    """Run the user's shell startup files and return what they define, as a shell state. Return None
+    if running the user's startup files gave no usable shell state, for any reason. `run` executes a
+    plan and returns when the plan's command has ended."""
     clean = {name: value for name, value in env.items() if _PASSED_VARIABLES.fullmatch(name)}
     clean[b"TERM"] = b"dumb"
     try:
@@ -120,7 +127,8 @@ def read_user_setup(
 
 
 class _SetupShells:
-    """Runner of the user's shells, one after the other, with two seconds for all of them."""
+    """Runner of the shells that run the user's startup files, one after the other, with two seconds
+    for all shells together."""
 
     def __init__(
         self, env: Mapping[bytes, bytes], place: bytes, run: Callable[[Plan], None]
@@ -131,8 +139,10 @@ class _SetupShells:
         self._until = now() + SECONDS
 
     def run(self, words: list[bytes]) -> None:
-        """Run one shell, which writes its result to a file. Processes that the shell leaves running
-        are killed. timeout(1) ends the shell even if nacre itself is killed meanwhile."""
+        """Run one shell with the user's startup files; the shell writes its result to a file.
+        Processes that the user's shell leaves running are killed. The shell that runs the startup
+        files is started under timeout(1), if installed, so that the shell is killed on time even if
+        nacre has died."""
         seconds = max(0.0, self._until - now())
         if os.access(_TIMEOUT, os.X_OK):
             words = [_TIMEOUT, b"-s", b"KILL", b"%.1f" % (seconds + 0.5), *words]
@@ -180,8 +190,8 @@ def _login_reads_rc(env: Mapping[bytes, bytes]) -> bool:
 
 
 def _read_exports(shell: bytes, asking: _SetupShells, path: str) -> ShellState | None:
-    """Read the exported variables of the user's shell if that is zsh or fish. A bash session can
-    take over nothing else from another kind of shell."""
+    """Return the exported variables of the user's zsh or fish; a bash session can take over nothing
+    else from another kind of shell."""
     other = os.fsencode(f"{path}.other")
     asking.run([shell, b"-l", b"-i", b"-c", _EXPORT_SCRIPT % quote(other)])
     try:
@@ -202,8 +212,9 @@ def _read_exports(shell: bytes, asking: _SetupShells, path: str) -> ShellState |
 
 
 def _parse_functions(text: bytes) -> dict[bytes, bytes]:
-    """Parse functions into a map from name to definition. Each NUL-terminated record has the
-    function's definition, followed by its name on the last line."""
+    """Parse a text of shell functions into a map from function name to definition. In a text of
+    shell functions, each NUL-terminated record is a function's definition, followed by the
+    function's name on the last line."""
     found = {}
     for each in text.split(b"\0")[:-1]:
         body, _, name = each.rpartition(b"\n")
@@ -289,8 +300,8 @@ def _with_variables(variables: dict[bytes, bytes]) -> ShellState:
 
 
 def _merge(one: ShellState, other: ShellState | None) -> ShellState:
-    """Merge the state of bash with the variables of the user's own shell. A variable of the user's
-    own shell replaces the one of bash."""
+    """Merge what bash startup files define with the exported variables of the user's own shell (zsh
+    or fish), which replace bash variables of the same name."""
     if other is None:
         return one
     return msgspec.structs.replace(one, variables={**one.variables, **other.variables})

@@ -8,7 +8,7 @@ from typing import Final
 
 from nacre.process.spawner import idle_threads
 
-_IDLE: Final = 1.0  # seconds without a job after which the thread exits
+_IDLE: Final = 1.0  # seconds without a job after which the worker thread exits
 
 
 class Worker:
@@ -40,7 +40,8 @@ class Worker:
             thread.join()
 
     def after_fork(self) -> None:
-        """Forget thread and jobs after fork(2): the thread exists only in the parent process."""
+        """Forget the worker thread and its jobs in a forked child, because the thread exists only
+        in the parent process."""
         self._lock = threading.Condition()
         self._jobs.clear()
         self._thread = None

@@ -1,1 +1,1 @@
-"""Saving and restoring the state of a session's shell, as bash text."""
+"""Saving and restoring the state of a session's shell, in the form of bash code."""

@@ -20,13 +20,16 @@ def quote(word: bytes) -> bytes:
 def build_loader(
     control: int, file: int, state: int, idle: int | None, umask: int | None = None
 ) -> bytes:
-    """Return the code that a session's shell is started with.
+    """Return the loader: the bash code with which a session's shell is started.
 
-    The code is a single line, so that the script of the command begins at line 1. `idle` is the
-    number of seconds after which a waiting shell exits. With `idle`, the descriptors must be below
-    1024, because bash can wait with a timeout only on such descriptors.
+    The bash code that starts a session's shell is a single line, so that the script of the command
+    begins at line 1. `idle` is the number of seconds that the shell waits for its script before it
+    exits. If `idle` is given, the descriptor `control`, on which the shell waits, must be below
+    1024, because bash cannot wait with a timeout on a higher descriptor.
     """
-    goes = b"-r" if idle is None else b"-t%d" % idle  # option of `read`; a second `-r` is harmless
+    # Option for the `read -r` command with which the shell waits for its script: `-t` with the
+    # timeout, or, if there is no timeout, a second `-r`, which has no effect.
+    goes = b"-r" if idle is None else b"-t%d" % idle
     return (
         (b"" if umask is None else b"\\builtin umask %o; " % umask)
         + b"_nacre_in=%d _nacre_file=%d _nacre_state=%d _nacre_idle=%b; "
@@ -37,8 +40,9 @@ def build_loader(
     )
 
 
-# Code that sets `$?` again. `_AGAIN` runs a child process, which only a trap on CHLD can notice.
-# `_AGAIN_UNSEEN` uses a function, for sessions that have a trap on CHLD.
+# Bash code that sets `$?` to the exit status of the session's previous command. `_AGAIN` sets `$?`
+# by running a child process, and only a trap on CHLD can notice the child process. `_AGAIN_UNSEEN`
+# calls a function to set `$?`, for sessions that have a trap on CHLD.
 _QUIETLY: Final = b"2>/dev/null {BASH_XTRACEFD}>/dev/null"
 _AGAIN: Final = b"( \\builtin exit %%d ) >/dev/null %b && \\builtin :; " % _QUIETLY
 _AGAIN_UNSEEN: Final = (
@@ -58,27 +62,33 @@ def build_call(
     traps: bool = True,
     seen: bool = False,
 ) -> bytes:
-    """Return the code for one call: change directory, set variables, save the state at the end.
+    """Return bash code that prepares the shell for one tool call and runs before the command's
+    script.
 
-    Without a `draft` the state is not saved. `directory` is the start directory of the command, if
-    it is not the session's. `home` is the directory that the session keeps unless the command
-    itself changes directory. `traps`: print the shell's traps on INT and QUIT to a file. `seen`:
-    the session has a trap that would notice a child process.
+    The bash code that `build_call` returns changes the directory, sets variables, and makes the
+    shell save its state when the shell ends. If `draft`, the file for the saved state, is None, the
+    shell's state is not saved. `directory` is the start directory of the command; None means the
+    session's own directory. `home` is the directory that the session keeps unless the command
+    itself changes directory. `traps` means that the shell prints its traps on INT and QUIT to a
+    file when it ends. `seen` means that the session has a trap that would notice a child process.
     """
     said = []
     if directory is not None:
         said.append(b"\\builtin cd -- %b 2>/dev/null" % quote(directory))
     for name, value in env.items():
-        if name.startswith(OWN_NAMES):  # names that are reserved for nacre
+        if name.startswith(OWN_NAMES):  # names with the prefix `_nacre_` are nacre's own
             continue
-        # A variable of the session may be a nameref: unset the nameref, not its target.
+        # A session's variable may be a nameref (a reference to another variable): unset the
+        # nameref, not its target.
         said.append(b"\\builtin unset -n %b 2>/dev/null" % name)
         said.append(b"\\builtin unset -v %b 2>/dev/null" % name)
         said.append(b"\\builtin export %b=%b 2>/dev/null" % (name, quote(value)))
     if draft is not None:
         saves = _exit_trap(draft, mark, directory, home, traps)
         said.append(b"\\builtin trap -- %b EXIT" % quote(saves))
-    if status:  # commands in `_nacre_late` change `$?`, so its last command sets `$?` again
+    # The code in the variable `_nacre_late` changes `$?`, so nacre appends a command that sets `$?`
+    # back to the exit status of the session's previous command.
+    if status:
         again = quote((_AGAIN_UNSEEN if seen else _AGAIN) % status)
         said.append(b'\\builtin test -n "${_nacre_late-}" && _nacre_late+=%b' % again)
     said.append(b"\\builtin unset -v _nacre_line")
@@ -89,11 +99,12 @@ def build_call(
 def _exit_trap(
     draft: bytes, mark: bytes, directory: bytes | None, home: bytes | None, traps: bool
 ) -> bytes:
-    """Return the EXIT trap: a forked copy of the shell saves the state while the shell exits.
+    """Return the EXIT trap, in which a forked copy of the shell saves the shell's state while the
+    shell exits.
 
-    A trap of the user could notice commands that run in the shell itself. Only one command of the
-    returned code, the last, runs in the shell. That command prints the traps on INT and QUIT to a
-    file. Without `traps` the command is left out, because it takes time.
+    Only one command of the EXIT trap runs in the shell itself, because a trap of the user could
+    notice commands that run there. The last command of the EXIT trap prints the shell's traps on
+    INT and QUIT to a file; without `traps` it is left out, because it takes time.
     """
     came = b""
     if directory is not None and home is not None:

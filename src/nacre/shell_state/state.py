@@ -1,9 +1,11 @@
-"""State of a session's shell: parsed from a draft, compared, and restored in the next shell.
+"""State of a session's shell: parsed from a file (the draft), compared, and restored in the next
+shell.
 
-A draft is written by `save.bash` when a shell ends. Its sections are printed by bash itself, with
-`declare -p`, `declare -f` and `alias -p`. The variables are parsed one by one, for three reasons.
-Some variables are bash's own and never part of the state. Some variables belong to one call only.
-And the printed `declare` commands can add attributes to a variable, but not remove them.
+The script `save.bash` writes the draft, a file with the shell's state, when a session's shell ends.
+`save.bash` saves the shell's variables, functions and aliases as the output of the bash commands
+`declare -p`, `declare -f` and `alias -p`. The saved variables are parsed one by one for three
+reasons: some are bash's own and never part of the state, some belong to one call only, and the
+`declare` commands that bash prints can add attributes to a variable, but not remove them.
 """
 
 import re
@@ -15,7 +17,8 @@ from msgspec import Struct
 
 from nacre.shell_state.bash_code import OWN_NAMES, quote
 
-# Variables that bash itself sets, or that are meaningful only while their shell runs.
+# Variables that are never saved: bash itself sets them, or they are meaningful only while their
+# shell runs.
 _OWN: Final = frozenset(
     b"_ BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND "
     b"BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_SOURCE BASH_SUBSHELL "
@@ -29,12 +32,15 @@ SHOPT: Final = tuple(
     b"globasciiranges globskipdots hostcomplete interactive_comments patsub_replacement progcomp "
     b"promptvars sourcepath".split()
 )
-# Variables that every new shell sets; a session may have unset some of them.
+# Variables that bash sets in every new shell; the restore script unsets them before it sets the
+# saved variables, because a command of the session may have unset them.
 _SET_BY_BASH: Final = b"HOSTNAME HOSTTYPE IFS MACHTYPE OLDPWD OPTERR OSTYPE PATH PS4 TERM".split()
-_CHANGES: Final = frozenset(b"iluc")  # attributes that transform an assigned value
-_COMPAT: Final = b"BASH_COMPAT"  # a variable that is also a shell option
+# letters of `declare` attributes that transform an assigned value, such as `u`
+_CHANGES: Final = frozenset(b"iluc")
+_COMPAT: Final = b"BASH_COMPAT"  # bash variable that is also a shell option
 
-_LOCAL_OPTIONS: Final = b"local -\n"  # first line of `declare -p` in a function with local options
+# first line that `declare -p` prints in a function with local options
+_LOCAL_OPTIONS: Final = b"local -\n"
 _VARIABLE: Final = re.compile(
     rb"""declare\ -(\S+)\ ([A-Za-z_][A-Za-z0-9_]*)
     (?:=( "[^"\\]*+(?:\\.[^"\\]*+)*+" | \$'[^'\\]*+(?:\\.[^'\\]*+)*+'
@@ -46,8 +52,9 @@ TRAP: Final = re.compile(rb"trap -- ((?:'[^']*'|\\')+) (\S+)\n")
 
 # `set -o` options that are on in every new shell.
 SET: Final = frozenset((b"braceexpand", b"hashall", b"interactive-comments"))
-# Options that cannot or must not be restored. With some of them the shell would never run a
-# command again; `monitor` is job control.
+# Shell options that cannot or must not be restored in the next shell. The option `noexec` must not
+# be restored, because the shell would never run a command again; `monitor` must not be restored,
+# because it turns on job control.
 _NO_SET: Final = frozenset((b"monitor", b"noexec", b"onecmd", b"privileged", b"restricted"))
 _NO_SHOPT: Final = frozenset((b"expand_aliases", b"login_shell", b"restricted_shell"))
 _UNSEEN: Final = (b"INT", b"QUIT")
@@ -62,7 +69,7 @@ class ShellState(Struct, frozen=True, kw_only=True):
 
     status: int = 0
     functions: bytes  # definitions and attributes of functions, as bash prints them
-    names: tuple[bytes, ...]  # names of the functions
+    names: tuple[bytes, ...]  # names of the shell's functions
     variables: dict[bytes, bytes]  # variable name → its declaration, as in `declare -x NAME=...`
     aliases: bytes
     set: tuple[bytes, ...]
@@ -72,8 +79,10 @@ class ShellState(Struct, frozen=True, kw_only=True):
     directory: bytes
     stack: tuple[bytes, ...]
     arguments: tuple[bytes, ...]
-    traps: dict[bytes, bytes]  # signal name → command of the trap, quoted
-    begins: bool = False  # no command has run yet: bash's own variables have their initial values
+    traps: dict[bytes, bytes]  # signal name → quoted command of its trap
+    # whether no command has run in the session yet, so that bash's own variables still have their
+    # initial values
+    begins: bool = False
 
 
 EMPTY: Final = ShellState(
@@ -96,7 +105,8 @@ _FUNCTION: Final = re.compile(rb"BASH_FUNC_(.+)%%")
 
 
 def parse_sections(draft: bytes, mark: bytes) -> dict[bytes, tuple[bytes, bytes]] | None:
-    """Split a draft: section name → (words after the name, text). None: the draft is incomplete."""
+    """Split a draft (the text of a saved shell state) into its sections: a map from section name to
+    the words after the name and the section's text; return None if the draft is incomplete."""
     if not draft.endswith(b"#%b end\n" % mark):
         return None
     begin = b"#%b " % mark
@@ -120,12 +130,15 @@ def parse_draft(
     spared: Iterable[bytes] = (),
     ignored: Iterable[str] = (),
 ) -> ShellState | None:
-    """Return the state that a draft describes; None if the draft is incomplete or invalid.
+    """Return the shell state from the text `draft`, which was written when a session's shell ended;
+    return None if the text is incomplete or invalid.
 
-    `traps` is what the shell printed about its traps on INT and QUIT, if it did. `before` is the
-    state before the command. If there was no such state, `given` is the environment. `spared` are
-    variables that were set for this call only; they keep their earlier values. `ignored` are
-    signals that the shell inherited as ignored; in a draft such signals look like traps.
+    `traps` is the text in which the shell printed its traps on INT and QUIT, or None. `before` is
+    the shell's state before the command, or None if only the environment before the command
+    (`given`) is known. `spared` are variables that were set for one tool call only; the returned
+    state has the values that these variables had before the call. `ignored` are signals that the
+    shell inherited as ignored; bash prints each of them as a trap with an empty command, although
+    no script set a trap.
     """
     found = parse_sections(draft, mark)
     if found is None:
@@ -169,10 +182,11 @@ def parse_draft(
 
 
 def build_functions(bodies: bytes, declare: bytes, attributes: bytes) -> bytes:
-    """Return a script that defines functions and sets their attributes.
+    """Return a bash script that defines functions and sets their attributes.
 
-    `declare` is the definition of a function with that name, if there is one. That function comes
-    last, because the lines that set the attributes of the other functions would call it.
+    `declare` is the definition of a function that is named `declare`, if there is one. The returned
+    script defines a function named `declare` last, because the script's own `declare` commands,
+    which set the attributes of the other functions, would call that function.
     """
     said = [(line, line.endswith(b" declare")) for line in attributes.splitlines()]
     others = b"".join(line + b"\n" for line, its in said if not its)
@@ -192,11 +206,13 @@ def _parse_traps(
     text: bytes, more: bytes | None, before: ShellState | None, ignored: Iterable[str]
 ) -> dict[bytes, bytes]:
     found = _parse_trap_names(text)
-    found.pop(b"EXIT", None)  # the EXIT trap is nacre's own
+    found.pop(b"EXIT", None)  # the EXIT trap was set by nacre
     mine = {} if before is None else before.traps
     known = mine if more is None else _parse_trap_names(more)
     for name in _UNSEEN:
-        if found.get(name) == _IGNORED:  # perhaps only the saver ignores the signal
+        # The process that saves a shell's state may ignore INT and QUIT although the shell itself
+        # does not ignore these signals.
+        if found.get(name) == _IGNORED:
             found[name] = known.get(name, _IGNORED)
     for each in ignored:
         name = _SIG.sub(b"", each.encode())
@@ -206,14 +222,16 @@ def _parse_traps(
 
 
 def _parse_trap_names(text: bytes) -> dict[bytes, bytes]:
-    """Return signal name → trap command. In POSIX mode bash prints the names without SIG."""
+    """Return a map from signal name to trap command. The prefix SIG is removed from the signal
+    names, because bash does not print it in POSIX mode."""
     return {_SIG.sub(b"", name): words for words, name in TRAP.findall(text)}
 
 
 def parse_declarations(text: bytes) -> dict[bytes, bytes]:
-    """Parse the output of `declare -p`: variable name → its declaration. Raises ValueError.
+    """Parse the output of `declare -p` into a map from variable name to declaration. Raises
+    ValueError.
 
-    Variables of bash itself and of nacre are left out.
+    The returned map does not contain the variables of bash itself and of nacre.
     """
     found, at = {}, len(_LOCAL_OPTIONS) if text.startswith(_LOCAL_OPTIONS) else 0
     while entry := _VARIABLE.match(text, at):
@@ -226,7 +244,7 @@ def parse_declarations(text: bytes) -> dict[bytes, bytes]:
 
 
 def export_declarations(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return variable name → declaration for the variables of an environment."""
+    """Return a map from variable name to bash declaration for the variables of an environment."""
     return {
         name: b"declare -x %b=%b\n" % (name, quote(value))
         for name, value in env.items()
@@ -235,9 +253,9 @@ def export_declarations(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def initial_state(snapshot: ShellState, env: Mapping[bytes, bytes], directory: bytes) -> ShellState:
-    """Return the first state of a session, from a snapshot of the user's set-up."""
-    # Variables that the command gets anyway take precedence. The most important ones are the
-    # pagers and editors that never prompt.
+    """Return the first state of a session, built from a snapshot of the user's shell set-up."""
+    # Variables of the command's environment override those from the user's shell startup files,
+    # most importantly the variables that select pagers and editors that never prompt.
     variables = {**snapshot.variables, **export_declarations(env)}
     if b"PATH" in snapshot.variables:
         variables[b"PATH"] = snapshot.variables[b"PATH"]
@@ -245,10 +263,10 @@ def initial_state(snapshot: ShellState, env: Mapping[bytes, bytes], directory: b
 
 
 def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
-    """Return a script that restores this state in a new shell.
+    """Return a bash script that restores a session's state in a new shell.
 
-    `given` are the names of the variables that the new shell has in its environment. Some of them
-    may be exported functions. Settings that would affect the restore script itself are applied
+    `given` are the names of the variables in the new shell's environment, where exported functions
+    are variables, too. Shell options and traps that would affect the restore script itself are set
     later, right before the script of the next command.
     """
     out = [b"builtin cd -- %b\n" % quote(state.directory)]
@@ -259,22 +277,24 @@ def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
     out.append(_unset(b"-f", (found[1] for name in there if (found := _FUNCTION.fullmatch(name)))))
     out.append(_unset(b"-v", sorted(there - _OWN)))
     out += [_declare(entry) for name, entry in state.variables.items() if name != _COMPAT]
-    out.append(state.aliases)  # aliases are not expanded in this script
+    out.append(state.aliases)  # bash does not expand aliases in the restore script
     if state.functions:
-        # Functions come after the variables, because a function may be named `declare`. Variables
-        # are set by a plain `declare`, because `builtin declare` accepts no array values. Some
-        # function bodies need extglob to be parsed. The functions have an `eval` of their own,
-        # because bash prints some functions in a form that bash cannot parse.
+        # The restore script defines functions after variables, because a function may be named
+        # `declare`. Variables are set by a plain `declare`, because `builtin declare` accepts no
+        # array values. Some function bodies can be parsed only with the shell option `extglob`. The
+        # functions are defined in a separate `eval`, so that the restore script continues after a
+        # syntax error: bash prints some functions in a form that bash cannot parse.
         read = b"builtin eval -- %b\n" % quote(state.functions)
         out += [b"builtin shopt -s extglob\n", read, b"builtin shopt -u extglob\n"]
     if state.arguments:
         out.append(b"builtin set -- %b\n" % b" ".join(map(quote, state.arguments)))
     out.append(_shopt_lines(state))
-    if _COMPAT in state.variables:  # BASH_COMPAT is no array, so `builtin declare` accepts it
+    if _COMPAT in state.variables:  # BASH_COMPAT is not an array, so `builtin declare` accepts it
         out.append(b"builtin " + state.variables[_COMPAT])
     early = {name: words for name, words in state.traps.items() if name not in _LATE}
     out += [b"builtin trap -- %b %b\n" % (words, name) for name, words in early.items()]
-    if b"expand_aliases" not in state.shopt:  # the option is on unless a command turned it off
+    # Alias expansion is on unless a command of the session turned it off.
+    if b"expand_aliases" not in state.shopt:
         out.append(b"_nacre_bare=1\n")
     late = _first_line_prefix(state)
     if late:
@@ -283,9 +303,11 @@ def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
 
 
 def _declare(entry: bytes) -> bytes:
-    """Return code that first assigns the value and then sets attributes that transform values.
+    """Return bash code that assigns a variable's value before it sets attributes that transform
+    values.
 
-    Such an attribute may have been set after the value was assigned.
+    A value that a session's shell assigned before it set an attribute such as `-u` (uppercase) may
+    have lowercase letters, and must be restored unchanged.
     """
     flags, _, rest = entry[len(b"declare -") :].partition(b" ")
     name, given, _ = rest.partition(b"=")
@@ -308,10 +330,12 @@ def _shopt_lines(state: ShellState) -> bytes:
 
 
 def _first_line_prefix(state: ShellState) -> bytes:
-    """Return code to insert before the first line of the script, which keeps its line number.
+    """Return bash code to insert before a script's first line, on the same line, so that line
+    numbers stay the same.
 
-    If bash cannot parse the first line, bash runs none of the inserted code. That code begins by
-    unsetting `_nacre_late`, so that the saver can tell whether the inserted code ran.
+    If bash cannot parse a script's first line, bash does not run the code that nacre inserted
+    before the line either. The code that nacre inserts before a script unsets `_nacre_late` first,
+    so that the process that saves the shell's state can tell whether bash ran the inserted code.
     """
     wanted = frozenset(state.set) - _NO_SET - {b"posix"}
     words = [b"-o " + each for each in sorted(wanted - SET)]

@@ -1,9 +1,10 @@
-"""Quick check for commands that cannot change the shell that runs them.
+"""Quick check for scripts that cannot change the state of the shell that runs them.
 
-Such a script consists of programs with their arguments and redirections, in sequence or in
-pipelines. The script has no assignment, no `$` expansion and no background job. Its only builtins
-are those that just read or print something. In doubt, a script counts as one that changes the
-shell. A mistake in that direction only costs a fork of the shell.
+A script that cannot change its shell consists of programs with their arguments and redirections, in
+sequence or in pipelines. A script with an assignment, a `$` expansion or a background job may
+change its shell. A script that cannot change its shell uses only builtins that just read or print
+something. In doubt, a script counts as one that changes its shell, because a mistake in that
+direction only costs a fork of the shell.
 """
 
 import re
@@ -28,7 +29,7 @@ _STATEFUL: Final = frozenset(
 
 
 def is_unchanging(script: bytes, state: ShellState | None) -> bool:
-    """Return whether the script leaves a shell with this state unchanged, except for `$?`."""
+    """Return whether a script leaves a shell with the given state unchanged, except for `$?`."""
     names = _command_names(script)
     if not names or not _STATEFUL.isdisjoint(names):
         return False
@@ -42,7 +43,8 @@ def is_unchanging(script: bytes, state: ShellState | None) -> bool:
 
 
 def _command_names(script: bytes) -> set[bytes]:
-    """Return the first word of each command, or an empty set for any other kind of script."""
+    """Return the first word of each command in a script, or an empty set if the script is not just
+    commands in sequence or in pipelines."""
     script, at = script.strip(), 0
     found = set()
     while command := _COMMAND.match(script, at):

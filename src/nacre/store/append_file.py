@@ -1,9 +1,10 @@
 """Append-only file that many processes and threads write to at once.
 
-The first append opens the file, and the file stays open. Each line is one write(2), which the
-kernel appends to the file in one piece. Processes do not wait for each other, so a stopped or
-killed process blocks no other process. While open, the file has a shared lock. The lock tells other
-processes that the file is in use.
+The first append opens the file, and the file stays open. Each line is written by one write(2), so
+that the kernel appends the line to the file in one piece. Processes that append to the file do not
+wait for each other, so a stopped or killed process blocks no other process. A process that has an
+append-only file open holds a shared lock on the file, which tells other processes that the file is
+in use.
 """
 
 import errno
@@ -18,35 +19,40 @@ from weakref import WeakSet
 
 from nacre.store.state_dir import make_private_directory, open_private
 
-_LOOKS: Final = 20  # checks before a last line without a newline counts as incomplete
-_LOOK_INTERVAL: Final = 0.001  # seconds between two checks of the last line
+# number of checks after which a last line without a newline counts as incomplete
+_LOOKS: Final = 20
+_LOOK_INTERVAL: Final = 0.001  # seconds between two checks of a file's last line
 
 
 class AppendFile:
-    """Append-only file. Each append may name another path; the previous file is then closed."""
+    """Append-only file; an append that names another path closes the open file and opens the file
+    at that path."""
 
     def __init__(self, *, lines: bool = False, max_bytes: int | None = None) -> None:
-        """Create the object; the first append opens the file.
+        """Create an `AppendFile` without opening a file; the first append opens the file.
 
-        With `lines`, an append first terminates an incomplete line of another process. Once the
-        file has `max_bytes` bytes, the next append renames the file, see `rotate`.
+        With `lines`, an append first adds a newline if another process left an incomplete last
+        line. Once the file has `max_bytes` bytes, the next append renames the full file, see
+        `rotate`.
         """
         self._fd: int | None = None
         self._path = ""
         self._inode = self._device = 0
         self._line_incomplete = False  # whether the end of the file's last line is missing
         self._busy = False
-        self._closed = False  # a later append still opens the file, and then closes it again
+        self._closed = False  # after `close`, each append opens the file and closes it
         self._lines = lines
         self._max_bytes = max_bytes
-        # The lock is reentrant: a signal handler may call `close` during an append of its thread.
+        # The lock is reentrant, because a signal handler may call `close` while its thread is
+        # appending.
         self._lock = threading.RLock()
         _all.add(self)
 
     def append(self, path: str, data: bytes) -> None:
-        """Append the data with one write(2). Raises OSError.
+        """Append the data to the file with one write(2). Raises OSError.
 
-        The response to a call waits for this method, so it takes as few steps as possible.
+        The response to a tool call waits for `append`, so the method takes as few steps as
+        possible.
         """
         with self._lock:
             self._busy = True
@@ -56,15 +62,14 @@ class AppendFile:
                 self._finish()
 
     def append_counted(self, path: str) -> int:
-        """Append one byte and return the position after it. Raises OSError.
-
-        No other append to this file gets the same position.
-        """
+        """Append one byte to the file and return the file position after the byte, a number that no
+        other call returns. Raises OSError."""
         with self._lock:
             self._busy = True
             try:
                 fd = self._append(path, b".")
-                return os.lseek(fd, 0, os.SEEK_CUR)  # no other process shares this position
+                # no other process shares the position of this descriptor
+                return os.lseek(fd, 0, os.SEEK_CUR)
             finally:
                 self._finish()
 
@@ -88,14 +93,15 @@ class AppendFile:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            if not self._busy:  # during an append, `_finish` closes the file instead
+            if not self._busy:  # an append that is still running closes the file at its end
                 self._close()
 
     def after_fork(self) -> None:
-        """Reset the object in a child process that the host forked.
+        """Replace the lock and close the file in a child process that the host program forked.
 
-        The thread that held the lock may not exist in the child. The child shares the open file and
-        its position with the parent, so the child closes it and later opens its own.
+        A forked child gets a new lock, because the thread that held the parent's lock may not exist
+        in the child. A forked child shares the open file and its position with the parent, so the
+        child closes its descriptor and opens the file again at its next append.
         """
         self._lock = threading.RLock()
         self._busy = False
@@ -119,20 +125,22 @@ class AppendFile:
         return fd
 
     def _is_usable(self, fd: int) -> bool:
-        """Return whether the descriptor still refers to this file, and an append may use it.
+        """Return whether an append may write to `fd`: the descriptor still refers to the file that
+        was opened, and the file is neither removed nor full.
 
-        The file must not have been removed. A full file is rotated and not used again.
+        An append must not use a file that was removed. An append that finds the file full renames
+        the file (see `rotate`) and opens a new one.
         """
         try:
             status = os.fstat(fd)
         except OSError:
             return False
         if status.st_ino != self._inode or status.st_dev != self._device:
-            return False  # the host closed this descriptor, and its number is now another file
+            return False  # the host closed the descriptor, and another file now has its number
         if self._max_bytes is not None and status.st_size >= self._max_bytes:
             rotate(self._path, status)
             return False
-        return status.st_nlink > 0  # a removed file has no links
+        return status.st_nlink > 0  # the link count of a removed file is 0
 
     def _close(self) -> None:
         fd, self._fd = self._fd, None
@@ -145,10 +153,11 @@ class AppendFile:
 
 
 def _ends_inside_line(fd: int) -> bool:
-    """Return whether the last line is incomplete: its writer was killed, or the disk was full.
+    """Return whether the file's last line is incomplete: its writer was killed, or the disk was
+    full.
 
-    The kernel makes the pages of a long line visible one by one. A line that is just being written
-    therefore looks incomplete for a moment, so the check is repeated.
+    A last line without a newline is checked several times, because a long line looks incomplete
+    for a moment while the kernel makes the line's pages visible to readers one by one.
     """
     for _ in range(_LOOKS):
         size = os.fstat(fd).st_size
@@ -158,15 +167,16 @@ def _ends_inside_line(fd: int) -> bool:
     return True
 
 
-KEPT_ROTATIONS = 4  # number of old files that a rotation keeps
+KEPT_ROTATIONS = 4  # number of renamed, older files that `rotate` keeps
 
 
 def rotate(path: str, status: os.stat_result) -> None:
-    """Rename a full file to `path.1`, after moving each older file to the next number.
+    """Rename a full log file to `path.1`, after moving each older file to the next number.
 
-    A process that still has the old file open calls this function before its next append. Only a
-    process that finds the full file still at `path` renames it. A lock directory makes sure that
-    only one process rotates at a time.
+    A process calls `rotate` before an append if the file that it has open is full, even if that
+    file was already renamed. `rotate` renames the file at `path` only if it is still the full file,
+    because another process may have renamed the full file already. A lock directory makes sure that
+    only one process at a time renames files.
     """
     lock = f"{path}.rotating"
     try:
@@ -174,7 +184,8 @@ def rotate(path: str, status: os.stat_result) -> None:
     except OSError:
         _remove_if_stale(lock)
         return
-    with suppress(OSError):  # after an error the file keeps growing, and the next append retries
+    # If renaming fails, the full file keeps growing, and the next append tries to rename it again.
+    with suppress(OSError):
         if os.path.samestat(os.stat(path), status):
             for number in range(KEPT_ROTATIONS - 1, 0, -1):
                 if os.path.lexists(f"{path}.{number}"):
@@ -187,7 +198,8 @@ def rotate(path: str, status: os.stat_result) -> None:
 def _remove_if_stale(lock: str) -> None:
     """Remove a lock directory that is older than 60 s.
 
-    A rotation takes hardly any time, so the process that made this directory was killed.
+    A process keeps a lock directory only while it renames log files, which takes hardly any time,
+    so a lock directory older than 60 s belongs to a process that was killed.
     """
     with suppress(OSError):
         if time.time() - os.stat(lock).st_mtime > 60:
@@ -207,5 +219,5 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def _open_file(path: str) -> int:
     make_private_directory(os.path.dirname(path))
-    # O_NONBLOCK: opening a log must not hang, even if the path is no regular file.
+    # O_NONBLOCK, because opening a log must not hang even if the path is not a regular file.
     return open_private(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK)

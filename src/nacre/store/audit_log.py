@@ -1,9 +1,9 @@
 """Audit log: one JSON line per call, in `audit.jsonl` in the state directory.
 
-A line says what was called in which workspace, what was decided and how the call ended. A line
-never contains output or the values of variables. A log that cannot be written does not stop a
-command: `AuditLog.problem` keeps the error. A full log is renamed to `audit.jsonl.1`, and a new log
-begins.
+A line of the audit log says what was called in which workspace, what was decided and how the call
+ended. The audit log never contains output of commands or the values of variables. If the audit log
+cannot be written, commands still run, and `AuditLog.problem` keeps the error. A full audit log is
+renamed to `audit.jsonl.1`, and a new log begins.
 """
 
 import time
@@ -21,15 +21,17 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 class AuditLog:
-    """Audit log of one tool."""
+    """Audit log, to which one `Tool` object appends a line for each call."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
-        self.problem: str | None = None  # why the last line was not written; None: it was written
+        # why the last line could not be written to the log; None: it was written
+        self.problem: str | None = None
         self._path = ""
         self._file = AppendFile(lines=True, max_bytes=max_bytes)
 
     def begin(self, line: Mapping[str, object]) -> "AuditLine":
-        """Encode the first half of a line while the command runs; nothing is written yet."""
+        """Encode the first half of a call's log line while its command runs; nothing is written
+        yet."""
         return AuditLine(self, _encode({"time": _timestamp(), **line}))
 
     def append(self, data: bytes) -> None:
@@ -46,7 +48,7 @@ class AuditLog:
 
 
 class AuditLine:
-    """Line of the audit log whose second half is still missing."""
+    """Line of the audit log for a call that has not ended, so its second half is still missing."""
 
     def __init__(self, audit: AuditLog, start: bytes) -> None:
         self._audit = audit
@@ -59,7 +61,7 @@ class AuditLine:
 def _timestamp() -> str:
     """Return the current UTC time in ISO 8601 format, to the millisecond.
 
-    Formatting with `datetime` takes three times as long.
+    The time is not formatted with `datetime`, because that takes three times as long.
     """
     second, rest = divmod(time.time_ns(), 1_000_000_000)
     return f"{_format_second(second)}.{rest // 1_000_000:03}+00:00"
@@ -73,7 +75,7 @@ def _format_second(moment: int) -> str:
 def _encode(line: Mapping[str, object]) -> bytes:
     try:
         return msgspec.json.encode(line)
-    except UnicodeEncodeError:  # a refused command contains half a surrogate pair
+    except UnicodeEncodeError:  # the text of a refused command contains half a surrogate pair
         import json
 
         return json.dumps(line).encode()

@@ -1,8 +1,8 @@
-"""Cleanup of the store: deletes run directories and journal files beyond an age or total size.
+"""Cleanup of the store: deletes run directories and journal files beyond a maximum age or size.
 
-A file that is being written is kept, because its writer holds a lock on it. The kernel releases the
-lock when the writer dies. Several processes may clean up at once, and a process ignores entries
-that another process has already deleted.
+A process that writes a file of the store holds a lock on the file, and the cleanup keeps locked
+files; the kernel releases the lock when the process dies. Several processes may clean up the store
+at once, and a process ignores entries that another process has already deleted.
 """
 
 import fcntl
@@ -22,7 +22,8 @@ _DAY: Final = 24 * _HOUR
 
 
 class StoreLimits(Struct, frozen=True, kw_only=True):
-    """Limits of the store: age in days and total size in bytes; the newest entries are kept."""
+    """Limits of the store (the data of past runs): maximum age in days and total size in bytes; the
+    newest entries are kept."""
 
     days: float = 14.0
     size: int = 10 * GIB
@@ -38,10 +39,12 @@ class _Entry(NamedTuple):
 
 
 def clean_up(bounds: StoreLimits, *, seconds: float = 60.0, now: float | None = None) -> int:
-    """Delete the oldest entries until the limits are met, and return how many were deleted.
+    """Delete the oldest entries of the store until its limits are met, and return how many were
+    deleted.
 
-    Entries that cannot be deleted are kept. After `seconds`, the remaining entries are left for the
-    next cleanup. The time for listing the entries does not count towards `seconds`.
+    Entries of the store that are in use or cannot be deleted are kept. The cleanup stops after
+    `seconds`, not counting the time for listing the entries; the next cleanup deletes the remaining
+    entries.
     """
     moment = time.time() if now is None else now
     found = sorted(_list_entries(state_dir()))
@@ -52,7 +55,9 @@ def clean_up(bounds: StoreLimits, *, seconds: float = 60.0, now: float | None = 
         if enough or time.monotonic() > end:
             break
         if moment - each.modified < _HOUR:
-            continue  # recent entry, kept despite the size limit: a caller may be about to read it
+            # A stored run that is younger than an hour is kept despite the size limit, because a
+            # caller may be about to read it.
+            continue
         if _remove(each.path):
             total -= each.size
             removed += 1
@@ -64,7 +69,7 @@ def _list_entries(home: str) -> Iterator[_Entry]:
     for workspace in _entries(f"{home}/journal"):
         places += _entries(workspace.path) or [workspace]
     for entry in places:
-        with suppress(OSError):  # another process may have deleted the entry
+        with suppress(OSError):  # another process may have deleted the entry of the store
             status = entry.stat(follow_symlinks=False)
             # The file `output` has nearly all the bytes of a run's directory.
             output = _stat(f"{entry.path}/output") if entry.is_dir() else None

@@ -2,10 +2,12 @@
 
     requests/<workspace>/<digest of the key>
 
-A key makes a request idempotent. Before a command runs, its process claims the key by creating the
-key's file. If several processes race for a key, only one succeeds. The file names the run, the
-request's digest and the claiming process. A claim is valid as long as the store has its run. If the
-claiming process died before the run started, the next process with that key takes over the claim.
+Before a command with an idempotency key runs, the process that runs it claims the key by creating
+the key's file. If several processes race for an idempotency key, only one of them succeeds in
+claiming the key. The file of an idempotency key names the run, the request's digest and the process
+that claimed the key. The claim on an idempotency key is valid as long as the store has the run that
+the claim names. If the process that claimed an idempotency key died before its run started, the
+next process that claims the key succeeds.
 """
 
 import fcntl
@@ -25,16 +27,16 @@ from nacre.store.state_dir import make_private_directory, open_private, private_
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    id: str  # the key in readable form, for debugging
+    id: str  # the idempotency key in readable form, for debugging
     run: int
     digest: str
-    owner: str  # process that was about to start the run
+    owner: str  # process that claimed the idempotency key before starting a run
 
 
 def claim_key(key: IdempotencyKey, workspace: bytes, run: int, kind: run_owner.Kind) -> Claim:
-    """Claim the key for this run. Raises OSError.
+    """Claim an idempotency key for a run. Raises OSError.
 
-    Return the claim that is valid: the new claim, or an earlier one.
+    Return the valid claim on the idempotency key: the new claim, or the claim of an earlier call.
     """
     path = _claim_path(key.id, workspace)
     mine = Claim(id=key.id, run=run, digest=key.digest, owner=run_owner.own_id(kind))
@@ -50,7 +52,9 @@ def claim_key(key: IdempotencyKey, workspace: bytes, run: int, kind: run_owner.K
             there = _read_claim(path)
             if there is not None and (there.run == run or _is_valid(there, workspace)):
                 return there
-            os.rename(draft, path)  # the lock keeps other processes from taking over the claim
+            # No other process can replace the invalid claim at the same time, because this process
+            # holds the lock on the directory of the claims.
+            os.rename(draft, path)
             return mine
     finally:
         with suppress(FileNotFoundError):
@@ -59,7 +63,8 @@ def claim_key(key: IdempotencyKey, workspace: bytes, run: int, kind: run_owner.K
 
 @contextmanager
 def _exclusive_lock(directory: str) -> Iterator[None]:
-    """Hold an exclusive lock on the claims in this directory. Raises OSError."""
+    """Hold an exclusive lock on a directory that contains claims of idempotency keys. Raises
+    OSError."""
     fd = open_private(f"{directory}/.lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -69,7 +74,8 @@ def _exclusive_lock(directory: str) -> Iterator[None]:
 
 
 def release_key(key: IdempotencyKey, workspace: bytes, run: int) -> None:
-    """Delete the claim of a run that never started, so that a retry may run the command."""
+    """Delete the claim of a run that never started, so that a retry with the same idempotency key
+    may run the command."""
     with suppress(OSError):
         path = _claim_path(key.id, workspace)
         with _exclusive_lock(os.path.dirname(path)):
@@ -79,9 +85,11 @@ def release_key(key: IdempotencyKey, workspace: bytes, run: int) -> None:
 
 
 def remove_old_claims(before: float, seconds: float) -> None:
-    """Delete claims that are older than the Unix time `before` and whose runs were deleted.
+    """Delete claims of idempotency keys that are older than the Unix time `before` and whose runs
+    were deleted.
 
-    After `seconds`, the remaining claims are left for the next cleanup.
+    After `seconds` seconds, `remove_old_claims` stops, and leaves the remaining old claims for the
+    next cleanup of the store.
     """
     end = time.monotonic() + seconds
     with suppress(OSError), os.scandir(f"{state_dir()}/requests") as places:
@@ -95,10 +103,10 @@ def remove_old_claims(before: float, seconds: float) -> None:
 
 
 def _may_have_run(path: str, place: str) -> bool:
-    """Return whether the store may still have the claim's run.
+    """Return whether the store may still have the run for which a key was claimed.
 
-    The function only checks whether the run's journal file or directory exists. Searching the
-    journal for the run takes too long.
+    `_may_have_run` only checks whether the run's journal file or directory exists, because
+    searching the journal for the run takes too long.
     """
     there, at = _read_claim(path), state_dir()
     if there is None:
@@ -117,7 +125,9 @@ def _is_recorded(run: int, place: str) -> bool:
 def _is_valid(there: Claim, workspace: bytes) -> bool:
     if _is_recorded(there.run, journal.workspace_key(workspace)):
         return True
-    maker = run_owner.parse_owner(there.owner)  # a live owner may be about to start the run
+    # A claim without a stored run is valid while the process that made the claim is alive, because
+    # that process may be about to start the run.
+    maker = run_owner.parse_owner(there.owner)
     return maker is not None and maker.is_alive
 
 

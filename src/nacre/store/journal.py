@@ -2,10 +2,11 @@
 
     journal/<workspace>/<block>.jsonl
 
-A block is a thousand run numbers, and all lines of a run are in the file of its block. So a run is
-found without an index, and old runs are deleted by deleting a file. The process that executes the
-run writes the lines. The last line is written before the response is sent. Small output is stored
-in the journal. The journal has the names of environment variables, but not their values.
+Each journal file holds the lines of a thousand run numbers (a block), so a run is found without an
+index, and old runs are deleted by deleting a file. The process that executes a run writes both
+journal lines of the run; the line about the end is written before the caller gets the outcome.
+Small output is stored in the journal itself. The journal has the names of environment variables,
+but not their values.
 """
 
 import os
@@ -32,7 +33,7 @@ class StartEntry(
     omit_defaults=True,
     rename={"workspace_key": "place", "detached_at": "handed", "completion_line": "epitaph"},
 ):
-    """Journal line of a run that is about to start."""
+    """Journal line that is written for a run when it starts."""
 
     run: int
     time: float
@@ -42,15 +43,17 @@ class StartEntry(
     script: str | None = None  # script that bash gets; None: the same as `command`
     streams: Streams
     timeout: float | None = None
-    variables: list[str] | None = None  # variable names; None: those of the parent process
-    workspace_key: str = ""  # digest of the workspace's path, which may not be valid UTF-8
+    # names of the command's environment variables; None: those of the process that executes the run
+    variables: list[str] | None = None
+    workspace_key: str = ""  # digest of the workspace's path; the path may be invalid UTF-8
     owner: str = ""  # process that executes the run, as text; see `store.run_owner`
     open_stdin: bool = False  # whether the run's stdin accepts input
-    tag: int | None = None  # run tag, which marks every process that the run started
-    # The following fields are set for detached runs, and only in the file `plan`.
+    tag: int | None = None  # number that marks every process that the run started
+    # `shell`, `detached_at`, `job` and `completion_line` are set only in the file `plan` of a
+    # detached run's directory.
     shell: Survivor | None = None
     detached_at: float | None = None  # Unix time at which the run was detached
-    job: bool = False  # whether the run is a background job of its contract
+    job: bool = False  # whether the run was detached as a background job
     completion_line: CompletionLine | None = None
 
 
@@ -61,9 +64,12 @@ class StoredStream(
 
     size: int = 0
     lines: int = 0
-    data: bytes | None = None  # complete stream; None: it is in the run's directory or not stored
-    problem: str | None = None  # why the stored stream is incomplete; None: it is complete
-    hidden: tuple[tuple[int, int], ...] = ()  # byte ranges of the file with text from nacre
+    # complete output of the stream; None: the output is in the run's directory, or it was not
+    # stored
+    data: bytes | None = None
+    problem: str | None = None  # why the stored output is incomplete; None: it is complete
+    # byte ranges of the output file that contain text from nacre, not from the command
+    hidden: tuple[tuple[int, int], ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -85,7 +91,8 @@ class EndEntry(
     output: StoredStream
     errors: StoredStream | None = None
     left_running: tuple[Survivor, ...] = ()
-    terminated: tuple[Survivor, ...] = ()  # processes that nacre ended with the run
+    # processes that outlived the run's shell and that nacre ended
+    terminated: tuple[Survivor, ...] = ()
     out_of_memory: bool = False
 
 
@@ -100,12 +107,14 @@ def decode_entry(line: bytes) -> StartEntry | EndEntry:
 
 @lru_cache(maxsize=1)
 def _decoder() -> msgspec.json.Decoder[StartEntry | EndEntry]:
-    # Created lazily: a process that only writes to the journal needs no decoder.
+    # The decoder of journal lines is created lazily, because a process that only writes to the
+    # journal needs no decoder.
     return msgspec.json.Decoder(StartEntry | EndEntry)
 
 
 def journal_path(home: str, place: str, run: int) -> str:
-    """Return the path of the journal file that contains a run; `place` is the workspace's key."""
+    """Return the path of the journal file that contains a run; `place` is the key of the run's
+    workspace."""
     return _path(home, place, run // RUNS_PER_FILE)
 
 
@@ -120,9 +129,11 @@ def workspace_key(workspace: bytes) -> str:
 
 
 def find_entries(home: str, place: str, run: int) -> tuple[StartEntry | None, EndEntry | None]:
-    """Return the start entry and the end entry of a run; None for a missing entry.
+    """Return the start entry and the end entry of a run, or None for each that the journal does not
+    have.
 
-    `place` is the key of the workspace. Raises OSError if the journal cannot be read.
+    `place` is the key of the workspace whose journal is searched. Raises OSError if the journal
+    cannot be read.
     """
     begun: StartEntry | None = None
     ended: EndEntry | None = None
@@ -130,7 +141,7 @@ def find_entries(home: str, place: str, run: int) -> tuple[StartEntry | None, En
         try:
             found = decode_entry(line)
         except msgspec.MsgspecError:
-            continue  # a full disk may have cut off the line
+            continue  # a full disk may have cut off the journal line
         if isinstance(found, StartEntry):
             begun = found
         else:
@@ -139,7 +150,7 @@ def find_entries(home: str, place: str, run: int) -> tuple[StartEntry | None, En
 
 
 def _read_run_lines(path: str, run: int) -> Iterator[bytes]:
-    """Yield the lines of one run, reading the file in large pieces."""
+    """Yield the journal lines of one run, reading the journal file in large pieces."""
     marks = tuple(b'{"type":"%s","run":%d,' % (kind, run) for kind in (b"begun", b"ended"))
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -1,7 +1,8 @@
-"""Late output: writes what leftover processes print after their run has ended.
+"""Late output: what leftover processes, which outlive their run, print after the run has ended.
 
-Late output is appended to the run's output file. A run whose output is stored in the journal gets a
-directory first.
+What leftover processes print is appended to the output file of their run. A run whose output is
+stored in the journal has no output file, so nacre first creates the file, in a new directory, with
+the output from the journal.
 """
 
 import fcntl
@@ -18,7 +19,8 @@ from nacre.text.line_index import LineIndexWriter
 
 
 class _IndexedStream:
-    """Line index of a stream, with the number of bytes and newlines counted so far."""
+    """Line index of an output stream, with the number of bytes and newlines that the stream has so
+    far."""
 
     def __init__(self, index: LineIndexWriter, size: int, newlines: int) -> None:
         self.index = index
@@ -27,7 +29,8 @@ class _IndexedStream:
 
 
 class LateOutput:
-    """Writer of the late output of one run, up to the run's disk limit."""
+    """Writer of the output that a run's leftover processes print after the run's end, up to the
+    run's disk limit."""
 
     def __init__(self, run: StoredRun, limit: int) -> None:
         self._run = run
@@ -36,7 +39,8 @@ class LateOutput:
         self._indices: dict[Stream, _IndexedStream] = {}
 
     def append(self, stream: Stream, data: bytes | bytearray) -> bool:
-        """Append late output to the file; return False once the disk limit is reached."""
+        """Append what a leftover process has printed to the run's output file; return False once
+        the file has reached the run's disk limit."""
         try:
             fd = self._fds.get(stream)
             if fd is None:
@@ -51,7 +55,9 @@ class LateOutput:
                 limit = human_size(self._limit)
                 os.write(fd, f"\n[output stopped: the disk limit of {limit} is reached]\n".encode())
         except OSError:
-            return True  # the leftover process may go on, although its output is not stored
+            # Output that cannot be written to the run's output file is dropped; the leftover
+            # process that printed the output may go on.
+            return True
         return not full
 
     def close(self) -> None:
@@ -87,7 +93,8 @@ class LateOutput:
         run = self._run
         make_private_directory(run.directory)
         write_atomically(run.path(stream), run.journal_data(stream) or b"")
-        # `outcome` is written before `plan`: a run with a plan and no outcome counts as lost.
+        # The file `outcome` is written before the file `plan`, because a run with a plan and no
+        # outcome counts as lost.
         if run.end_entry is not None:
             write_atomically(
                 f"{run.directory}/outcome", journal.encode_entry(run.end_entry) + b"\n"

@@ -1,7 +1,8 @@
 """List of runs: all live runs, and the most recent of the ended runs.
 
-A detached run has a directory, which gets a file `outcome` when the run has ended. So file names
-alone show which detached runs may be alive. All other runs are in the last lines of the journal.
+A detached run has a directory, which gets a file `outcome` when the run has ended, so file names
+alone show which detached runs may be alive. To find recent runs that were not detached, nacre reads
+the last lines of the journal.
 """
 
 import os
@@ -18,16 +19,18 @@ from nacre.store.run_record import runs_directory
 from nacre.store.state_dir import state_dir
 from nacre.store.stored_run import StoredRun, read_run_directory
 
-_MIN_FILES: Final = 3  # journal files that are always searched for runs with leftover processes
-_LEFTOVER_MARK: Final = b'"left_running":['  # in each end entry of a run with leftover processes
+# number of newest journal files that are always searched for runs with leftover processes
+_MIN_FILES: Final = 3
+# part of the journal line that records the end of a run with leftover processes
+_LEFTOVER_MARK: Final = b'"left_running":['
 _LINE: Final = re.compile(rb'\{"type":"(?:begun|ended)","run":(\d+),')
 
 
 def list_runs(workspace: bytes | None, last: int) -> list[StoredRun]:
-    """Return the live runs, then the last `last` ended runs, each group with the newest run first.
+    """Return all live runs, then at most `last` ended runs, each group with the newest run first.
 
-    A run with a leftover process that still runs counts as live. If `workspace` is None, runs of
-    all workspaces are listed. Raises OSError if the user has no home directory.
+    An ended run counts as live while one of its leftover processes still runs. If `workspace` is
+    None, runs of all workspaces are listed. Raises OSError if the user has no home directory.
     """
     found = {run.number: run for run in _list_recent(workspace, last)}
     found |= {run.number: run for run in list_unended(workspace)}
@@ -43,7 +46,8 @@ def _has_leftovers(run: StoredRun) -> bool:
 
 
 def find_run_of_pid(pid: int, workspace: bytes) -> str | None:
-    """Return the name of the live run in this workspace that started the process, else None."""
+    """Return the name of the live run in a workspace that started the process `pid`, or None if no
+    run of the workspace did."""
     tag = processes.soft_locks(pid)
     try:
         known = list_runs(workspace, 0)
@@ -55,7 +59,7 @@ def find_run_of_pid(pid: int, workspace: bytes) -> str | None:
 def list_unended(workspace: bytes | None) -> list[StoredRun]:
     """Return the runs that have a directory but no end entry in the directory or the journal.
 
-    Such a run is alive, or no process has recorded its end.
+    A run without an end entry is alive, or no process has recorded its end.
     """
     return [run for run in list_without_outcome(workspace) if run.end_entry is None]
 
@@ -63,7 +67,8 @@ def list_unended(workspace: bytes | None) -> list[StoredRun]:
 def list_without_outcome(workspace: bytes | None) -> list[StoredRun]:
     """Return the runs whose directory has no file `outcome`.
 
-    The file `outcome` may be about to be written, or the end entry may be in the journal only.
+    Even a run without a file `outcome` may have ended: the file may be about to be written, or the
+    end entry may be in the journal only.
     """
     place = state_dir()
     found = []
@@ -86,7 +91,7 @@ def list_without_outcome(workspace: bytes | None) -> list[StoredRun]:
 
 
 def list_jobs(workspace: bytes, last: int) -> list[StoredRun]:
-    """Return the last `last` runs that a contract detached as background jobs, newest first."""
+    """Return at most `last` runs that were detached as background jobs, the newest first."""
     numbers: list[int] = []
     with suppress(FileNotFoundError, NotADirectoryError):
         numbers = [
@@ -113,7 +118,8 @@ def _read_run_directory(number: int, workspace: bytes | None) -> StoredRun | Non
 
 
 def find_workspace_of_run(number: int) -> str | None:
-    """Return the workspace of a run that was not found in the caller's workspace, else None."""
+    """Search all workspaces for a run that is not in the caller's workspace; return the run's
+    workspace, or None."""
     return next((run.start_entry.workspace for run in _find_anywhere(number)), None)
 
 
@@ -172,7 +178,7 @@ def _read_journal_file(path: str, last: int) -> list[StoredRun]:
 
 
 def _forget_ended(lines: dict[int, list[bytes]], last: int) -> None:
-    """Drop the lines of older ended runs that left no processes running."""
+    """Drop the journal lines of older runs that have ended and left no processes running."""
     for number in sorted(lines)[:-last]:
         if len(lines[number]) > 1 and not any(_LEFTOVER_MARK in line for line in lines[number]):
             del lines[number]
@@ -182,7 +188,7 @@ def _build_run(number: int, lines: list[bytes]) -> StoredRun | None:
     begun: StartEntry | None = None
     ended: EndEntry | None = None
     for line in lines:
-        with suppress(msgspec.MsgspecError):  # a full disk may have cut off the line
+        with suppress(msgspec.MsgspecError):  # a full disk may have cut off the journal line
             entry = journal.decode_entry(line)
             if isinstance(entry, StartEntry):
                 begun = entry

@@ -2,9 +2,9 @@
 
     part (Since | Last | Between) -> locate -> (start, end) -> read_range
 
-Files are read in blocks. An output may have terabytes, or one line of a gigabyte, so no function
-here holds all of it in memory. If the file has a line index, the file need not be read from its
-beginning.
+Output files are read in blocks: an output may have terabytes, or one line of a gigabyte, so no
+function of the module `output_range` holds all of the output in memory. If an output file has a
+line index, a line is found without reading the file from its beginning.
 """
 
 import os
@@ -21,7 +21,8 @@ BLOCK_SIZE: Final = 1024 * 1024
 def locate(
     source: BinaryIO, part: Since | Last | Between, index: LineIndex | None = None
 ) -> tuple[int, int]:
-    """Return the offset of the first byte of a part, and the offset after its last byte."""
+    """Return where a requested part of an output file is: the offset of its first byte, and the
+    offset after its last byte."""
     size = source.seek(0, os.SEEK_END)
     match part:
         case Since(cursor=cursor):
@@ -44,10 +45,10 @@ def read_range(source: BinaryIO, start: int, end: int) -> Iterator[bytes]:
 
 
 def read_page(source: BinaryIO, start: int, max_bytes: int, *, more_follows: bool) -> bytes:
-    """Read at most `max_bytes` bytes from offset `start`.
+    """Read at most `max_bytes` bytes of an output file from offset `start`.
 
-    `more_follows` means that the output may still grow. An incomplete character at the end is left
-    for the next page.
+    `more_follows` means that the output may still grow. If more output may follow, an incomplete
+    character at the end of the page is left for the next page.
     """
     size = source.seek(0, os.SEEK_END)
     source.seek(start)
@@ -58,7 +59,7 @@ def read_page(source: BinaryIO, start: int, max_bytes: int, *, more_follows: boo
 
 
 def count_newlines(source: BinaryIO, position: int, index: LineIndex) -> int:
-    """Return the number of newlines in the first `position` bytes."""
+    """Return the number of newlines in the first `position` bytes of an output file."""
     mark = index.before_byte(position)
     count, left = mark.newlines, position - mark.size
     source.seek(mark.size)
@@ -68,7 +69,8 @@ def count_newlines(source: BinaryIO, position: int, index: LineIndex) -> int:
 
 
 def read_exactly(source: BinaryIO, count: int) -> bytes:
-    """Read `count` bytes, or up to EOF; one read of a raw file may return fewer."""
+    """Read `count` bytes, or all bytes up to EOF, with as many reads as needed, because one read of
+    a raw file may return fewer bytes."""
     pieces = []
     while count > 0 and (piece := source.read(count)):
         pieces.append(piece)
@@ -77,7 +79,8 @@ def read_exactly(source: BinaryIO, count: int) -> bytes:
 
 
 def find_line_start(source: BinaryIO, number: int, index: LineIndex | None = None) -> int:
-    """Return the offset of line `number`, counted from 1; the end if there is no such line."""
+    """Return the offset where line `number`, counted from 1, begins; return the end of the output
+    if there is no such line."""
     mark = (index or EMPTY_INDEX).before_line(number)
     before, at = number - 1 - mark.newlines, mark.size
     source.seek(at)
@@ -88,7 +91,8 @@ def find_line_start(source: BinaryIO, number: int, index: LineIndex | None = Non
 
 
 def _skip_newlines(block: bytes, start: int, count: int) -> tuple[int, int]:
-    """Return the offset in the block after `count` newlines, and how many newlines were found."""
+    """Return the offset in a block after `count` newlines, or the block's end if it has fewer, and
+    how many newlines were found."""
     there = block.count(b"\n", start)
     if there < count:
         return len(block), there
@@ -99,7 +103,7 @@ def _skip_newlines(block: bytes, start: int, count: int) -> tuple[int, int]:
 
 
 def _find_last_lines(source: BinaryIO, size: int, count: int) -> int:
-    """Return the offset where the last `count` lines begin."""
+    """Return the offset where the last `count` lines of an output file begin."""
     at, wanted = size, count
     while at > 0 and wanted > 0:
         start = max(0, at - BLOCK_SIZE)

@@ -1,4 +1,4 @@
-"""Chores before the spawn: creating files and directories of the store that a command needs."""
+"""Chores before a command starts: creating the files and directories that the command needs."""
 
 import os
 import threading
@@ -11,11 +11,12 @@ from nacre.text.clean import decode
 
 
 def do_chores(chores: tuple[Chore, ...]) -> None:
-    """Carry out the chores; idempotent. Raises Refused."""
+    """Create the files and directories that a command needs; the function is idempotent. Raises
+    Refused."""
     for chore in chores:
         try:
             _do_chore(chore)
-        except (OSError, ValueError) as error:  # ValueError: NUL or surrogate in the path
+        except (OSError, ValueError) as error:  # ValueError: the path has a NUL or a surrogate
             why = error.strerror if isinstance(error, OSError) else error
             reason = f"{decode(chore.path)} cannot be created ({why})"
             raise Refused(CannotSpawn(reason=reason)) from None
@@ -33,7 +34,8 @@ def _do_chore(chore: Chore) -> None:
 
 
 def _make_file(path: bytes, data: bytes) -> None:
-    """Create the file by atomic rename, because another process may create it at the same time."""
+    """Create a file by atomic rename, because another process may create the same file at the same
+    time."""
     if os.path.lexists(path):
         return
     draft = path + b".%d.%d" % (os.getpid(), threading.get_ident())

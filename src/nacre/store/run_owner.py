@@ -1,8 +1,9 @@
-"""Owner of a run: the process that executes the run, in this boot or an earlier one.
+"""Owner of a run: the process that executes the run, in this boot of the machine or an earlier one.
 
-Each run's start entry contains its owner as the text `BOOT:PID:STARTED:KIND`. From this text, any
-process can find out later whether exactly that process is still alive. A pid alone is not enough,
-because the kernel reuses pids.
+The start entry of a run in the journal contains the run's owner as the text
+`BOOT:PID:STARTED:KIND`. From the owner text of a run, any process can find out whether the owner
+process is still alive. A pid alone does not identify the owner process, because the kernel reuses
+pids.
 """
 
 import os
@@ -20,7 +21,7 @@ _BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
 class Owner(Struct, frozen=True, kw_only=True):
     boot: str
     pid: int
-    started: int  # clock ticks after boot
+    started: int  # start time of the process, in clock ticks after boot
     kind: Kind
 
     @property
@@ -31,8 +32,9 @@ class Owner(Struct, frozen=True, kw_only=True):
 
 
 def own_id(kind: Kind) -> str:
-    """Return the owner text of this process."""
-    return _own_id(os.getpid(), kind)  # the cache key has the pid: a forked child is another owner
+    """Return the text that names this process as the owner of its runs."""
+    # `_own_id` is cached by pid, because a forked child inherits the cache but is another owner
+    return _own_id(os.getpid(), kind)
 
 
 def parse_owner(word: str) -> Owner | None:
@@ -52,7 +54,7 @@ def _own_id(pid: int, kind: Kind) -> str:
 
 @lru_cache(maxsize=1)
 def boot_id() -> str:
-    """Return the kernel's id of the current boot, or `unknown`."""
+    """Return the kernel's id of the current boot, or `unknown` if the id cannot be read."""
     try:
         with open(_BOOT_ID_PATH) as file:
             return file.read().strip().replace("-", "")

@@ -1,9 +1,10 @@
 """Run record: what the process that executes a run writes to the store about the run.
 
-Most runs are two lines in the journal. A run whose output is too long for the journal has a
-directory, `runs/rN`, with the files `plan`, `output` (and `errors`) and `outcome`. The directory is
-created when the output overflows memory, or else at the end. A detached run has a directory, too.
-An error in this module never affects the command.
+Most runs are stored as two lines in the journal. A run whose output is too long for the journal has
+a directory, `runs/rN`, with the files `plan`, `output` (and `errors`) and `outcome`. The directory
+of a run is created when the output overflows memory, or else when the run ends. A run that was
+detached (continues after its call) has a directory in the store even if its output is short. An
+error while a run record is written never affects the command.
 """
 
 import fcntl
@@ -30,18 +31,18 @@ from nacre.store.state_dir import (
 )
 from nacre.text.clean import decode
 
-# Output of at most this many bytes is stored in the journal.
+# Maximum size in bytes of an output that is stored in the journal itself.
 MAX_IN_JOURNAL: Final = 16 * 1024
 
 
 class RunFiles:
-    """Files that all runs of a tool write to: the counter and the journal.
+    """Files that all runs of a tool append to: the counter of run numbers and the journal.
 
-    The counter file grows by one byte with each run.
+    The counter file grows by one byte with each run, so its size is the number of the last run.
     """
 
     def __init__(self, kind: run_owner.Kind = "host") -> None:
-        self.last = 0  # most recent run number
+        self.last = 0  # run number that was assigned last
         self._home = ""
         self.kind = kind
         self.counter = AppendFile()
@@ -49,9 +50,9 @@ class RunFiles:
         self.unrecorded = count(1)
 
     def home(self) -> str:
-        """Return the state directory. Raises OSError.
+        """Return the path of the state directory. Raises OSError.
 
-        The directory is looked up only once, because the lookup takes time.
+        The state directory is looked up only once, because the lookup takes time.
         """
         self._home = self._home or private_state_dir()
         return self._home
@@ -61,7 +62,8 @@ class RunFiles:
         path = f"{self.home()}/counter"
         number = self.last = self.counter.append_counted(path)
         if number == 1 and (last := _highest_number(self.home())):
-            # The counter file was removed, but the runs that it counted are still stored.
+            # If the counter file was removed, but runs with earlier numbers are still stored, the
+            # count continues after the highest of these numbers.
             self.counter.append(path, b"." * last)
             number = self.last = self.counter.append_counted(path)
         return number
@@ -72,21 +74,24 @@ class RunFiles:
 
 
 class RunRecord:
-    """Record of one run. `assign_name` gives the run its name; `write_start` adds the start entry.
+    """Record of one run: its name, its start entry and its end entry in the store.
 
-    A host that executes a run itself writes the start entry a moment after the spawn. If the run
-    ends earlier, a single write adds the start entry and the end entry. Most commands end before
-    their start entry is written.
+    `assign_name` gives the run its name, and `write_start` writes the start entry to the journal. A
+    host process that executes a run itself writes the start entry a moment after the command was
+    started. If the run ends before its start entry is written, as most runs do, a single write adds
+    the start entry and the end entry.
     """
 
-    # Class-level defaults save time in each run, see `engine.run.Run`.
-    name = ""  # `r17`; `u1` if the run could not be recorded
-    tag: int | None = None  # run tag; set before the run gets its number
-    write_early = False  # whether the start entry is written before the spawn
+    # Class-level defaults for the attributes of a `RunRecord` save time in each run; see
+    # `engine.run.Run`.
+    name = ""  # name of the run, as in `r17`; `u1` if the run could not be recorded
+    tag: int | None = None  # number that marks the run's processes; set before the run is named
+    write_early = False  # whether the start entry is written before the command starts
     problem: OSError | None = None
-    _given_number: int | None = None  # run number that was reserved before; None: take a new one
+    # run number that was reserved earlier; None: `assign_name` takes the next number
+    _given_number: int | None = None
     _start_entry: StartEntry | None = None
-    _unwritten_line = b""  # start entry that is not yet in the journal
+    _unwritten_line = b""  # encoded start entry that is not yet in the journal
     _has_directory = _has_plan = False
     _prepared: tuple[int, bytes] | None = None
     _home = _path = ""
@@ -101,7 +106,7 @@ class RunRecord:
             self._given_number = number
 
     def assign_name(self) -> str:
-        """Give the run a name, unless it has one, and return the name."""
+        """Give the run a name, unless it already has one, and return the run's name."""
         if not self.name:
             try:
                 self._assign_name()
@@ -110,7 +115,8 @@ class RunRecord:
         return self.name
 
     def write_start(self) -> str:
-        """Write the start entry to the journal, unless already written; return the name."""
+        """Write the run's start entry to the journal, unless it is already written; return the
+        run's name."""
         self.assign_name()
         if self._unwritten_line:
             try:
@@ -131,33 +137,39 @@ class RunRecord:
         self.name = f"r{number}"
 
     def _on_error(self, error: OSError) -> None:
-        """Continue without a start entry, because the store cannot be written."""
+        """Name the run and continue without a start entry, because the store cannot be written."""
         self.problem, self._start_entry, self._unwritten_line = error, None, b""
         if self._given_number is None:
             self.name = f"u{next(self._files.unrecorded)}"
         else:
-            self.name = f"r{self._given_number}"  # the caller may know the run by this name
+            # Even if the store cannot be written, a run keeps its reserved number, because the
+            # caller may already know the number.
+            self.name = f"r{self._given_number}"
 
     def open_stream(self, stream: Stream) -> tuple[int, bytes]:
-        """Create a private file for a complete stream; return its descriptor and path.
+        """Create a private file for a complete output stream of the run; return its descriptor and
+        path.
 
-        While open, the file has a lock that tells other processes that the run is alive.
-        Raises OSError.
+        While a run's output file is open, a lock on the file tells other processes that the run is
+        alive. Raises OSError.
         """
         if stream is Stream.OUTPUT and self._prepared is not None:
             prepared, self._prepared = self._prepared, None
             return prepared
         path = f"{self._make_directory()}/{stream.value}"
-        # The file may exist already, because nacre repeats steps after an interrupt.
+        # The output file may exist already, because nacre repeats an action of the run that an
+        # interrupt (Ctrl-C) has cut short.
         fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         with suppress(OSError):  # the file system may not support locks
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return fd, os.fsencode(path)
 
     def prepare_output(self) -> None:
-        """Create the output file before the spawn, to make sure that the output can be stored.
+        """Create the run's output file before the command starts, to make sure that the output can
+        be stored.
 
-        The other files of the run's directory are written when the run is detached. Raises OSError.
+        All files of a run's directory except the output are written when the run is detached.
+        Raises OSError.
         """
         self._has_plan = True
         try:
@@ -179,10 +191,11 @@ class RunRecord:
         self._make_directory()
 
     def write_end(self, outcome: Outcome, settle: Callback | None = None) -> bool:
-        """Record how the run ended. Return whether the store has all of its output.
+        """Record how the run ended, and return whether the store has all of the run's output.
 
-        `settle` appends the completion line to the output file. At that time, the draft of
-        `outcome` already has the byte range of the completion line. The draft is then renamed.
+        `settle` appends the completion line, in which nacre says how the run ended, to the output
+        file. `settle` is called after nacre has written `outcome.draft`, which says at which bytes
+        of the output file the completion line is, and before nacre renames this draft to `outcome`.
         """
         self.assign_name()
         if self._prepared is not None:
@@ -216,7 +229,8 @@ class RunRecord:
             if self._has_directory:
                 write_atomically(f"{self._make_directory()}/outcome", line, settle)
                 return True
-        except OSError:  # the end entry may still be written to the journal
+        except OSError:
+            # If the file `outcome` cannot be written, the journal still gets the end entry.
             pass
         if settle is not None:
             settle()
@@ -280,10 +294,8 @@ def runs_directory(home: str) -> str:
 
 
 def _variable_names(env: dict[bytes, bytes]) -> list[str]:
-    """Decode all variable names in one call.
-
-    An environment has dozens of variables, and the warden gets an environment with each run.
-    """
+    """Decode the names of all environment variables in one call, because one call for each of
+    dozens of variables would take time in every run that the warden (nacre's daemon) starts."""
     return decode(b"\0".join(env)).split("\0") if env else []
 
 

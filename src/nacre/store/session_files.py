@@ -4,9 +4,11 @@
     sessions/<workspace>/<key>/state     shell state that the next shell restores
     sessions/drafts/<mark>               shell state that a saver is writing
 
-When a shell ends, its saver writes a draft. No caller waits for the saver. The ledger names the
-draft. The next process that uses the session converts the draft to the session's state. A draft is
-valid only if the saver wrote it completely.
+When a session's shell ends, a forked copy of it (the saver) writes the shell's state to a file (the
+draft), and no caller waits for the saver. The session's ledger file contains the id of the draft
+file, and the next process that uses the session converts the draft to the saved state of the
+session. A draft file is valid only if the saver (the process that writes the shell's state) has
+written it completely.
 """
 
 import fcntl
@@ -32,15 +34,17 @@ from nacre.store.state_dir import (
     write_atomically,
 )
 
-_POLL_INTERVAL: Final = 0.0005  # seconds between two attempts to lock or to read
-_LOCK_TIMEOUT: Final = 1.0  # seconds to wait for a command of the session, or for its saver
-_LOOK_TIMEOUT: Final = 0.2  # seconds to wait for the lock when the session is only listed
+# seconds between two attempts to lock a session, or to read the draft file of its shell state
+_POLL_INTERVAL: Final = 0.0005
+# seconds to wait for the end of a session's command, or until its state is saved
+_LOCK_TIMEOUT: Final = 1.0
+_LOOK_TIMEOUT: Final = 0.2  # seconds to wait for a session's lock when the session is only listed
 _HOUR: Final = 3600.0
 _DAY: Final = 24 * _HOUR
 
 
 def new_draft_id() -> str:
-    """Return a random id for a draft, which no command can guess."""
+    """Return a random id, which no command can guess, for the draft of a shell state."""
     return os.urandom(12).hex()
 
 
@@ -51,11 +55,14 @@ class PendingDraft(
     omit_defaults=True,
     rename={"draft_id": "mark", "call_variables": "spared"},
 ):
-    """Draft that a saver is writing or has written, and that is not yet the session's state."""
+    """Data about the draft file of a session's shell state, kept until the draft is converted to
+    the session's saved state."""
 
     draft_id: str
-    # Variables that belong to this call alone, with the values that a new session gets for them.
-    # A session that already has a state keeps its own values.
+    # Variables that were set for one tool call only, so that the session must not keep them. In a
+    # session without a saved state, `call_variables` maps each variable to its value before the
+    # tool call, or to None if it had no value. In a session with a saved state, `call_variables`
+    # maps each variable to None.
     call_variables: dict[bytes, bytes | None] = {}
     status: int | None = None  # exit status of a killed shell, which could not save its status
     ignored: tuple[str, ...] = ()  # names of signals that the shell's parent process ignored
@@ -65,10 +72,10 @@ class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"cre
     name: str = ""  # name of the session; empty: the session belongs to a single caller
     contract: str = ""
     created: float = 0.0
-    state: str = ""  # id of the draft that became the state; empty: no state yet
+    state: str = ""  # id of the session's saved shell state; empty: no state yet
     directory: bytes = b""  # current directory of the session's shell
-    status: int = 0  # exit status of the last command
-    lost: bool = False  # whether the state after the last command could not be read
+    status: int = 0  # exit status of the session's last command
+    lost: bool = False  # whether the shell state saved by the last command could not be read
     pending: PendingDraft | None = None
 
 
@@ -81,19 +88,21 @@ class SessionFile:
     """Files of one session, opened by this process."""
 
     def __init__(self, place: str, key: str) -> None:
-        """Open the session's ledger, creating the directory if needed. Raises OSError."""
+        """Open the session's ledger file, and create the session's directory if it is missing.
+        Raises OSError."""
         self._fd = -1
         self._state: ShellState | None = None
-        self._state_id = ""  # id of the draft that became the cached state
+        self._state_id = ""  # id of the shell state that is cached in `_state`
         self.workspace_key, self.key = place, key
         at = private_state_dir()
         self.directory = make_private_directory(f"{at}/sessions/{place}/{key}")
-        # Symbolic links are resolved, because /proc/PID/fd shows resolved paths.
+        # Resolve symbolic links in the path of the directory for draft files, because nacre
+        # searches /proc/PID/fd for a draft's path, and /proc/PID/fd shows resolved paths.
         self._drafts = os.path.realpath(f"{at}/sessions/drafts")
         self._fd = open_private(f"{self.directory}/ledger", os.O_RDWR | os.O_CREAT)
 
     def lock(self) -> bool:
-        """Try to lock the session without waiting; return whether it is locked now."""
+        """Try to lock the session without waiting; return whether the lock was obtained."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -117,7 +126,8 @@ class SessionFile:
 
     @property
     def is_removed(self) -> bool:
-        """Return whether the session was removed; another session may have its name now."""
+        """Return whether the session was deleted after this process opened its files; a new session
+        with the same name makes no difference."""
         return os.fstat(self._fd).st_nlink == 0
 
     def read_ledger(self) -> Ledger:
@@ -125,16 +135,17 @@ class SessionFile:
         try:
             return _decode(text) if text else _EMPTY_LEDGER
         except msgspec.MsgspecError:
-            return _EMPTY_LEDGER  # a full disk or a system crash cut off the ledger
+            return _EMPTY_LEDGER  # the ledger file was cut off by a full disk or a crash
 
     def write_ledger(self, ledger: Ledger) -> None:
-        """Replace the contents of the ledger file. Raises OSError."""
+        """Replace the contents of the session's ledger file. Raises OSError."""
         text = _encode(ledger)
         os.pwrite(self._fd, text, 0)
         os.ftruncate(self._fd, len(text))
 
     def read_state(self, ledger: Ledger) -> ShellState | None:
-        """Return the state that the next shell restores; None for a new session."""
+        """Return the saved state that the session's next shell restores; None if there is no
+        readable state."""
         if not ledger.state:
             return None
         if ledger.state != self._state_id:
@@ -147,9 +158,10 @@ class SessionFile:
         return self._state
 
     def create_draft(self, mark: str) -> str:
-        """Create the private draft file and traps file that a shell writes when it ends.
+        """Create the private files to which a shell writes its state (the draft) and its traps when
+        it ends.
 
-        Return the path of the draft. Raises OSError.
+        Return the path of the file for the shell's state. Raises OSError.
         """
         make_private_directory(self._drafts)
         path = f"{self._drafts}/{mark}"
@@ -171,9 +183,11 @@ class SessionFile:
             self.remove_draft(pending.draft_id)
 
     def apply_pending_draft(self, ledger: Ledger) -> Ledger | None:
-        """Convert the pending draft to the session's state, and return the new ledger.
+        """Convert the draft file with the state of the session's last shell to the saved state of
+        the session; return the session's new ledger.
 
-        Return None while the saver is still writing the draft. Raises OSError.
+        Return None while a process is still writing the shell's state to the draft file. Raises
+        OSError.
         """
         pending = ledger.pending
         if pending is None:
@@ -183,7 +197,8 @@ class SessionFile:
         if not draft.endswith(b"#%b end\n" % mark):
             if processes.find_file_writers(self.draft_path(pending.draft_id)):
                 return None
-            # The saver may have finished after the first read.
+            # Read the draft file again, because the process that wrote it may have completed it
+            # between the first read and the search for that process.
             draft = _read_file(self.draft_path(pending.draft_id))
         before = self.read_state(ledger)
         state = states.parse_draft(
@@ -227,7 +242,7 @@ def _read_file(path: str) -> bytes:
 
 
 class SessionProblem(Exception):
-    """Error that says in a sentence why an operation on a session is not possible."""
+    """Error whose message says in a sentence why an operation on a session is not possible."""
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
@@ -238,13 +253,13 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     name: str
     contract: str
     created: float
-    used: float  # Unix time of the last use
+    used: float  # Unix time at which the session was last used
     directory: bytes
     state: ShellState | None
 
 
 def delete_session(place: str, key: str) -> None:
-    """Delete a session and its pending draft; errors are ignored."""
+    """Delete the files of a session and the pending draft of its state; errors are ignored."""
     at = f"{state_dir()}/sessions/{place}/{key}"
     with suppress(OSError):
         if os.path.isdir(at):
@@ -267,13 +282,14 @@ def list_sessions(place: str) -> list[SessionInfo]:
 
 
 def _read_info(place: str, key: str) -> SessionInfo:
-    """Read the data of one session. Raises OSError."""
+    """Return the data of one session for a listing. Raises OSError."""
     used = os.stat(f"{state_dir()}/sessions/{place}/{key}/ledger").st_mtime
     file = SessionFile(place, key)
     try:
         with file.hold_lock(_LOOK_TIMEOUT) as got:
             settled = _wait_for_ledger(file) if got else file.read_ledger()
-        # Restore the time of last use: listing a session does not count as use.
+        # Restore the ledger file's modification time, which says when the session was last used,
+        # because listing a session does not count as use.
         os.utime(f"{file.directory}/ledger", (used, used))
         return SessionInfo(
             workspace_key=place,
@@ -290,7 +306,9 @@ def _read_info(place: str, key: str) -> SessionInfo:
 
 
 def _wait_for_ledger(file: SessionFile) -> Ledger:
-    """Apply the pending draft and return the ledger; wait only a limited time for the saver."""
+    """Convert the draft file with the state of the session's last shell to the saved state, and
+    return the session's ledger. If a process is still writing the draft file, wait at most
+    `_LOCK_TIMEOUT` seconds until the file is complete."""
     end = time.monotonic() + _LOCK_TIMEOUT
     while (ledger := file.apply_pending_draft(file.read_ledger())) is None:
         if time.monotonic() > end:
@@ -318,7 +336,7 @@ def _exclusive_session(known: SessionInfo) -> Iterator[tuple[SessionFile, Ledger
 
 
 def reset_session(known: SessionInfo) -> None:
-    """Delete the session's state but keep its name. Raises SessionProblem, OSError."""
+    """Delete the session's saved state but keep its name. Raises SessionProblem, OSError."""
     with _exclusive_session(known) as (file, ledger):
         file.remove_pending_draft()
         file.write_ledger(Ledger(name=ledger.name, contract=ledger.contract, created=time.time()))
@@ -327,14 +345,14 @@ def reset_session(known: SessionInfo) -> None:
 
 
 def remove_session(known: SessionInfo) -> None:
-    """Delete the session with its files. Raises SessionProblem, OSError."""
+    """Delete the session with all its files. Raises SessionProblem, OSError."""
     with _exclusive_session(known) as (file, _):
         file.remove_pending_draft()
         shutil.rmtree(file.directory)
 
 
 def fork_session(known: SessionInfo, name: str) -> SessionInfo:
-    """Create a new session that starts with a copy of this session's state.
+    """Create a new session that starts with a copy of another session's state.
 
     Raises SessionProblem, OSError.
     """
@@ -360,10 +378,12 @@ def fork_session(known: SessionInfo, name: str) -> SessionInfo:
 
 
 def remove_old_sessions(before: float, seconds: float) -> None:
-    """Delete sessions and set-up snapshots that are older than the Unix time `before`.
+    """Delete every session, and every snapshot of what a user's shell startup files define, that is
+    older than the Unix time `before`.
 
-    Sessions without a name are deleted one day after their last use, drafts after one hour. After
-    `seconds`, the remaining files are left for the next cleanup.
+    Sessions without a name are deleted one day after their last use, and drafts of shell states
+    after one hour. `remove_old_sessions` stops after `seconds` seconds, and the next cleanup of the
+    store deletes the remaining old files.
     """
     end, at, now = time.monotonic() + seconds, state_dir(), time.time()
     for path in _entries(f"{at}/sessions"):

@@ -12,7 +12,8 @@ from contextlib import suppress
 
 
 def state_dir() -> str:
-    """Return the path of the state directory. Raises OSError if the user has no home directory."""
+    """Return the path of nacre's state directory. Raises OSError if the user has no home
+    directory."""
     if chosen := os.environ.get("NACRE_HOME"):
         return os.path.abspath(chosen)
     if state := os.environ.get("XDG_STATE_HOME"):
@@ -24,9 +25,9 @@ def state_dir() -> str:
 
 
 def private_state_dir() -> str:
-    """Create the state directory, if missing, and return its path.
+    """Create nacre's state directory, if missing, and return its path.
 
-    Raises OSError if the directory is not private to this user.
+    Raises OSError if the state directory is not private to this user.
     """
     place = make_private_directory(state_dir())
     check_private(place)
@@ -34,9 +35,10 @@ def private_state_dir() -> str:
 
 
 def check_private(path: str) -> None:
-    """Check that no other user made this directory or can write to it. Raises OSError.
+    """Check that no other user owns this directory or can write to it. Raises OSError.
 
-    Another user with such access could read nacre's state, or make nacre read foreign files.
+    Another user with write access to nacre's state directory could read nacre's state, or make
+    nacre read foreign files.
     """
     link, found = os.lstat(path), os.stat(path)
     if link.st_uid not in (os.getuid(), 0) or found.st_uid != os.getuid():
@@ -56,7 +58,7 @@ def check_private(path: str) -> None:
 def make_private_directory(path: str) -> str:
     """Create the directory and its missing parents with mode 0700, independent of the umask.
 
-    An existing directory is left unchanged. Raises OSError.
+    A directory that exists already is left unchanged. Raises OSError.
     """
     missing = []
     at = path
@@ -64,7 +66,7 @@ def make_private_directory(path: str) -> str:
         missing.append(at)
         at = os.path.dirname(at.rstrip("/")) or "/"
     for each in reversed(missing):
-        with suppress(FileExistsError):  # another process may create it at the same time
+        with suppress(FileExistsError):  # another process may create the directory at the same time
             os.mkdir(each, 0o700)
             os.chmod(each, 0o700)
         if not os.path.isdir(each):
@@ -76,7 +78,7 @@ def open_private(path: str | bytes, flags: int) -> int:
     """Open a file; with O_CREAT, give it mode 0600, independent of the umask. Raises OSError."""
     fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY, 0o600)
     if flags & os.O_CREAT and stat.S_IMODE(os.fstat(fd).st_mode) != 0o600:
-        with suppress(OSError):  # the file may belong to another user
+        with suppress(OSError):  # fchmod(2) fails if the file belongs to another user
             os.fchmod(fd, 0o600)
     return fd
 
@@ -86,7 +88,8 @@ def write_atomically(
 ) -> None:
     """Write a private file by atomic rename, because other processes may read it meanwhile.
 
-    `before_rename` is called when the draft of the file is written. Raises OSError.
+    `before_rename` is called after the data was written to a draft file, and before the draft is
+    renamed to `path`. Raises OSError.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with os.fdopen(open_private(draft_path(path), flags), "wb") as file:

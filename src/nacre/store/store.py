@@ -1,6 +1,7 @@
-"""Store of a tool: the files that its runs write to, and the cleanup that keeps them within limits.
+"""Store: the files that record a tool's runs on disk, and the cleanup that limits their age and
+size.
 
-Any number of processes may share the state directory. A run number is never assigned twice.
+Any number of processes may share one state directory, and no two runs in it get the same number.
 """
 
 import os
@@ -17,14 +18,16 @@ from nacre.store.run_record import RunFiles, RunRecord
 
 # Number of runs after which the store checks whether a cleanup is due.
 _EVERY_RUNS: Final = 64
-_MIN_INTERVAL: Final = 3600.0  # least number of seconds between two complete cleanups
+_MIN_INTERVAL: Final = 3600.0  # minimum seconds between two complete cleanups of the store
 _DAY: Final = 24 * 3600.0
-# Seconds for one part of a cleanup: the cleanup runs in the host's thread while a command runs.
+# Maximum seconds for each part of a cleanup; short, because the cleanup runs in the host program's
+# thread while a command runs.
 _TIME_SLICE: Final = 0.01
 
 
 def claim_run(key: IdempotencyKey, workspace: bytes, number: int, kind: run_owner.Kind) -> int:
-    """Claim an idempotency key and return the number of its run: this run, or an earlier one.
+    """Claim an idempotency key for the run `number`, and return `number`, or the number of the
+    earlier run that has claimed the key.
 
     Raises Refused.
     """
@@ -38,7 +41,8 @@ def claim_run(key: IdempotencyKey, workspace: bytes, number: int, kind: run_owne
 
 
 def release_claim(request: StartRun, number: int) -> None:
-    """Release the idempotency key because nothing ran, so that the request may be retried."""
+    """Release the idempotency key of a request whose command never ran, so that the request may be
+    retried."""
     if request.idempotency_key is not None:
         idempotency.release_key(request.idempotency_key, request.workspace, number)
 
@@ -47,25 +51,27 @@ class Store:
     def __init__(self, bounds: StoreLimits = cleanup.DEFAULT_LIMITS) -> None:
         self._bounds = bounds
         self._files = RunFiles()
-        self._cleaned_at = 0  # run number at the last check whether a cleanup is due
+        # Newest run number when the store last checked whether a cleanup is due.
+        self._cleaned_at = 0
 
     def next_number(self) -> int:
-        """Reserve a run number before the run's record exists. Raises Refused."""
+        """Reserve a number for a run whose record does not exist yet. Raises Refused."""
         try:
             return self._files.next_number()
         except OSError as error:
             raise Refused(Unavailable(problem=f"the state cannot be stored: {error}")) from None
 
     def new_record(self, plan: Plan, workspace: bytes, number: int | None = None) -> RunRecord:
-        """Create the record of a run that is about to start; nothing is written yet."""
+        """Create the record object of a run that is about to start, without writing to disk."""
         return RunRecord(self._files, plan, workspace, number)
 
     def clean_up_sometimes(self) -> None:
-        """Run a part of the cleanup, limited in time, if a cleanup is due."""
+        """Delete old stored runs, for a limited time, if a cleanup of the store is due."""
         last = self._files.last
         if last % _EVERY_RUNS == 1 and last != self._cleaned_at:
             self._cleaned_at = last
-            with suppress(OSError, ImportError):  # a lazy import in the cleanup may fail, too
+            # A cleanup of the store imports modules lazily, so it may raise ImportError.
+            with suppress(OSError, ImportError):
                 self._clean_up(f"{self._files.home()}/swept")
 
     def _clean_up(self, stamp: str) -> None:
@@ -75,10 +81,12 @@ class Store:
         old = time.time() - self._bounds.days * _DAY
         idempotency.remove_old_claims(old, _TIME_SLICE)
         if os.path.isdir(f"{self._files.home()}/sessions"):
-            from nacre.store import session_files  # imported only if the store has sessions
+            # Lazy import: `session_files` is needed only if the store has sessions.
+            from nacre.store import session_files
 
             session_files.remove_old_sessions(old, _TIME_SLICE)
-        # If this part of the cleanup deleted entries, more entries may be left to delete.
+        # A cleanup that deleted no entries is complete, so the modification time of the file
+        # `stamp` is set to the time of the cleanup.
         if not cleanup.clean_up(self._bounds, seconds=_TIME_SLICE):
             os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             os.utime(stamp)

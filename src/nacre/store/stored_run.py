@@ -1,4 +1,4 @@
-"""Stored run: a run's journal entries, its output, and whether the run is still alive.
+"""Reading of a stored run: its journal entries, its output, and whether the run is still alive.
 
 This module only reads the store; `store.run_record` writes the files of a run.
 """
@@ -29,14 +29,15 @@ from nacre.text.line_index import LineIndex
 
 
 class NoSuchRun(LookupError):
-    """Error for a run that this workspace does not have, or whose output is not stored.
+    """Error for a run that this workspace does not have, or whose output is not stored, perhaps
+    because the cleanup deleted it.
 
-    Cleanup may have deleted the run. The error message is a sentence.
+    The message of a `NoSuchRun` exception is a complete sentence.
     """
 
 
 class StoredRun(Struct, frozen=True, kw_only=True):
-    """Data of one run in the store."""
+    """One run as found in the store: its journal entries and the directory of its files."""
 
     number: int
     start_entry: StartEntry
@@ -49,23 +50,27 @@ class StoredRun(Struct, frozen=True, kw_only=True):
         return self.end_entry.output if stream is Stream.OUTPUT else self.end_entry.errors
 
     def path(self, stream: Stream) -> str:
-        """Return the path of the stream's file, whether or not the file exists."""
+        """Return the path of the file for one output stream of the run, whether or not the file
+        exists."""
         return f"{self.directory}/{stream.value}"
 
     def journal_data(self, stream: Stream) -> bytes | None:
-        """Return the bytes of a stream that is stored in the journal, else None."""
+        """Return the bytes of an output stream if the journal contains them, else None."""
         stored = self.stored_stream(stream)
         return None if stored is None else stored.data
 
     def check_stored(self, stream: Stream) -> None:
-        """Check that the stream is stored. Raises NoSuchRun if it is not."""
+        """Check that the store has this output stream of the run. Raises NoSuchRun if the stream is
+        not stored."""
         if self.journal_data(stream) is None and not os.path.isfile(self.path(stream)):
             raise NoSuchRun(self._explain_missing(stream))
 
     def open(self, stream: Stream = Stream.OUTPUT) -> BinaryIO:
-        """Open the part of the stream that is stored so far.
+        """Open an output stream of the run for reading; a live run may have stored only a part of
+        it.
 
-        Raises NoSuchRun if the stream is not stored. Raises OSError if the file cannot be read.
+        Raises NoSuchRun if the stream is not stored. Raises OSError if the file of the output
+        stream cannot be read.
         """
         self.check_stored(stream)
         try:
@@ -79,7 +84,8 @@ class StoredRun(Struct, frozen=True, kw_only=True):
         )
 
     def size(self, stream: Stream = Stream.OUTPUT) -> int | None:
-        """Return the number of stored bytes of the stream; None if it cannot be read."""
+        """Return how many bytes of an output stream are stored; None if the stream cannot be
+        read."""
         try:
             with self.open(stream) as source:
                 return source.seek(0, os.SEEK_END)
@@ -98,7 +104,8 @@ class StoredRun(Struct, frozen=True, kw_only=True):
     def ending(self) -> Ending | None:
         """Return how the run ended; None while the run is alive.
 
-        The ending is `Lost` if the run's owner died before it recorded the end.
+        The ending is `Lost` if the process that owned the run died before it recorded the run's
+        end.
         """
         if self.end_entry is not None:
             return self.end_entry.ending
@@ -106,7 +113,8 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the owner or at least the shell of a run without an end entry is alive."""
+        """Return whether the process that owns the run, or else the run's shell, is alive; meant
+        for a run whose end is not recorded."""
         if self.owner is None:
             return False
         if self.owner.is_alive:
@@ -125,14 +133,16 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
     @property
     def _last_seen(self) -> float:
-        """Return the Unix time of the last write to the output file, or else of the run's start."""
+        """Return the Unix time of the last write to the run's output file, or of the run's start if
+        the run has no output file."""
         try:
             return max(self.start_entry.time, os.stat(self.path(Stream.OUTPUT)).st_mtime)
         except OSError:
             return self.start_entry.time
 
     def capture(self, keep: Keep, stream: Stream = Stream.OUTPUT) -> Capture:
-        """Return the stored stream as a capture with the limits of `keep`, as for a live run."""
+        """Return a stored output stream as a `Capture`: the whole stream, or its head and tail
+        within the limits of `keep`."""
         stored = self.stored_stream(stream)
         problem = None if stored is None else stored.problem
         saved = Saved(path=os.fsencode(self.path(stream)), size=0, complete=not problem)
@@ -148,7 +158,6 @@ class StoredRun(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(capture, saved=saved)
 
     def line_index(self, stream: Stream = Stream.OUTPUT) -> LineIndex:
-        """Return the line index of the stream's file."""
         return LineIndex(os.fsencode(self.path(stream)))
 
     def _explain_missing(self, stream: Stream) -> str:
@@ -170,7 +179,8 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
 
 def parse_run_id(text: str) -> int:
-    """Parse a run id: `17`, `r17` or `artifact://17`. Raises NoSuchRun for any other text."""
+    """Return the number in a run id: `17`, `r17` or `artifact://17`. Raises NoSuchRun if the text
+    is no run id."""
     digits = text.removeprefix("artifact://").rstrip("/").removeprefix("r")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
         raise NoSuchRun(f"{text!r} is not a run id; write 17, r17 or artifact://17")
@@ -178,10 +188,10 @@ def parse_run_id(text: str) -> int:
 
 
 def find_run(run: int, workspace: bytes) -> StoredRun:
-    """Return the stored run with this number.
+    """Read the run with this number from the store.
 
-    Raises NoSuchRun, also for a run of another workspace. Raises OSError if the user has no home
-    directory.
+    Raises NoSuchRun if the run is not stored or belongs to another workspace. Raises OSError if
+    there is no state directory because the user has no home directory.
     """
     place = state_dir()
     directory = f"{runs_directory(place)}/r{run}"
@@ -196,7 +206,8 @@ def find_run(run: int, workspace: bytes) -> StoredRun:
 
 
 def build_outcome(run: StoredRun, keep: Keep) -> Outcome | None:
-    """Return the outcome of a run that has ended; None while the run is alive."""
+    """Build the outcome of an ended run from its stored data; return None while the run is
+    alive."""
     state = run.ending
     if state is None:
         return None
@@ -237,10 +248,11 @@ def _read_capture(
 
 
 def read_run_directory(path: str) -> tuple[StartEntry | None, EndEntry | None]:
-    """Return the start entry and the end entry from a run's directory; None for a missing entry.
+    """Return the start entry (file `plan`) and the end entry (file `outcome`) in a run's directory.
 
-    If the start entry is missing, both results are None. The end entry may come from the draft of
-    `outcome`.
+    Return (start entry, None) if the run's directory has no end entry, and (None, None) if the
+    run's directory has no start entry. If the file `outcome` does not exist yet, the end entry is
+    read from its draft, `outcome.draft`.
     """
     begun, outcome = _read_entry(f"{path}/plan"), f"{path}/outcome"
     ended = _read_entry(outcome) or _read_entry(draft_path(outcome))
@@ -260,16 +272,19 @@ def _read_entry(path: str) -> StartEntry | EndEntry | None:
 def follow_output(
     run: StoredRun, workspace: bytes, stream: Stream = Stream.OUTPUT, lines: int | None = None
 ) -> Iterator[bytes]:
-    """Yield the stored output, or its last `lines` lines, and new output until the run has ended.
+    """Yield the stored output of a run, or its last `lines` lines, and then its new output until
+    the run has ended.
 
-    Yield b"" when there is no new output; the caller then chooses how long to wait.
+    Yield b"" when there is no new output yet, so that the caller can decide how long to wait.
     Raises NoSuchRun, OSError.
     """
     at = 0 if lines is None else _find_tail_start(run, stream, lines)
     while True:
         data = _read_block(run, stream, at)
-        # The completion line is not output. Its byte range is recorded before the line is written.
-        # So a block that may contain the line is read again when the recorded range is known.
+        # When a run ends, nacre records the byte range of the completion line (a note, not output)
+        # and then appends the completion line to the output file. A block that was read before the
+        # run was known to have ended may contain the completion line, so `follow_output` reads the
+        # block again, without the byte range of the completion line.
         run = find_run(run.number, workspace)
         over = run.ending is not None
         if over:
@@ -281,7 +296,8 @@ def follow_output(
 
 
 def _find_tail_start(run: StoredRun, stream: Stream, lines: int) -> int:
-    """Return the offset of the last `lines` lines; 0 if a live run has no stored output yet."""
+    """Return the byte offset where the last `lines` lines of the stored output begin; 0 if a live
+    run has no stored output yet."""
     try:
         with run.open(stream) as source:
             return locate(source, Last(lines=lines))[0]
@@ -292,7 +308,8 @@ def _find_tail_start(run: StoredRun, stream: Stream, lines: int) -> int:
 
 
 def _read_block(run: StoredRun, stream: Stream, at: int) -> bytes:
-    """Read a block of the stream from offset `at`; empty if a live run has no file yet."""
+    """Read a block of an output stream from byte offset `at`; return b"" if a live run has no
+    output file yet."""
     try:
         with run.open(stream) as source:
             source.seek(at)

@@ -1,4 +1,5 @@
-"""Resolvers of `artifact://` and `local://` URLs, which name files of the store."""
+"""Functions that turn `artifact://` and `local://` URLs into paths of files in the state
+directory."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +17,8 @@ _MAX_DEPTH: Final = 64
 
 
 def build_resolvers(workspace: bytes) -> Mapping[str, Resolver]:
-    """Return the resolvers of the built-in URL schemes, for callers of this workspace."""
+    """Return the functions that resolve the `artifact://` and `local://` URLs of a workspace, by
+    scheme."""
     return {
         "artifact": partial(_resolve_artifact, workspace),
         "local": partial(_resolve_local, workspace),
@@ -24,9 +26,10 @@ def build_resolvers(workspace: bytes) -> Mapping[str, Resolver]:
 
 
 def _resolve_artifact(workspace: bytes, rest: str) -> Resolved:
-    """Return the path of a run's complete output.
+    """Return the path of the file that contains a run's complete output.
 
-    For output that is stored in the journal, a chore creates the file before the spawn.
+    If the run's output is stored in the journal, the returned `Resolved` tells the engine to write
+    the output to the file before it starts the command.
     """
     try:
         run = stored_run.find_run(stored_run.parse_run_id(rest), workspace)
@@ -40,7 +43,8 @@ def _resolve_artifact(workspace: bytes, rest: str) -> Resolved:
 
 
 def _resolve_local(workspace: bytes, rest: str) -> Resolved:
-    """Return the path of a file that belongs to the workspace but is in the state directory."""
+    """Return the path for a `local://` URL: a file of the workspace that is kept in the state
+    directory."""
     if rest.count("/") > _MAX_DEPTH:
         raise LookupError(f"is more than {_MAX_DEPTH} directories deep; choose a shorter path")
     root = os.fsencode(_home()) + f"/local/{workspace_key(workspace)}".encode()

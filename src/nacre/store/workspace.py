@@ -1,10 +1,11 @@
-"""Search for the workspace that a directory belongs to."""
+"""Search for the workspace (usually the git top level) that a directory belongs to."""
 
 import os
 
 
 def find_workspace(cwd: bytes) -> bytes:
-    """Return the git top level of a directory, else the directory itself."""
+    """Return the git top level that contains a directory, or the directory itself if it is in no
+    git repository."""
     at = cwd
     while True:
         if os.path.lexists(at + b"/.git"):

@@ -1,21 +1,22 @@
-"""Conversion of output bytes to readable text. All functions are pure.
+"""Pure functions that convert a command's output bytes to readable text.
 
-Output stays bytes until nacre converts it to text once, for a reply. This module cuts bytes at
-character boundaries and replaces bytes that are not UTF-8. Colour codes are removed, and a progress
-bar is shown in its last state. Binary data is described instead of printed. Sizes are formatted for
-human readers.
+Output is kept as bytes and converted to text only once, when nacre writes a reply. This module cuts
+bytes at character boundaries and replaces bytes that are not UTF-8. Colour codes are removed, and a
+progress bar is shown in its last state. Binary data is described instead of printed. Sizes in bytes
+are formatted for human readers.
 """
 
 import re
 from typing import Final
 
-# Terminal escape sequences. A CSI sequence moves the cursor or sets a colour. A string sequence
-# (OSC, DCS, PM, APC) carries text such as the terminal's title. All other sequences are short.
+# Terminal escape sequences. A CSI sequence moves the terminal's cursor or sets a colour. A string
+# sequence (OSC, DCS, PM, APC) carries text such as the terminal's title. Terminal escape sequences
+# other than CSI and string sequences are only a few characters long.
 _CSI: Final = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _STRING: Final = r"\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\|(?=\x1b)|$)"
 _SHORT: Final = r"\x1b[ -/]*[0-Z\\^-~]|\x1b$"
 _ESCAPES: Final = re.compile(f"{_CSI}|{_STRING}|{_SHORT}")
-# Control characters and sequences that a line uses to redraw itself.
+# Control characters and escape sequences with which a program redraws the current terminal line.
 _MOVES: Final = re.compile(f"(?P<csi>{_CSI})|(?P<other>{_STRING}|{_SHORT})|(?P<cr>\r)|(?P<bs>\b)")
 
 _MAGIC: Final = (
@@ -35,26 +36,28 @@ _PLAIN_CONTROLS: Final = frozenset(b"\a\b\t\n\v\f\r\x1b")
 
 
 def decode(data: bytes) -> str:
-    """Decode UTF-8. Invalid bytes become the replacement character U+FFFD."""
+    """Decode UTF-8; invalid bytes become the replacement character U+FFFD."""
     return data.decode("utf-8", "replace")
 
 
 def drop_partial_end(data: bytes) -> bytes:
-    """Drop an incomplete UTF-8 character at the end of the data. Keep bytes that are not UTF-8."""
+    """Drop an incomplete UTF-8 character at the end of the data, but keep bytes that are not
+    UTF-8."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
-        if byte & 0xC0 == 0x80:  # a continuation byte; the lead byte is further back
+        if byte & 0xC0 == 0x80:  # UTF-8 continuation byte; the character's first byte is before it
             continue
         return data[:-back] if _length(byte) > back else data
     return data
 
 
 def drop_partial_start(data: bytes) -> bytes:
-    """Drop an incomplete UTF-8 character at the start of the data, at most three bytes."""
+    """Drop the rest of a cut UTF-8 character, at most three bytes, from the start of the data."""
     start = 0
     while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1
-    # Four continuation bytes in a row are not UTF-8, so they are not the rest of a cut character.
+    # Four UTF-8 continuation bytes in a row are invalid, so they are not the rest of a cut
+    # character.
     if len(data) > 3 and start == 3 and data[3] & 0xC0 == 0x80:
         return data
     return data[start:]
@@ -77,8 +80,8 @@ def strip_escapes(text: str) -> str:
 def as_displayed(text: str) -> str:
     """Return the text as a terminal finally shows it, with progress bars in their last state.
 
-    Colours are removed. Each line is processed separately. Cursor movements to other lines are
-    ignored.
+    Colours are removed. Each line is processed separately, so cursor movements to other lines have
+    no effect.
     """
     text = text.replace("\r\n", "\n")
     if not ("\r" in text or "\b" in text or "\x1b" in text):
@@ -86,8 +89,8 @@ def as_displayed(text: str) -> str:
     return "\n".join(_line_as_displayed(line) for line in text.split("\n"))
 
 
-# Sequences that erase the line and move the cursor to its beginning. All earlier text in the line
-# is gone.
+# Sequences that erase a terminal line and move the cursor to its beginning, so that all earlier
+# text in the line is gone.
 _FRESH: Final = re.compile(
     r"\r(?:\x1b\[m)?\x1b\[[0-2]?K|\x1b\[2K(?:\r|\x1b\[[01]?G)|\x1b\[[01]?G\x1b\[[0-2]?K"
 )
@@ -100,7 +103,9 @@ def _line_as_displayed(line: str) -> str:
         line = line[max((fresh.end() for fresh in _FRESH.finditer(line)), default=0) :]
     if not ("\b" in line or "\x1b" in line):
         return _overlay(line) if "\r" in line else line
-    if line.count("\x1b") + line.count("\b") > _MAX_MOVES:  # too many moves for readable output
+    # A line with more cursor movements than `_MAX_MOVES` is not readable output, so its escape
+    # sequences and backspaces are removed without being interpreted.
+    if line.count("\x1b") + line.count("\b") > _MAX_MOVES:
         return _overlay(strip_escapes(line).replace("\b", ""))
     cells: list[str] = []
     column = 0
@@ -113,12 +118,13 @@ def _line_as_displayed(line: str) -> str:
     return "".join(cells)
 
 
-_MAX_MOVES: Final = 20_000  # cursor movements and backspaces that are interpreted in one line
+# Maximum escape sequences and backspaces that are interpreted in one line.
+_MAX_MOVES: Final = 20_000
 
 
 def _overlay(line: str) -> str:
-    """Overlay the parts of a line that carriage returns separate. Each part overwrites the parts
-    before it. The end of a longer earlier part stays visible."""
+    """Return a line with carriage returns as a terminal shows it: each part overwrites the part
+    before it, and the end of a longer earlier part stays visible."""
     *before, shown = line.split("\r")
     for part in reversed(before):
         if len(part) > len(shown):
@@ -134,7 +140,8 @@ def _write(cells: list[str], column: int, text: str) -> int:
 
 
 def _apply_move(cells: list[str], column: int, move: re.Match[str]) -> int:
-    """Apply a control character or escape sequence to a line. Return the new cursor column."""
+    """Apply a control character or escape sequence to a terminal line and return the new cursor
+    column."""
     match move.lastgroup:
         case "cr":
             return 0
@@ -146,14 +153,14 @@ def _apply_move(cells: list[str], column: int, move: re.Match[str]) -> int:
             return column
 
 
-# Maximum column for cursor movements. A huge number in hostile output must not create a huge line
-# of blanks.
+# Maximum column to which output may move the cursor; a huge column number in hostile output must
+# not create a huge line of blanks.
 _MAX_WIDTH: Final = 4096
 
 
 def _csi(cells: list[str], column: int, sequence: str) -> int:
     digits = sequence[2:-1]
-    # Nine digits of a column number are enough, because no screen has that many columns.
+    # Nine digits are enough for a column number, because no screen has a billion columns.
     count = int(digits[:9]) if digits.isascii() and digits.isdigit() else 0
     match sequence[-1]:
         case "K" if count == 0:
@@ -173,8 +180,8 @@ def _csi(cells: list[str], column: int, sequence: str) -> int:
 
 def describe_binary(data: bytes, size: int | None = None) -> str | None:
     """Return a description of binary data (`binary data, 1.2MB, a PNG image`), or None for text.
-    `size` is the size of the complete data if `data` is only its beginning. A few NUL bytes in a
-    text do not make the text binary."""
+    `size` is the size of the complete data in bytes; None means that `data` is complete. A text
+    that contains a few NUL bytes still counts as text."""
     sample = data[:8192]
     kind = next((f", {name}" for magic, name in _MAGIC if sample.startswith(magic)), "")
     if not sample or not (looks_binary(sample) or (kind and b"\0" in sample)):
@@ -190,9 +197,9 @@ def looks_binary(sample: bytes) -> bool:
 
 
 def human_size(size: int) -> str:
-    """Format a size in bytes for human readers, such as `512B`, `128.1KB`, `2.5MB`. The number has
-    at most one decimal. The number is rounded up, so that a size above 128 KB is never shown as
-    128 KB."""
+    """Format a size in bytes for human readers, such as `512B`, `128.1KB`, `2.5MB`. `human_size`
+    shows at most one decimal and rounds up, so that a size above 128 KB is never shown as 128
+    KB."""
     if size < 1024:
         return f"{size}B"
     unit, name = 1024, "KB"

@@ -1,4 +1,4 @@
-"""View of an output file that hides the notes that nacre itself wrote into the file."""
+"""Read access to an output file without the notes that nacre itself wrote into the file."""
 
 import io
 import os
@@ -6,8 +6,8 @@ from typing import BinaryIO
 
 
 class HiddenRangesFile(io.RawIOBase, BinaryIO):
-    """Read-only output file without its hidden byte ranges. Positions count only the bytes of the
-    output; hidden bytes have no position."""
+    """Read-only file object for an output file that skips the byte ranges in `hidden`. The
+    positions of `seek` and `tell` do not count the bytes in the ranges of `hidden`."""
 
     def __init__(self, file: BinaryIO, hidden: tuple[tuple[int, int], ...]) -> None:
         super().__init__()
@@ -48,8 +48,9 @@ class HiddenRangesFile(io.RawIOBase, BinaryIO):
         super().close()
 
     def _locate(self, at: int) -> tuple[int, int | None]:
-        """Return the file offset of an output position, and the number of bytes that can be read
-        from there up to the next hidden range. The number is None after the last hidden range."""
+        """Convert a position that does not count hidden bytes to an offset in the file; also return
+        how many bytes can be read from this offset up to the next hidden range (None if no hidden
+        range follows)."""
         for start, end in self._hidden:
             if at < start:
                 return at, start - at

@@ -1,9 +1,10 @@
 """Line index of a long output: a small file beside the output file, written at the same time.
 
-The index has one record for every few megabytes of output: the bytes so far, and the newlines in
-them. With the index, any line of a log of gigabytes is found by reading a few megabytes. The last
-record of the index gives the number of lines. The index is redundant: without the index, every line
-is found by reading the whole output.
+For every few megabytes of output, the line index has a record: the number of bytes so far and the
+number of newlines in them. With the line index, nacre finds any line in gigabytes of output by
+reading only a few megabytes. To count an output's lines, nacre reads only the last index record and
+the output after it. The line index only saves time: without it, nacre searches the whole output for
+a line.
 """
 
 import os
@@ -13,13 +14,13 @@ from typing import Final
 
 from msgspec import Struct
 
-INTERVAL: Final = 4 * 1024 * 1024  # minimum bytes of output between two index records
+INTERVAL: Final = 4 * 1024 * 1024  # minimum bytes of output between two records of a line index
 _RECORD: Final = struct.Struct("<QQ")
 _SUFFIX: Final = b".lines"
 
 
 class IndexEntry(Struct, frozen=True):
-    """Index record: the first `size` bytes of the output contain `newlines` newlines."""
+    """Record of a line index: the first `size` bytes of the output contain `newlines` newlines."""
 
     size: int
     newlines: int
@@ -33,9 +34,9 @@ def index_path(output: bytes) -> bytes:
 
 
 class LineIndexWriter:
-    """Writer of a line index, used by the process that writes the output. The index file is opened
-    for each record, because records are rare. A process with many long outputs cannot spare one
-    more open descriptor for each output."""
+    """Writer of a line index, used by the process that writes the output. The file of the line
+    index is opened and closed for each record, because records are rare. Keeping index files open
+    would cost a process with many long outputs too many descriptors."""
 
     def __init__(self, output: bytes) -> None:
         self._last = 0
@@ -43,9 +44,9 @@ class LineIndexWriter:
         self._path = index_path(output)
 
     def add(self, size: int, newlines: int) -> None:
-        """Write a record if the output has grown by `INTERVAL` since the last record. `size` and
-        `newlines` count the whole output so far. After a failed write, no more records are
-        written."""
+        """Write an index record if the output has grown by at least `INTERVAL` bytes since the last
+        record. `size` and `newlines` are the numbers of bytes and newlines in the whole output so
+        far. After a failed write, no more index records are written."""
         if size - self._last < INTERVAL or self._broken:
             return
         self._last = size
@@ -61,13 +62,15 @@ class LineIndexWriter:
 
 
 class LineIndex:
-    """Contents of a line index file at the time of reading, for finding lines."""
+    """Contents of a line index, read once from its file, with which a line is found without reading
+    the whole output."""
 
     def __init__(self, output: bytes | None) -> None:
         self._entries = [_START] if output is None else [_START, *_read_entries(index_path(output))]
 
     def before_line(self, number: int) -> IndexEntry:
-        """Return the last index record before the start of a line. Line numbers start at 1."""
+        """Return the last index record before the start of line `number`; the first line has number
+        1."""
         at = bisect_right(self._entries, number - 2, key=lambda mark: mark.newlines)
         return self._entries[max(0, at - 1)]
 
@@ -89,6 +92,6 @@ def _read_entries(path: bytes) -> list[IndexEntry]:
     found: list[IndexEntry] = []
     for size, newlines in _RECORD.iter_unpack(data[:whole]):
         if found and not (size > found[-1].size and newlines >= found[-1].newlines):
-            break  # the index is damaged from this record on; earlier records are valid
+            break  # the line index is damaged from this record on; earlier records are valid
         found.append(IndexEntry(size, newlines))
     return found

@@ -1,12 +1,13 @@
-"""Rendering of a command's output for the model. All functions are pure.
+"""Pure functions that render a command's output as text for the model.
 
-Each line is rendered as a terminal finally shows it: no colours, progress bars in their last state,
-binary data described. Identical adjacent lines are folded into `line (×43)`. A very long line loses
-its middle. If the output is still too long, only a head and a tail are shown. Head and tail use the
-byte limit completely, so that more output never gives a shorter reply. The omitted part is reported
-by line numbers.
+Each line is rendered as a terminal finally shows it: without colours, with progress bars in their
+last state, and with a description in place of binary data. Identical adjacent lines are folded into
+`line (×43)`. A very long line is shown without its middle. Of an output that exceeds the byte
+limit, only a head and a tail are shown. The head and the tail of a long output together fill the
+byte limit, so that a longer output never results in a shorter reply. The lines that are omitted
+between the head and the tail of an output are reported by their line numbers.
 
-If the output has megabytes, only the bytes that may be shown are processed.
+Of an output of many megabytes, only the bytes that may be shown are processed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,30 +20,35 @@ from nacre.model.outcome import Capture
 from nacre.text.clean import as_displayed, decode, describe_binary, looks_binary
 
 MAX_LINE: Final = 2000  # maximum characters of a rendered line
-_HEAD: Final = 4  # divisor: a quarter of the limit is for an output's head, or a long line's end
+# Divisor: an output's head gets a quarter of the byte limit, and a long line's end gets a quarter
+# of the line limit.
+_HEAD: Final = 4
 _CONTROLS: Final = b"\x1b\r\b"
-_REPEATS: Final = 256  # identical lines that are compared in one step
-_WORTHWHILE: Final = 8  # minimum bytes of a partly shown line
-_MARK: Final = "..."  # shown where a line is cut to fill the byte limit
+_REPEATS: Final = 256  # number of copies of a line that are compared with the output at once
+_WORTHWHILE: Final = 8  # minimum bytes to show of a cut line; a shorter part is not shown
+_MARK: Final = "..."  # text shown where a line is cut to fill the byte limit
 
 
 class Omitted(Struct, frozen=True, kw_only=True):
-    """Part of the output that is not shown. Line numbers start at 1 and are inclusive. The first
-    and the last omitted line may be shown in part."""
+    """Part of an output that is not shown: the lines `first` to `last`, inclusive, counted from 1.
+    The first and the last of the omitted lines may be shown in part."""
 
     first: int
     last: int
     byte: int  # byte offset where the omitted part starts
-    size: int  # number of omitted bytes
+    size: int  # size of the omitted part of the output, in bytes
 
 
 class Rendered(Struct, frozen=True, kw_only=True):
-    head: str  # rendered beginning of the output; the whole output when nothing was omitted
+    head: str  # rendered head of the output; the whole output if nothing was omitted
     tail: str = ""
     omitted: Omitted | None = None
-    shown: tuple[tuple[int, int], ...] = ()  # ranges of shown lines: first and last number
-    shortened: bool = False  # at least one shown line has lost its middle
-    spare: int = 0  # unused bytes of the byte limit, too few for a part of a line
+    # Line ranges that are shown: first and last line number.
+    shown: tuple[tuple[int, int], ...] = ()
+    shortened: bool = False  # whether a shown line was too long and lost its middle
+    # Number of bytes of the reply's byte limit that stay unused, because no part of another line
+    # fits into them.
+    spare: int = 0
 
     @property
     def cut(self) -> bool:
@@ -54,10 +60,10 @@ class _Entry(NamedTuple):
 
     first: int
     last: int
-    start: int  # byte offset where the first represented line begins
-    end: int  # byte offset behind the last represented line, including its newline
+    start: int  # byte offset of the first output line that this rendered line represents
+    end: int  # byte offset right after the last output line that this rendered line represents
     text: str
-    close: str  # a newline; empty for a last line without a newline
+    close: str  # newline at the end of the line; empty if the output ends without a newline
     short: bool  # whether the line was too long and lost its middle
 
     @property
@@ -68,10 +74,10 @@ class _Entry(NamedTuple):
 
 
 class _Lines(NamedTuple):
-    """Section of an output, with its position in the output."""
+    """Section of an output, with its line number and byte offset in the output."""
 
     data: bytes
-    first: int  # line number of the first byte in `data`
+    first: int  # number of the line that contains the first byte of `data`
     start: int  # offset of `data` in the output, in bytes
     longest: int  # maximum characters of a rendered line
 
@@ -79,8 +85,9 @@ class _Lines(NamedTuple):
 def render(
     capture: Capture, max_bytes: int, *, first: int = 1, start: int = 0, longest: int = MAX_LINE
 ) -> Rendered:
-    """Render a capture in at most `max_bytes` bytes, with at most `longest` characters per line.
-    `first` and `start` are the line number and the byte offset where the capture begins."""
+    """Render captured output in at most `max_bytes` bytes, with at most `longest` characters per
+    line. The captured output begins at line number `first` and byte offset `start` of the command's
+    output."""
     whole = ((first, first + capture.lines - 1),) if capture.lines else ()
     what = describe_binary(capture.head or capture.tail, capture.size)
     if what is not None:
@@ -89,7 +96,8 @@ def render(
     lines = _Lines(data, first, start, longest)
     if capture.omitted:
         return _render_window(capture, max_bytes, lines)
-    if len(lines.data) <= max_bytes and _is_plain(lines):  # fast path for most output
+    # Fast path: most output is short, and is shown as the command wrote it.
+    if len(lines.data) <= max_bytes and _is_plain(lines):
         text = decode(lines.data)
         # An invalid UTF-8 byte becomes a replacement character, which takes three bytes.
         fits = "\ufffd" not in text or len(text.encode()) <= max_bytes
@@ -106,8 +114,8 @@ def render(
 
 
 def render_page(capture: Capture, first: int) -> Rendered:
-    """Render one page of an output completely, without folding or shortening lines. A reader that
-    goes through all pages sees every line once."""
+    """Render one page of an output without folding or shortening lines, so that a reader of all
+    pages sees every line once."""
     shown = ((first, first + capture.lines - 1),) if capture.lines else ()
     data = capture.head + capture.tail
     what = describe_binary(data)
@@ -127,8 +135,8 @@ def _has_repeats(text: str) -> bool:
 
 
 def _take_fitting(entries: Iterable[_Entry], room: int) -> tuple[list[_Entry], _Entry | None]:
-    """Return the first entries that fit into `room` bytes, and the first entry that does not fit.
-    The second value is None when all entries fit."""
+    """Return the first rendered lines that fit into `room` bytes, and the next rendered line, which
+    does not fit (None if all lines fit)."""
     found: list[_Entry] = []
     for entry in entries:
         room -= entry.room
@@ -138,14 +146,14 @@ def _take_fitting(entries: Iterable[_Entry], room: int) -> tuple[list[_Entry], _
     return found, None
 
 
-# Rendering of single lines.
+# Functions that render single lines.
 
 
 def _entries(lines: _Lines) -> Iterator[_Entry]:
-    """Generate the rendered lines lazily, with identical adjacent lines folded."""
+    """Render the lines lazily, one at a time, and fold identical adjacent lines into one."""
     data, number, offset = lines.data, lines.first, lines.start
     at, end = 0, len(data)
-    repeats: list[_Entry] = []  # adjacent entries with the same text
+    repeats: list[_Entry] = []  # adjacent rendered lines with the same text
     while at < end:
         newline = data.find(b"\n", at)
         stop = end if newline < 0 else newline
@@ -165,7 +173,7 @@ def _entries(lines: _Lines) -> Iterator[_Entry]:
 
 
 def _count_repeats(data: bytes, line: bytes, at: int) -> int:
-    """Return how many times `line` is repeated from offset `at` on."""
+    """Return how many times in a row `line` occurs in `data` from byte offset `at` on."""
     count, many = 0, b""
     while data.startswith(line, at):
         count, at = count + 1, at + len(line)
@@ -191,7 +199,7 @@ def _fold_repeats(repeats: list[_Entry]) -> Iterator[_Entry]:
 
 
 def _show_line(raw: bytes, offset: int, longest: int) -> tuple[str, bool]:
-    """Return a line as it is shown, and whether the line was too long and lost its middle."""
+    """Return the rendered text of a line, and whether the line was too long and lost its middle."""
     text = decode(raw)
     if ("\0" in text or "\ufffd" in text) and looks_binary(raw[:8192]):
         return f"[{len(raw):,} bytes of binary data]", False
@@ -205,10 +213,12 @@ def _show_line(raw: bytes, offset: int, longest: int) -> tuple[str, bool]:
 
 
 def _without_middle(text: str, raw: bytes, offset: int, longest: int) -> str:
-    """Return the two ends of a long line, with a note between the ends. The note says how many
-    characters are missing and at which byte the missing part starts."""
+    """Return the two ends of a long line, joined by a note that says how many characters are
+    missing and at which byte of the output the missing part starts."""
     is_raw = len(text.encode()) == len(raw)
-    mark = _missing(len(text), offset + len(raw))  # the note at its maximum length
+    # To reserve room for the note about a line's missing middle, the note is first built with the
+    # largest numbers that it can contain, because its length depends on its numbers.
+    mark = _missing(len(text), offset + len(raw))
     room = longest - len(mark)
     back = room // _HEAD
     front = text[: room - back]
@@ -229,16 +239,16 @@ def _range(entries: Sequence[_Entry]) -> tuple[tuple[int, int], ...]:
     return ((entries[0].first, entries[-1].last),) if entries else ()
 
 
-# Omitting the middle of an output.
+# Functions that omit the middle of a long output.
 
 
 def _render_window(capture: Capture, max_bytes: int, lines: _Lines) -> Rendered:
-    """Render a capture that lacks the middle of the output."""
+    """Render captured output whose middle was not kept."""
     whole = lines._replace(data=capture.head[: capture.head.rfind(b"\n") + 1])
     before, after = _take_fitting(_entries(whole), max_bytes // _HEAD)
     tail, line_end = capture.tail, capture.tail.find(b"\n")
-    # The tail usually starts inside a line. If that line redraws itself, its last state is shown.
-    # Otherwise the rest of that line is skipped.
+    # The captured tail of an output usually starts inside a line: if this line redraws itself, as a
+    # progress bar does, its last state is shown; otherwise this partial line is skipped.
     redrawn = tail.rfind(b"\r", 0, max(line_end - 1, 0) if line_end >= 0 else len(tail)) + 1
     skipped = redrawn or line_end + 1
     behind = lines.start + capture.size - len(tail) + skipped
@@ -254,8 +264,9 @@ def _render_window(capture: Capture, max_bytes: int, lines: _Lines) -> Rendered:
 def _around_one_line(
     before: list[_Entry], lines: _Lines, capture: Capture, max_bytes: int
 ) -> Rendered | None:
-    """Render a capture that lacks only the middle of one line. The incomplete line is shortened
-    like any other long line. Return None if that line and the lines after it do not fit."""
+    """Render captured output that lacks only the middle of one line, and shorten this line like any
+    other long line. Return None if the rendered output would be longer than `max_bytes`
+    bytes."""
     front = capture.head[capture.head.rfind(b"\n") + 1 :]
     back, newline, after = capture.tail.partition(b"\n")
     number = before[-1].last + 1 if before else lines.first
@@ -276,7 +287,7 @@ def _around_one_line(
 
 def _join_ends(front: str, back: str, size: int, start: int) -> str:
     """Join the two ends of a long line with a note on the missing middle. `size` is the length of
-    the line in bytes, `start` its byte offset."""
+    the whole line in bytes, and `start` is the byte offset of the line in the output."""
     mark = _missing(size, start + size)
     room = MAX_LINE - len(mark)
     front, back = front[: room - room // _HEAD], back[-(room // _HEAD) :]
@@ -293,8 +304,9 @@ def _cut_middle(
     max_bytes: int,
     first: int,
 ) -> Rendered:
-    """Render the entries in `before`, and as many of the last lines of `rest` as fit. The unused
-    bytes on both sides of the gap are filled with a part of the next line."""
+    """Render the head and the tail of an output: the lines in `before`, and as many of the last
+    lines of `rest` as fit. If the whole lines do not fill `max_bytes`, the beginning of the first
+    omitted line and the end of the last omitted line are shown too."""
     used = sum(entry.room for entry in before)
     opening = _front(next_one, max_bytes // _HEAD - used) if next_one is not None else _NOTHING
     room = max_bytes - used - len(opening.text.encode())
@@ -316,7 +328,8 @@ def _cut_middle(
     return Rendered(
         head=_join_entries(before) + opening.text,
         tail=closing.text + _join_entries(after),
-        # If no whole line is missing, only earlier states of a redrawn line were omitted.
+        # If no line is missing between the head and the tail of the output, the omitted bytes are
+        # only earlier states of a line that redraws itself, as a progress bar does.
         omitted=left if left_last >= left_first else None,
         shown=(*_range(before), *_range(after)),
         shortened=any(entry.short for entry in (*before, *after)),
@@ -325,13 +338,15 @@ def _cut_middle(
 
 
 def _start_of(capture: Capture, rest: _Lines) -> int:
-    """Return the byte offset where the capture begins. The capture ends where `rest` ends."""
+    """Return the byte offset where the captured output begins; `rest` is the last part of the
+    captured output."""
     return rest.start + len(rest.data) - capture.size
 
 
 def _last_entries(rest: _Lines, max_bytes: int, last: int) -> list[_Entry]:
-    """Render the last lines of `rest`: enough lines for `max_bytes` bytes, and at least one more.
-    `last` is the number of the line at the end of the output."""
+    """Render the last lines of `rest`: all lines, or at least one line more than is needed to fill
+    `max_bytes` bytes. `last` is the number of the last line of the output; after a final newline,
+    the empty rest counts as the last line."""
     data, size = rest.data, 2 * max_bytes + MAX_LINE
     while True:
         at = data.rfind(b"\n", 0, max(0, len(data) - size)) + 1
@@ -344,10 +359,10 @@ def _last_entries(rest: _Lines, max_bytes: int, last: int) -> list[_Entry]:
 
 
 class _Fragment(NamedTuple):
-    """Part of a rendered line, with a newline."""
+    """Part of a rendered line that was cut, with a newline at its end."""
 
     text: str
-    raw: int  # number of output bytes that the part shows; 0 if unknown
+    raw: int  # number of output bytes that this part of a line shows; 0 if unknown
 
 
 _NOTHING: Final = _Fragment("", 0)
@@ -364,8 +379,9 @@ def _back(entry: _Entry, room: int) -> _Fragment:
 def _fragment(
     entry: _Entry, room: int, split: Callable[[bytes, int], tuple[bytes, str, str]]
 ) -> _Fragment:
-    """Cut a part of a line that fills `room` bytes, rounded down to whole characters. Return an
-    empty fragment if the part would be shorter than `_WORTHWHILE` bytes."""
+    """Cut a part of a rendered line that fills `room` bytes, rounded down to whole characters.
+    Return an empty fragment if `room` is too small to show at least `_WORTHWHILE` bytes of the
+    line."""
     raw, budget = entry.text.encode(), room - 1 - len(_MARK)
     if budget < _WORTHWHILE:
         return _NOTHING

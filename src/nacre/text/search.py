@@ -1,13 +1,13 @@
-"""Regular-expression search in output of any length, line by line.
+"""Regular-expression search in a command's output of any length, line by line.
 
-A pattern written by a model may take forever and block the thread that searches. Therefore the
-search runs in a separate process, which can be killed: `python -c` calls `main()`. The search
-process imports very few modules, because every search starts a new process. The search process
-exits when its parent exits, and its CPU time is limited.
+Matching a regular expression that a model wrote may take forever and block the searching thread.
+Because a search may take forever, it runs in a separate process, which can be killed: `python -c`
+calls `main()`. The search process imports very few modules, because every search starts a new
+process. The search process exits when its parent exits, and its CPU time is limited.
 
-Patterns are matched against lines without colour codes. A line that redraws itself is matched in
-its last state. Line numbers start at 1. Only a part of a very long line is searched, usually its
-beginning.
+Patterns are matched against lines without colour codes. A line that redraws itself, such as a
+progress bar, is matched in its last state. Line numbers start at 1. Only a part of a very long line
+is searched, usually its beginning.
 """
 
 import os
@@ -21,17 +21,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from nacre.text.clean import as_displayed, decode
 
-if TYPE_CHECKING:  # the search process does not load msgspec
+if TYPE_CHECKING:  # type checking only: the search process must not load msgspec
     from nacre.model.requests import MatchedLine
 
 BLOCK_SIZE: Final = 1024 * 1024
 MAX_LINE: Final = 64 * 1024  # maximum characters of a line that are searched
 MAX_SHOWN: Final = 2000  # maximum characters of a line in a search result
 _CONTROLS: Final = re.compile(rb"[\x1b\r\b]")
-# Pattern syntax that may match across a newline. For such a pattern, each line of a block is
-# searched separately.
+# Regular-expression syntax that may match across a newline; with such a pattern, each line of a
+# block is searched separately.
 _CROSSES: Final = re.compile(r"\\[AZsWDB0-9]|\(\?|\[|\n|\\n|\\[xuU]|\\r")
-# First and longest poll interval for a growing file, in seconds.
+# Seconds between two reads of a running command's output file: 0.01 at first, then doubled after
+# each read up to 0.05.
 _PAUSES: Final = (0.01, 0.05)
 _NEWS: Final = 1.0  # seconds between two progress reports of the search process
 _POSIX: Final = {
@@ -49,8 +50,8 @@ _POSIX: Final = {
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern, which may use grep's character classes such as `[:alpha:]`. Raises
-    re.error."""
+    """Compile a regular expression, which may use grep's character classes such as `[:alpha:]`.
+    Raises re.error."""
     for name, members in _POSIX.items():
         pattern = pattern.replace(f"[:{name}:]", members)
     with warnings.catch_warnings():
@@ -64,17 +65,17 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 class FoundLine(NamedTuple):
     line: int
     text: str  # text of the line; for a long line, only the part around the match
-    matches: bool  # whether the line matches; False for a context line
+    matches: bool  # True for a matching line, False for a context line
 
 
 class _Block(NamedTuple):
-    first: int  # line number of the block's first line
-    text: str  # complete lines; only the last line may lack its newline
+    first: int  # number of the block's first line, counted from the start of the output
+    text: str  # complete lines of output; only the last line may lack its newline
 
 
 def number_lines(found: "Iterable[FoundLine | MatchedLine]", *, separate: bool) -> Iterator[str]:
     """Format lines like `grep -n`: `12:` before a matching line, `11-` before a context line. With
-    `separate`, a line `--` marks each gap between line numbers."""
+    `separate`, a line `--` is inserted wherever line numbers are skipped."""
     last: int | None = None
     for each in found:
         gap = "--\n" if separate and last is not None and each.line > last + 1 else ""
@@ -89,9 +90,10 @@ def grep(
     first: int = 1,
     last: int | None = None,
 ) -> Iterator[FoundLine | int]:
-    """Generate the matching lines, with `context` lines before and after each match. After each
-    block, generate the number of the next line to search, as progress information. `first` is the
-    line number at the source's current position, `last` the number of the last line to search."""
+    """Yield the lines that match `pattern`, with `context` lines before and after each match. After
+    each block of lines, also yield the number of the next line to search, which shows how far the
+    search has come. `source` is a stream of output that begins at line number `first`, and `last`
+    is the number of the last line to search."""
     before: deque[FoundLine] = deque(maxlen=context)
     after = 0
     for block in _blocks(source, first, last):
@@ -127,9 +129,10 @@ def _matching(block: _Block, pattern: re.Pattern[str]) -> Iterator[FoundLine]:
 
 
 def _candidates(block: _Block, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    """Generate the lines that may match, by searching the whole block at once. The pattern cannot
-    match across newlines, so the result is the same as for single lines. In a whole block, the
-    regular-expression engine skips lines without a match at full speed."""
+    """Yield the lines that may match, found by searching the whole block of lines at once. A
+    pattern that cannot match across newlines finds the same lines in a whole block as in single
+    lines. In a block of many lines, the regular-expression engine skips lines without a match at
+    full speed."""
     at, number, text = 0, block.first, block.text
     whole = re.compile(pattern.pattern, pattern.flags | re.MULTILINE)
     while at < len(text) and (hit := whole.search(text, at)):
@@ -169,8 +172,9 @@ def _lines(block: _Block) -> Iterator[tuple[int, str]]:
 
 
 def _blocks(source: BinaryIO, first: int, last: int | None = None) -> Iterator[_Block]:
-    """Read the source and generate blocks of complete lines. A line that is longer than a block is
-    reduced to its beginning. If such a line redraws itself, only its last state is kept."""
+    """Read output from `source` and yield blocks of complete lines. Of a line that is longer than
+    1 MiB, only the first 64 KiB are kept, counted from the line's last carriage return if it has
+    one."""
     number, rest, long = first, b"", False
     while (last is None or number <= last) and (data := source.read(BLOCK_SIZE)):
         end = data.rfind(b"\n") + 1
@@ -188,7 +192,8 @@ def _blocks(source: BinaryIO, first: int, last: int | None = None) -> Iterator[_
 
 
 def _join_long_line(rest: bytes, data: bytes) -> bytes:
-    """Append data to the kept part of a line that is longer than a block."""
+    """Append `data` to `rest`, the kept part of a line that is longer than a block (1 MiB), and
+    return the new kept part of the line."""
     whole = rest + data
     if len(whole) <= MAX_LINE:
         return whole
@@ -204,8 +209,9 @@ def _block(first: int, data: bytes, last: int | None = None) -> _Block:
 
 
 class GrowingSearch:
-    """Search in a growing output, from byte `since` on. `line` is the line number at that byte. An
-    unterminated last line is searched again each time that it has grown."""
+    """Repeated search in an output that still grows, from byte `since` on. `line` is the number of
+    the output line that contains the byte at offset `since`. While the last line of the output has
+    no newline, it is searched again each time that it has grown."""
 
     def __init__(
         self, source: BinaryIO, pattern: re.Pattern[str], line: int = 1, since: int = 0
@@ -217,7 +223,8 @@ class GrowingSearch:
         self._rest = self._tried = b""
 
     def search_new(self) -> FoundLine | None:
-        """Search the output added since the last call. Return the first matching line, or None."""
+        """Search the output that was added since the last call, and return the first matching line
+        or None."""
         while data := self._source.read(BLOCK_SIZE):
             end = data.rfind(b"\n") + 1
             whole, self._rest = (
@@ -233,28 +240,29 @@ class GrowingSearch:
         return next(_matching(_block(self._line, self._rest), self._pattern), None)
 
 
-# The search process. The process reads the query from stdin as one line of JSON, optionally
-# followed by the output to search. The process prints one line of JSON for each line found and for
-# each progress report.
+# The search process. The search process reads the query from stdin as one line of JSON, optionally
+# followed by the output to search. The search process prints one line of JSON for each line found
+# and for each progress report.
 
 
 class SearchQuery(NamedTuple):
     """Query to the search process: the pattern, and which part of the output to search."""
 
     pattern: str
-    path: str | None  # output file; None: the output follows the query on stdin
+    path: str | None  # path of the output file; None: the output follows the query on stdin
     offset: int = 0  # byte offset where the search starts
-    first: int = 1  # line number at the start of the search
+    first: int = 1  # number of the line where the search starts
     last: int | None = None  # number of the last line to search; None: no limit
-    context: int = 0  # context lines before and after each match
+    context: int = 0  # number of context lines before and after each match
     max_bytes: int = 0  # limit for the total size of the lines found, in bytes
     seconds: float = 0.0  # time limit of the search, in seconds
-    hidden: tuple[tuple[int, int], ...] = ()  # byte ranges of the file that are not output
-    watch: bool = False  # whether to wait until the first line matches
+    # Byte ranges with nacre's own notes in the output file.
+    hidden: tuple[tuple[int, int], ...] = ()
+    watch: bool = False  # whether to wait for more output until a line matches
 
 
 class SearchResult(NamedTuple):
-    """Result of the search process."""
+    """Lines that the search process found, and how far the process searched."""
 
     found: tuple[FoundLine, ...]
     line: int  # number of the first line that was not searched
@@ -268,8 +276,8 @@ def encode_query(search: SearchQuery) -> bytes:
 
 
 def decode_result(output: bytes, first: int) -> SearchResult:
-    """Parse the output of the search process. Invalid and incomplete lines are skipped, because the
-    process may have been killed while it wrote."""
+    """Parse what the search process printed, and skip invalid and incomplete lines, because the
+    process may have been killed while it wrote a line."""
     import json
 
     found: list[FoundLine] = []

@@ -10,7 +10,8 @@ _SECRET_NAME: Final = re.compile(
     rb"|MYSQL_PWD"
     rb"|TOKEN|API_?KEY|SECRETS?|SECRET_.*|PASSWD|PASSPHRASE|CREDENTIALS?|.*AUTH_CONFIG"
 )
-# Every repetition in this pattern has an upper bound, because a value may be very long.
+# Every repetition in the pattern for secret values has an upper bound, because a value may be very
+# long.
 _SECRET_VALUE: Final = re.compile(
     rb"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY"
     rb"|(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/:@?#]{0,200}:[^\s@?#]{1,200}@"
@@ -25,7 +26,8 @@ _SECRET_VALUE: Final = re.compile(
     rb"|SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,64}"
     rb"|eyJ[A-Za-z0-9_-]{8,1024}\.eyJ[A-Za-z0-9_-]{8,1024}\.[A-Za-z0-9_-]{8,255})"
 )
-_LOOKED_AT: Final = 64 * 1024  # bytes of a value that are searched for secrets
+# Number of bytes at the start of a value that are searched for secrets.
+_LOOKED_AT: Final = 64 * 1024
 
 
 def is_secret(name: bytes, value: bytes) -> bool:

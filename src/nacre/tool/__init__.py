@@ -1,4 +1,5 @@
-"""The tool: connects a contract with an engine. The class `Tool` is imported lazily."""
+"""The shell tool of an agent: connects a contract (dialect of the tool) with the engine that runs
+commands. The class `Tool` is imported lazily."""
 
 # TYPE_CHECKING is not imported from `typing`, because importing `typing` takes a third of the time
 # allowed for importing nacre.

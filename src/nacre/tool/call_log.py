@@ -23,8 +23,10 @@ from nacre.model.requests import AlreadyStarted, Done, Listing, Rejected, Respon
 from nacre.store.audit_log import AuditLine, AuditLog
 from nacre.text.clean import decode
 
-# Values of the field `ending` in an audit line, besides Refused, Listed and Running. Programs read
-# the audit log, so these values stay the same even if a class is renamed.
+# Values of the audit log's field `ending` for tool calls that have an outcome; for all other tool
+# calls, the value is Refused, Listed or Running.
+# Programs read the audit log, so the values of its field `ending` stay the same even if a class
+# such as `Exited` is renamed.
 _ENDINGS: Final[dict[type, str]] = {
     Exited: "Exited",
     Killed: "Killed",
@@ -36,7 +38,7 @@ _ENDINGS: Final[dict[type, str]] = {
 
 
 class Call:
-    # `engine.run.Run` explains why these are class-level defaults.
+    # Class-level defaults make creating a `Call` faster, as `engine.run.Run` explains.
     caller: Caller | None = None
     ticket: Ticket[Response | Listing] | None = None
     admitted: Admitted
@@ -49,12 +51,12 @@ class Call:
         self.arguments = arguments
 
     def wait(self) -> Result:
-        """Wait for the response and return the result. Raises Refused."""
+        """Wait for the engine's response to this call and return the result. Raises Refused."""
         assert self.ticket is not None
         return check_response(self.ticket.wait())
 
     async def await_result(self) -> Result:
-        """Await the response and return the result. Raises Refused."""
+        """Await the engine's response to this call and return the result. Raises Refused."""
         assert self.ticket is not None
         return check_response(await self.ticket)
 
@@ -68,7 +70,7 @@ class Call:
 
 
 class CallLog:
-    """Writer of the audit lines for one tool's calls."""
+    """Writer of the lines in the audit log about the calls of one tool."""
 
     def __init__(self, audit: AuditLog, contract: str) -> None:
         self._audit = audit
@@ -78,7 +80,8 @@ class CallLog:
         assert call.caller is not None
         command = call.arguments.get("command") if isinstance(call.arguments, Mapping) else None
         if call.tool == "job" and isinstance(call.arguments, Mapping):
-            # The audit log omits text written to a run, because the text may be a password.
+            # The audit log omits text that is written to a run's stdin, because the text may be a
+            # password.
             values = (call.arguments.get(name) for name in ("action", "run", "list", "poll"))
             command = " ".join(["job", *(each[:60] for each in values if isinstance(each, str))])
         call.line = self._audit.begin(
@@ -99,8 +102,9 @@ class CallLog:
         self._end(call, rest)
 
     def end_if_answered(self, call: Call) -> None:
-        """Write the audit line of an interrupted call whose response has arrived. The caller never
-        gets that response, but the audit log must show what ran."""
+        """Write the audit log's line about an interrupted call if the engine has responded to the
+        call. The caller of an interrupted call never gets the response, but the audit log must show
+        what ran."""
         over = None if call.ticket is None else call.ticket.answer
         if isinstance(over, Outcome | Running | Listing):
             self.end(call, over)
@@ -119,8 +123,9 @@ class CallLog:
 
 
 def check_response(reached: Response | Listing) -> Result:
-    """Return the response as a result. A request that was cancelled before its start becomes an
-    outcome. Raises Refused for any other rejected request."""
+    """Convert the engine's or the warden's response to the result of a tool call. A request that
+    was cancelled before its command started becomes an outcome with the ending `NotStarted`. Raises
+    Refused for a rejected request, unless the request was cancelled."""
     match reached:
         case Rejected(refusal=CalledOff() as why):
             return Outcome(run="u0", ending=NotStarted(why), output=Capture())
@@ -161,7 +166,8 @@ def _result_fields(answer: Result) -> dict[str, object]:
 
 
 def _reason(refusal: AnyRefusal) -> str:
-    """Return the reason of a refusal for the audit log, without the values of arguments."""
+    """Return the reason of a refusal for the audit log, without the values of the call's
+    arguments."""
     if isinstance(refusal, BadArguments):
         return refusal.problem.replace("{}", "…", 1)
     return str(refusal)

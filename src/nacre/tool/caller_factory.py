@@ -1,4 +1,5 @@
-"""Building the `Caller` of each tool call: directory, workspace, environment and session."""
+"""Building the `Caller` of each tool call: the caller's directory, workspace, environment and
+session."""
 
 import os
 from collections.abc import Mapping
@@ -14,8 +15,9 @@ from nacre.store.workspace import find_workspace
 
 
 class CallerFactory:
-    """Factory for the callers of one tool. The factory caches the caller of a directory. The tool
-    therefore keeps its workspace, even if git repositories change meanwhile."""
+    """Factory of the `Caller` objects (facts about the calling side) for one tool. A
+    `CallerFactory` caches the `Caller` of the most recent directory, so the tool keeps its
+    workspace even if the git top level of that directory changes meanwhile."""
 
     def __init__(
         self,
@@ -27,8 +29,10 @@ class CallerFactory:
         session: str,
         has_sessions: bool,
     ) -> None:
-        """`inherits_env`: commands inherit the host's environment. `session`: name of the session;
-        empty for an unnamed session. `has_sessions`: the contract has sessions."""
+        """`inherits_env` says whether commands inherit the environment of the host program.
+        `session` is the name of the tool's session (saved shell state), or empty for an unnamed
+        session. If `has_sessions` is False, callers get no workspace key, because only sessions use
+        the key."""
         self._known: Caller | None = None
         self._engine = engine
         self._env = env
@@ -39,7 +43,8 @@ class CallerFactory:
         self.new_session()
 
     def new_session(self) -> None:
-        """Replace an unnamed session by a new unnamed session. A named session stays the same."""
+        """Replace the tool's session by a new one if the session is unnamed; keep a named
+        session."""
         self._session = self._name or os.urandom(12).hex()
         self._known = None
 
@@ -66,7 +71,8 @@ class CallerFactory:
 
 
 def current_directory() -> bytes:
-    """Return this process's current directory. Raises Refused if the directory was deleted."""
+    """Return this process's current directory. Raises Refused if the current directory was
+    deleted."""
     try:
         return os.getcwdb()
     except OSError:
@@ -84,12 +90,12 @@ def cwd_or_dot() -> bytes:
 def _workspace_key(place: bytes) -> str:
     try:
         return journal.workspace_key(place)
-    except (OSError, ImportError):  # no free descriptor for importing the hash module
+    except (OSError, ImportError):  # importing the hash module fails if no descriptor is free
         return ""
 
 
-# These are functions, not methods. A `Caller` that held a bound method of its factory would form a
-# reference cycle. The cycle would keep an unused tool alive.
+# The callbacks in a `Caller` are functions, not bound methods of its factory: a bound method would
+# create a reference cycle, which would keep an unused tool alive.
 
 
 def _session_cwd(engine: Engine, place: str, key: str) -> tuple[bytes | None, bool]:
@@ -97,14 +103,15 @@ def _session_cwd(engine: Engine, place: str, key: str) -> tuple[bytes | None, bo
 
 
 def _find_run(place: bytes, pid: int) -> str | None:
-    from nacre.store.listing import find_run_of_pid  # lazy import: only hints need this function
+    # Lazy import: only the hints in a reply look up the run that a process belongs to.
+    from nacre.store.listing import find_run_of_pid
 
     return find_run_of_pid(pid, place)
 
 
 class _SetupSignature:
-    """Callable that returns the signature of the user's set-up, cached for one second. A change of
-    the set-up is noticed within a second."""
+    """Callable that returns the signature of the user's set-up (shell startup files), cached for
+    one second. A change of the user's startup files is noticed within a second."""
 
     def __init__(self, env: Mapping[bytes, bytes] | None, cwd: bytes) -> None:
         self._known = ""
@@ -114,7 +121,7 @@ class _SetupSignature:
 
     def __call__(self) -> str:
         if now() >= self._until:
-            # lazy import: only sessions need the signature
+            # lazy import: only sessions need the signature of the user's set-up
             from nacre.sessions.setup_signature import compute_signature
 
             env = os.environb if self._env is None else self._env

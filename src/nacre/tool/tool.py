@@ -1,10 +1,12 @@
-"""The tool: the entry point that connects a contract with an engine and answers calls.
+"""Shell tool: the entry point that connects a contract (dialect of the tool) with an engine and
+answers an agent's calls.
 
     arguments → Admitted → Decision → Ticket → Outcome → Reply
 
-Each stage converts its input to the next type, and no stage returns to an earlier type. The
-contract writes the texts, and the engine runs the plan. The tool writes the audit line, because
-only the tool knows the contract, the decision and the ending.
+Each stage of a tool call converts its input to the type of the next stage; a call never returns to
+an earlier stage. The contract writes the reply texts, and the engine runs the planned command. The
+tool writes a call's line in the audit log, because only the tool knows the contract, the decision
+to run or refuse the command, and how the command ended.
 """
 
 import os
@@ -45,7 +47,7 @@ Listen = Listener | Listening | None
 
 
 class Tool:
-    """Shell tool for an agent, under one contract.
+    """Shell tool for an agent, under one contract (dialect of the tool).
 
     Several threads and asyncio tasks may call the tool at the same time. Closing the tool, or
     leaving its `with` block, stops the commands of calls that are still waiting.
@@ -64,15 +66,17 @@ class Tool:
         place: Placement = "auto",
         engine: Engine | None = None,
     ) -> None:
-        """Load the settings and build the contract. Raises ValueError for bad arguments.
+        """Load nacre's settings and build the contract (dialect of the tool) with its options.
+        Raises ValueError for bad arguments.
 
         `env` replaces the environment that commands inherit. `tools` names other tools that the
         agent can call. `session` names a persistent shell; a later tool with the same session name
         in this workspace continues that shell. `max_wait` is the maximum number of seconds that a
-        call may block, under a contract that can detach a running command (nacre and pi). `place`
-        says where commands run. "here" means this process, and "warden" means the warden. "auto"
-        uses the warden only for commands that may outlive the call. `engine` is for front ends
-        whose process belongs to nacre. Closing the tool does not close that engine.
+        call may block; only the `nacre` contract and the `pi` contract, which can detach a running
+        command, use `max_wait`. `place` says where commands run: "here" for this process, "warden"
+        for nacre's daemon, or "auto" for the daemon only if a command may outlive the call.
+        `engine` is an engine that the tool uses but does not close; it is meant for nacre's own
+        front ends, such as `nacre rpc`.
         """
         if place not in ("auto", "here", "warden"):
             raise ValueError(f"place {place!r} is unknown; use 'auto', 'here' or 'warden'")
@@ -106,7 +110,8 @@ class Tool:
             session=self._name,
             has_sessions=self.contract.has_sessions,
         )
-        self._unnamed_sessions: set[tuple[str, str]] = set()  # sessions that `close` deletes
+        # Unnamed sessions (workspace key and session key), which `close` deletes.
+        self._unnamed_sessions: set[tuple[str, str]] = set()
 
     def call(
         self,
@@ -116,8 +121,8 @@ class Tool:
         listen: Listen = None,
         cancel: CancelToken | None = None,
     ) -> Reply:
-        """Run one tool call and return the reply. An error that the model could have caused becomes
-        a reply, never an exception."""
+        """Run one tool call and return the reply to the model. An error that the model could have
+        caused becomes a reply, never an exception."""
         call = Call(tool, arguments)
         try:
             with _Guard(self, call, call.abandon):
@@ -135,8 +140,8 @@ class Tool:
         listen: Listen = None,
         cancel: CancelToken | None = None,
     ) -> Reply:
-        """Do the same as `call`, for asyncio. Cancelling the task stops the command. CancelledError
-        is raised again after the command's process tree has ended."""
+        """Do the same as `call`, for asyncio. If the asyncio task is cancelled, the command is
+        stopped, and CancelledError is raised again after the command's process tree has ended."""
         call = Call(tool, arguments)
         try:
             with _Guard(self, call, call.cancel):
@@ -157,8 +162,9 @@ class Tool:
         cancel: CancelToken | None = None,
     ) -> None:
         """Do the same as `call`, for a thread that calls `Engine.step` itself. The callback `then`
-        gets the reply, either now or in a later `Engine.step`. `by_user` marks a command of the
-        user, under a contract that has user commands."""
+        gets the reply, either before this method returns or in a later `Engine.step`. `by_user`
+        marks a command that comes from the user instead of the model; only the `pi` contract
+        accepts commands from the user."""
         call = Call(tool, arguments, by_user=by_user)
         try:
             with _Guard(self, call, call.abandon):
@@ -181,7 +187,8 @@ class Tool:
         """Run one tool call to its end and return the outcome, for front ends that need no reply
         text. Raises Refused.
 
-        `timeout` overrides the contract's timeout, in seconds; infinity means no timeout.
+        `timeout`, in seconds, replaces the timeout that the contract sets for the command; infinity
+        means no timeout.
         """
         call = Call(tool, arguments)
         with _Guard(self, call, call.abandon):
@@ -216,8 +223,9 @@ class Tool:
         timeout: float | None = None,
         interactive: bool = False,
     ) -> "RunHandle":
-        """Start a command in the warden and return its handle at once, even if the contract would
-        wait. Raises Refused. `interactive` keeps the command's stdin open for later writes."""
+        """Start a command in the warden (nacre's daemon) and return a handle for its run at once,
+        even if the contract would wait for the command. Raises Refused. `interactive` keeps the
+        command's stdin open for later writes."""
         call = Call("bash", arguments)
         with _Guard(self, call, call.abandon):
             self._start(call, None, None, lambda request: _detached(request, timeout, interactive))
@@ -229,8 +237,8 @@ class Tool:
         return self.run(answer.run)
 
     def runs(self, last: int = 20) -> "list[RunHandle]":
-        """Return handles for all live runs of this workspace, then for the `last` ended runs. The
-        newest run comes first in each group."""
+        """Return handles for all live runs of this workspace, followed by handles for at most
+        `last` ended runs, each group with the newest run first."""
         from nacre.runs.handle import RunHandle
         from nacre.store.listing import list_runs
 
@@ -238,8 +246,8 @@ class Tool:
         return [RunHandle(run, here) for run in list_runs(here, last)]
 
     def run(self, id: str | int) -> "RunHandle":
-        """Return the handle of one run of this workspace, given as `r17` or 17. Raises LookupError
-        for an unknown id, and for a run of another workspace."""
+        """Return the handle of one run of this workspace, by a run id such as `r17` or 17. Raises
+        LookupError for an unknown id, and for a run of another workspace."""
         from nacre.runs.handle import RunHandle
         from nacre.store import stored_run
 
@@ -247,8 +255,9 @@ class Tool:
         return RunHandle(stored_run.find_run(stored_run.parse_run_id(str(id)), here), here)
 
     def restart(self) -> None:
-        """Reset the tool's own shell, under a contract with sessions. Leftover processes of the
-        shell continue to run. Raises SessionProblem while a named session runs a command."""
+        """Reset the persistent shell of this tool, under a contract with sessions. A reset of
+        the persistent shell does not end processes that the shell left running. Raises
+        SessionProblem if the tool has a named session in which a command is running."""
         if self._name:
             with suppress(LookupError):
                 self.session(self._name).reset()
@@ -275,7 +284,8 @@ class Tool:
         return self._engine.signal(Signal(run=run, signal=number))
 
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
-        """Return the declarations of the tools in the format of a model provider."""
+        """Return the declarations of the contract's tools in the format of a model provider's
+        API."""
         specs = self.contract.specs(self._caller_factory.at(self.cwd))
         return [for_provider(spec, format) for spec in specs]
 
@@ -286,17 +296,18 @@ class Tool:
 
     @property
     def cwd(self) -> bytes:
-        """Default directory of the tool's commands."""
+        """Default working directory of the tool's commands."""
         return self._cwd or cwd_or_dot()
 
     @property
     def workspace(self) -> bytes:
-        """Workspace of the tool's runs."""
+        """Workspace (usually the git top level) to which the tool's runs belong."""
         return self._caller_factory.at(self.cwd).workspace
 
     @property
     def audit_problem(self) -> str | None:
-        """Reason why the audit log lacks the last call; None if the audit log has the call."""
+        """Reason why the last call could not be written to the audit log; None if the call was
+        written."""
         return self._audit.problem
 
     def close(self) -> None:
@@ -328,7 +339,8 @@ class Tool:
         cancel: CancelToken | None,
         change: Callable[[requests.StartRun], requests.StartRun] | None = None,
     ) -> None:
-        """Start a call. The function `change` modifies the contract's request before the start."""
+        """Start a tool call; the function `change`, if given, modifies the contract's request
+        before the command starts."""
         call.caller = caller = self._caller_factory.at(self._cwd or current_directory())
         if call.by_user:
             admitted = self.contract.admit_user_command(call.arguments, caller)
@@ -355,7 +367,8 @@ class Tool:
             self._unnamed_sessions.add((plan.session.workspace_key, plan.session.key))
         call.ticket = self._dispatcher.start(request, self._listening(listen), cancel)
         try:
-            # The command is already running. Work done now does not delay the reply later.
+            # The audit line is begun and the store is cleaned up while the command runs, so that
+            # this work does not delay the reply.
             self._log.begin(call, plan.command.cwd)
             self._store.clean_up_sometimes()
         except BaseException:
@@ -363,8 +376,8 @@ class Tool:
             raise
 
     def _listening(self, listen: Listen) -> Listening | None:
-        """Return the listener with its options. A plain function gets the contract's event
-        interval."""
+        """Return the listener with its delivery options; a plain function as listener gets the
+        contract's minimum interval between two events."""
         if listen is None or isinstance(listen, Listening):
             return listen
         return Listening(listener=listen, every=self.contract.event_interval)
@@ -390,8 +403,9 @@ class Tool:
 
 
 class _Guard:
-    """Context manager around one call, which logs a refusal. If an exception interrupts the call,
-    even before the wait begins, the context manager stops the command."""
+    """Context manager around one tool call, which writes a refused call to the audit log. If an
+    exception interrupts the tool call, even before the wait for its response begins, `_Guard` stops
+    the command."""
 
     __slots__ = ("_call", "_stop", "_tool")
 
@@ -417,7 +431,7 @@ class _Guard:
 
 
 def _check_session_name(session: str | None, contract: Contract) -> str:
-    """Return the checked session name; empty for None. Raises ValueError."""
+    """Check a session name and return it; return an empty string for None. Raises ValueError."""
     if session is None:
         return ""
     if not contract.has_sessions:
@@ -426,7 +440,8 @@ def _check_session_name(session: str | None, contract: Contract) -> str:
 
 
 def _wait_to_end(request: requests.StartRun, timeout: float | None) -> requests.StartRun:
-    """Return the request without a wait limit, and with `timeout` if a timeout is given."""
+    """Return the request without a wait limit, so that the call waits for the end of the command;
+    `timeout`, if given, becomes the command's timeout."""
     plan = request.plan if timeout is None else _with_timeout(request.plan, timeout)
     return msgspec.structs.replace(request, plan=plan, wait_limit=None)
 
@@ -437,8 +452,8 @@ def _detached(
     """Return the request with a wait limit of zero, so that the run is detached at once."""
     plan = _with_timeout(request.plan, float("inf") if timeout is None else timeout)
     stdin = OpenStdin() if interactive else plan.stdin
-    # No reply shows stdout and stderr separately. A reader of the run's log needs both streams in
-    # their original order.
+    # stdout and stderr of a detached run are merged, because no reply shows them separately and a
+    # reader of the run's log needs both in their original order.
     plan = msgspec.structs.replace(plan, lane=None, stdin=stdin, streams=Streams.MERGED)
     if plan.session is not None:
         apart = msgspec.structs.replace(plan.session, detached=True)

@@ -1,7 +1,10 @@
-"""The warden: the engine as a daemon behind a private socket, for runs that outlive their caller.
+"""The warden: nacre's daemon, which listens on a private socket and runs commands that outlive
+their caller.
 
-`protocol` defines the frames; `framed_socket` sends and receives them. `server`,
-`server_connection` and `hosted_run` are the daemon. `client_connection` and `client_request` are
-the client side. `endpoint` is shared by both sides: lock file, socket names, start of the daemon.
-`stdio_bridge` carries the frames over stdin and stdout.
+The module `protocol` defines the frames of the socket protocol, and `framed_socket` sends and
+receives them. The modules `server`, `server_connection` and `hosted_run` implement the daemon. The
+modules `client_connection` and `client_request` implement the client side of the socket protocol.
+The module `endpoint`, which daemon and clients share, defines the lock file and the socket names,
+and starts the daemon. The module `stdio_bridge` copies frames between the warden's socket and the
+stdin and stdout of `nacre warden --stdio`.
 """

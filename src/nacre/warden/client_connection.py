@@ -1,11 +1,13 @@
-"""Connection of one event loop to the warden, shared by all concurrent requests of that loop.
+"""Connection of one event loop to the warden (nacre's daemon), shared by all concurrent requests of
+that loop.
 
     nowhere → seeking → greeting → open → (leaving) → nowhere
 
-The first request opens the connection and starts a warden if none runs. Later requests reuse the
-connection. Every request gets a response, even if the warden exits or dies. A warden that is
-leaving has started no unanswered request, so unanswered requests go to the next warden. If a warden
-died, the journal tells which runs it had started.
+The first request connects to the warden, starting one if none runs; later requests reuse the
+connection. Every request gets a response, even if the warden exits or dies. A warden that announces
+its exit has not started the requests that it leaves unanswered, so the client sends these requests
+to the next warden. After a warden has died, the journal (nacre's list of runs) shows which runs
+that warden had started.
 """
 
 import enum
@@ -36,24 +38,25 @@ from nacre.warden.protocol import (
 if TYPE_CHECKING:
     from nacre.warden.client_request import WardenRequest
 
-_CONNECT_TIMEOUT: Final = 10.0  # seconds to wait for a warden that is starting or not responding
-_RETRY_INTERVAL: Final = 0.003  # seconds between two attempts to connect
-_START_INTERVAL: Final = 1.0  # seconds that a warden may take to start
+_CONNECT_TIMEOUT: Final = 10.0  # maximum seconds to wait for a warden that is starting or silent
+_RETRY_INTERVAL: Final = 0.003  # seconds between two attempts to connect to the warden
+_START_INTERVAL: Final = 1.0  # minimum seconds between two starts of a warden by this process
 
 
 class ConnectionState(enum.Enum):
     DISCONNECTED = "nowhere"
     CONNECTING = "seeking"  # no warden listens yet; a timer retries the connection
-    GREETING = "greeting"  # connected; the Welcome frame has not arrived yet
+    GREETING = "greeting"  # connected to a warden whose Welcome frame has not arrived yet
     OPEN = "open"
-    LEAVING = "leaving"  # the warden has sent Leaving
+    LEAVING = "leaving"  # the warden has sent a Leaving frame, because it exits or has retired
 
 
 class _StartLimiter:
     """Limiter that lets only one of many connections in this process start a warden.
 
-    The other connections wait a moment for that warden. Without the limiter, dozens of Python
-    processes could start at once.
+    Connections that may not start a warden wait a moment for the warden that is already starting.
+    Without `_StartLimiter`, dozens of connections of one process could each start a Python process
+    (a warden) at once.
     """
 
     def __init__(self) -> None:
@@ -66,7 +69,8 @@ class _StartLimiter:
         return True
 
     def reset(self) -> None:
-        """Allow the next start without a delay, because a warden has been reached."""
+        """Allow the next start of a warden without a delay; called when a warden has been
+        reached."""
         self._started_at = 0.0
 
 
@@ -75,16 +79,20 @@ _start_limiter: Final = _StartLimiter()
 
 class WardenConnection:
     def __init__(self, loop: EventLoop, name: str = endpoint.SOCKET) -> None:
-        """Create the connection without opening it.
+        """Create the connection object without connecting to the warden.
 
-        `name` is the socket of the warden to connect to. A warden is started on demand only for the
-        default socket.
+        `name` is the file name of the warden's socket in the state directory. If no warden listens
+        on the socket `name`, a new warden is started only if `name` is the default file name of the
+        warden's socket.
         """
         self._stream: FramedSocket | None = None
-        self._timer: Timer | None = None  # for the next connection attempt or the timeout
-        self._ready_fd = -1  # pipe on which a started warden reports that it is ready
+        # Timer for the next attempt to connect to the warden, or for the longest wait for the
+        # warden's first frame (Welcome).
+        self._timer: Timer | None = None
+        self._ready_fd = -1  # read end of the pipe on which a new warden reports that it is ready
         self._deadline = 0.0
-        self._retired = False  # this connection has asked an older warden to retire
+        # Whether this connection has asked a warden of an older version to retire.
+        self._retired = False
         self._loop = loop
         self._name = name
         self._state = ConnectionState.DISCONNECTED
@@ -107,7 +115,7 @@ class WardenConnection:
             self._wait_for_welcome()
 
     def cancel(self, pending: "WardenRequest", number: int) -> bool:
-        """Cancel a request. Return False for a request that was not sent yet, which is dropped."""
+        """Cancel a request; if it was not sent to the warden yet, drop it and return False."""
         if self._pending.get(pending.number) is pending:
             self._send(Cancel(pending.number, number))
             return True
@@ -116,12 +124,13 @@ class WardenConnection:
         return False
 
     def send_frame(self, pending: "WardenRequest", frame: FromClient) -> None:
-        """Send a frame about a request that was sent and has no final response yet."""
+        """Send the warden a frame that belongs to a request, such as `DetachNow`; send nothing if
+        the request was not sent yet or has its final response."""
         if self._pending.get(pending.number) is pending:
             self._send(frame)
 
     def send_unanswered(self, request: Request) -> None:
-        """Send a request whose response is ignored."""
+        """Send a request to the warden and ignore its response."""
         self._numbers += 1
         self._send(RequestFrame(self._numbers, request))
 
@@ -130,7 +139,8 @@ class WardenConnection:
             del self._pending[pending.number]
 
     def resume(self) -> None:
-        """Continue the reading and sending that an interrupt (Ctrl-C in a host) cut short."""
+        """Read again from the warden and send the waiting requests, after an interrupt (Ctrl-C in
+        the host program) cut the reading or sending short."""
         if self._stream is not None:
             self._stream.resume()
         if self._state is ConnectionState.OPEN:
@@ -153,17 +163,19 @@ class WardenConnection:
         self._unsent.clear()
 
     def close(self) -> None:
-        """Close the connection. Runs that were started over it continue."""
+        """Close the connection to the warden; runs that were started over this connection
+        continue."""
         self.stop_listening()
         self._disconnect()
 
     # Connecting.
 
     def _check_socket(self) -> None:
-        """Give up a socket whose descriptor the host has closed or reused; called before a send.
+        """Give up the socket if the host program has closed or reused its descriptor; called before
+        a request is sent.
 
-        Whether the warden still runs is not checked. If the warden has exited, its unanswered
-        requests are sent to the next warden.
+        Before a request is sent, nacre does not check whether the warden still runs: requests that
+        an exited warden leaves unanswered are sent to the next warden.
         """
         stream = self._stream
         if stream is not None and not stream.intact:
@@ -203,7 +215,8 @@ class WardenConnection:
             self._fail(f"it does not answer ({who}); is the process stopped?")
 
     def _start_warden(self) -> None:
-        """Start a warden, only once, and schedule the next attempt to connect."""
+        """Start a warden, unless one is already starting, and schedule the next attempt to connect
+        to it."""
         self._state = ConnectionState.CONNECTING
         if self._name != endpoint.SOCKET:
             self._fail("the warden that owned the run has exited")
@@ -234,12 +247,15 @@ class WardenConnection:
             self._state = ConnectionState.DISCONNECTED
 
     def _on_warden_ready(self) -> None:
-        """Read the ready pipe: a byte means that the warden is ready, EOF that its start failed."""
+        """Read the pipe of a starting warden: a byte means that the warden is ready, and EOF means
+        that its start failed."""
         byte = b""
         with suppress(OSError):
             byte = os.read(self._ready_fd, 1)
         if byte:
-            self._loop.unwatch(self._ready_fd)  # the next event on this pipe would be EOF
+            # After the byte with which a new warden reports that it is ready, its pipe delivers
+            # nothing but EOF, so the event loop stops watching the pipe.
+            self._loop.unwatch(self._ready_fd)
             return
         self._close_ready_fd()
         if self._state is ConnectionState.CONNECTING and self._unsent:
@@ -252,7 +268,8 @@ class WardenConnection:
             os.close(fd)
 
     def _fail(self, why: str) -> None:
-        """Disconnect and refuse all waiting requests, because no warden can be reached."""
+        """Disconnect and refuse all requests that wait to be sent, because no warden can be
+        reached."""
         self._disconnect()
         while self._unsent:
             problem = f"the warden cannot be reached: {why}"
@@ -268,8 +285,9 @@ class WardenConnection:
                 f"({nacre.__version__}); update this one"
             )
         elif _is_older_warden(welcome) and self._name == endpoint.SOCKET and not self._retired:
-            # The older warden keeps its runs, which stay reachable through its own socket. After
-            # its Leaving frame this connection connects to a new warden.
+            # A retired warden of an older version keeps its runs, and clients reach these runs
+            # through a separate socket of the retired warden. After a warden of an older version
+            # has sent its Leaving frame, this connection connects to a new warden.
             self._retired = True
             self._send(Retire())
         else:
@@ -324,11 +342,13 @@ class WardenConnection:
                 self._fail(text)
 
     def _on_close(self, why: str) -> None:
-        """Handle the end of the connection: the warden has left or died."""
+        """Send unanswered requests again, or look up their runs, after the warden has left or
+        died."""
         left = self._state is ConnectionState.LEAVING
         self._disconnect()
         if left:
-            # A leaving warden has started no unanswered request: send those to the next warden.
+            # A warden that has sent a Leaving frame (it exits or has retired) has not started its
+            # unanswered requests, so this connection sends these requests to the next warden.
             while self._pending:
                 _, pending = self._pending.popitem()
                 if pending.detached:
@@ -350,7 +370,8 @@ class WardenConnection:
                 self._unsent.append(pending)
 
     def _disconnect(self) -> None:
-        """Close the connection, or forget its descriptor if the host has closed or reused it."""
+        """Close the connection, or forget its descriptor if the host program has closed or reused
+        the descriptor."""
         self._cancel_timer()
         self._close_ready_fd()
         stream, self._stream = self._stream, None
@@ -367,7 +388,7 @@ class WardenConnection:
 
 
 def connection_for(context: LoopContext) -> WardenConnection:
-    """Return the connection of this event loop; the first call creates it."""
+    """Return this event loop's connection to the warden; the first call creates the connection."""
     if not isinstance(context.connection, WardenConnection):
         context.connection = WardenConnection(context.loop)
     return context.connection
@@ -380,7 +401,8 @@ def _is_older_warden(welcome: Welcome) -> bool:
 
 
 def _parse_release(version: str) -> tuple[int, ...]:
-    """Return the first three numbers of a version: those of `0.2.0` and `0.2.0.dev1` are equal."""
+    """Return the first three numbers of a version, so that `0.2.0` and `0.2.0.dev1` compare as
+    equal."""
     numbers = []
     for part in version.split(".")[:3]:
         if not part.isdigit():

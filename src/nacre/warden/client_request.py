@@ -1,4 +1,5 @@
-"""One request to the warden, which this process waits for and cancels like a local run."""
+"""One request to the warden (nacre's daemon); this process can wait for it and cancel it like a
+local run."""
 
 import signal as signals
 from collections.abc import Callable
@@ -14,11 +15,12 @@ from nacre.model.requests import Rejected, Request, Response, Running
 from nacre.warden.client_connection import WardenConnection, connection_for
 from nacre.warden.protocol import Credit, DetachNow
 
-_CANCELLED_LINGER: Final = 1.0  # seconds to wait for the listener of a cancelled request
+# maximum seconds that the response to a cancelled request is kept back for a slow listener
+_CANCELLED_LINGER: Final = 1.0
 
-# Function that looks up a run whose warden has closed the connection. Its result is the outcome if
-# the run has ended, a `Wait` request if the run still lives, or None if the run was never started.
-# A run that was never started may be requested again.
+# Function that looks up a client's run after the client has lost its connection to the warden. The
+# lookup of a run returns the outcome of an ended run, a `Wait` request for a live run, or None for
+# a run that was never started and may be requested again.
 FindLostRun = Callable[[], Outcome | requests.Wait | None]
 
 
@@ -35,19 +37,24 @@ class WardenRequest:
         fill_output: Callable[[Outcome], Outcome] | None = None,
         listening: Listening | None = None,
     ) -> None:
-        """Create the request without sending it.
+        """Create the request object without sending it to the warden.
 
-        `connection`, if given, is used by this request alone. `fill_output` adds the output to the
-        outcome of a run whose output the warden has on disk only.
+        `connection`, if given, is a connection to the warden that no other request uses. If the
+        warden has a run's output only on disk, `fill_output` reads the output and adds it to the
+        outcome.
         """
-        self.number = 0  # id of the request in its connection
-        self.detached = False  # the warden has responded that the run continues
-        self._retries = 2  # how often the request may still be sent again
-        self._on_disk = False  # the warden has the run's output on disk only
-        self._uncredited = 0  # bytes received for which the warden got no credit yet
+        self.number = 0  # id of the request, unique in its connection
+        # whether the warden has detached the run, which then continues in the background
+        self.detached = False
+        self._retries = 2  # how often the request may still be sent again after a lost connection
+        self._on_disk = False  # whether the warden has the run's output only on disk
+        # Number of received output bytes for which the warden has not yet got new credit
+        # (permission to send more output).
+        self._uncredited = 0
         self._cancelled = False
         self._detach_requested = False
-        # The final response, held back until the listener has received all events.
+        # The warden's final response, kept back until the listener has received all events of the
+        # run.
         self._pending_response: Response | None = None
         self.name = name
         self.request = request
@@ -60,7 +67,7 @@ class WardenRequest:
         self._listening = listening
         self._listener = None if listening is None else self._start_listener(listening)
 
-    # Called by the supervisor.
+    # Methods called by the supervisor, the object that drives all operations of an event loop.
 
     def start(self) -> None:
         self._connection.send_request(self)
@@ -70,17 +77,20 @@ class WardenRequest:
         if self._on_answer is None:
             return
         if self._pending_response is not None:
-            self._deliver()  # only the listener is still busy; a cancel does not wait for it
+            # The warden's response has already arrived, so `cancel` passes it to the caller at once
+            # instead of waiting until the listener has received all events.
+            self._deliver()
         elif not self._connection.cancel(self, number):
-            self.on_refused(CalledOff())  # the request was never sent
+            self.on_refused(CalledOff())  # the request was never sent to the warden
 
     def detach_now(self) -> None:
-        """Ask the warden to detach the run now, or as soon as it has started."""
+        """Ask the warden to detach the run now, or as soon as the run has started."""
         self._detach_requested = True
         self._connection.send_frame(self, DetachNow(self.number))
 
     def on_sent(self) -> None:
-        """Repeat a `DetachNow` frame when the request was sent again, perhaps to another warden."""
+        """After the request was sent, or sent again to another warden, also send the `DetachNow`
+        frame if the caller has asked to detach the run."""
         if self._detach_requested:
             self._connection.send_frame(self, DetachNow(self.number))
 
@@ -102,7 +112,7 @@ class WardenRequest:
     def resume(self) -> None:
         self._connection.resume()
 
-    # Called by the connection.
+    # Methods that the connection to the warden calls.
 
     def on_response(self, answer: Response) -> None:
         if isinstance(answer, Running):
@@ -145,10 +155,12 @@ class WardenRequest:
         self.on_response(Rejected(refusal=refusal))
 
     def on_lost(self) -> bool:
-        """Handle a connection that the warden has closed.
+        """Respond to the caller after the connection to the warden was lost, or prepare to send
+        the caller's request to the warden again.
 
-        Return False if the request must be sent again, to this warden or to the next one. Sending
-        again is safe, because the warden records each run before it starts the run.
+        Return False if the request must be sent again, to the same warden or to the next one.
+        Sending a request again is safe, because the warden records each run before it starts the
+        run.
         """
         if self._find_lost is None:
             self.on_refused(Unavailable(problem="the warden died before it responded; retry"))
@@ -178,14 +190,14 @@ class WardenRequest:
             self._settle(answer)
 
     def _settle(self, answer: Response) -> None:
-        """Pass the response to the caller; a second response is ignored."""
+        """Pass the warden's response to the caller; a second response is ignored."""
         tell, self._on_answer = self._on_answer, None
         if self._owns_connection:
             self._connection.close()
         if tell is not None:
             tell(answer)
 
-    # Passing events to the listener in this process.
+    # Methods that pass a run's events to the listener in this process.
 
     def _start_listener(self, listening: Listening) -> ListenerThread:
         return start_listener_thread(
@@ -204,7 +216,7 @@ class WardenRequest:
 
 
 def _final_outcome(name: str, answer: Response) -> Outcome:
-    """Return the outcome for the last event that a listener gets."""
+    """Convert the warden's response to the outcome that a listener gets with its last event."""
     if isinstance(answer, Outcome):
         return answer
     why = answer.refusal if isinstance(answer, Rejected) else CalledOff()

@@ -1,13 +1,14 @@
-"""Lock file, sockets and log of the warden in its state directory, and the start of the warden.
+"""Lock file, sockets and log of the warden (nacre's daemon) in its state directory, and the start
+of the warden.
 
     warden.lock          locked by the process that is the warden; its one line names that process
     warden.sock          public name of the current warden's socket
     warden.PID.sock      own name of a warden's socket; stays when a newer one takes the public name
     warden.log           error messages (stderr) of the warden
 
-Sockets are opened through a descriptor of the state directory. The path of the directory may be
-longer than a socket address can be. The descriptor also makes sure that the directory is not
-replaced by another one between two system calls.
+Sockets are opened through a descriptor of the state directory, because the path of the directory
+may be longer than a socket address can be. The descriptor of the state directory also makes sure
+that the directory is not replaced by another one between two system calls.
 """
 
 import fcntl
@@ -27,7 +28,8 @@ LOCK: Final = "warden.lock"
 LOG: Final = "warden.log"
 _MAX_LOG: Final = 256 * 1024
 _CREDENTIALS: Final = struct.Struct("3i")
-# The warden's environment: only what is needed to run Python and to find the state directory.
+# Environment variables that a new warden inherits: only those needed to run Python and to find the
+# state directory.
 _VARIABLES: Final = (
     "HOME",
     "LANG",
@@ -44,7 +46,7 @@ _VARIABLES: Final = (
 
 
 class ForeignSocket(Exception):
-    """A process of another user listens on the socket."""
+    """Error: a process of another user listens on the warden's socket."""
 
 
 def socket_name(pid: int) -> str:
@@ -88,10 +90,12 @@ def _state_dir_fd_path() -> Iterator[str]:
 
 
 class WardenLock:
-    """Lock that only the warden holds. The kernel releases the lock when its holder dies."""
+    """Lock held by the one process that is the warden; the kernel releases the lock when that
+    process dies."""
 
     def __init__(self) -> None:
-        """Take the lock. Raises BlockingIOError if another warden holds the lock, OSError."""
+        """Take the warden's lock. Raises BlockingIOError if another warden holds the lock. Raises
+        OSError if the lock file cannot be opened or locked."""
         self._fd = open_private(f"{private_state_dir()}/{LOCK}", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,7 +115,7 @@ class WardenLock:
 
 
 def read_owner() -> str | None:
-    """Return the identity of the current or last holder of the lock."""
+    """Return the identity of the current or last warden, as written in the lock file."""
     try:
         with open(f"{private_state_dir()}/{LOCK}") as file:
             return file.read().strip() or None
@@ -120,12 +124,13 @@ def read_owner() -> str | None:
 
 
 def open_socket() -> socket.socket:
-    """Create the warden's socket. Call only while holding the lock. Raises OSError."""
+    """Create the warden's socket; the caller must hold the warden's lock. Raises OSError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         with _state_dir_fd_path() as place:
             mine = f"{place}/{socket_name(os.getpid())}"
-            with suppress(FileNotFoundError):  # socket of an earlier process with the same pid
+            # An earlier warden with the same pid as this one may have left its socket file.
+            with suppress(FileNotFoundError):
                 os.unlink(mine)
             before = os.umask(0o177)
             try:
@@ -146,14 +151,15 @@ def open_socket() -> socket.socket:
 
 
 def remove_public_socket() -> None:
-    """Remove the public name of this warden's socket. Call only while holding the lock."""
+    """Remove `warden.sock`, the socket name that clients connect to, if it still belongs to this
+    warden; the caller must hold the warden's lock."""
     with suppress(OSError), _state_dir_fd_path() as directory:
         if os.path.samefile(f"{directory}/{socket_name(os.getpid())}", f"{directory}/{SOCKET}"):
             os.unlink(f"{directory}/{SOCKET}")
 
 
 def remove_own_socket() -> None:
-    """Remove the socket name that contains the pid of this process."""
+    """Remove `warden.PID.sock`, the name of this warden's socket that contains its pid."""
     with suppress(OSError), _state_dir_fd_path() as directory:
         os.unlink(f"{directory}/{socket_name(os.getpid())}")
 
@@ -175,9 +181,9 @@ def _remove_dead_sockets(place: str) -> None:
 def start_warden(pipes: tuple[int, ...] = (), *words: str) -> int:
     """Start a warden process, which exits at once if another warden holds the lock.
 
-    Return the read end of a pipe. The pipe yields one byte when a warden can be reached, or EOF
-    without a byte if the start failed. The new process inherits the descriptors `pipes`. Raises
-    OSError.
+    Return the read end of a pipe that yields one byte when a warden can be reached, or EOF without
+    a byte if the warden failed to start. The new warden process inherits the descriptors in `pipes`
+    and gets `words` as further arguments. Raises OSError.
     """
     if not sys.executable:
         raise OSError(
@@ -236,7 +242,8 @@ def _warden_environment() -> dict[bytes, bytes]:
     files = [each.__file__ or "" for each in (nacre, msgspec)]
     passed = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     passed["NACRE_HOME"] = private_state_dir()
-    # The directories where the host found nacre and msgspec: a new interpreter may not search them.
+    # PYTHONPATH names the directories where the host found nacre and msgspec, because a new Python
+    # interpreter may not search these directories.
     passed["PYTHONPATH"] = os.pathsep.join(
         dict.fromkeys(os.path.dirname(os.path.dirname(each)) for each in files)
     )

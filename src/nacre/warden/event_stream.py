@@ -1,9 +1,12 @@
 """Sender of one run's events from the warden to a client that may be slow or disconnected.
 
-The client grants credit: the number of bytes that it has room for. Bytes sent beyond that credit
-would only pile up in the socket. The warden's own buffer is bounded, too. When the buffer is full,
-the oldest output is dropped and counted. If the client asked for backpressure, nothing is dropped
-and the command blocks. No thread is needed: everything happens on the warden's event loop.
+The client grants the warden credit: the number of output bytes that the client has room for. The
+warden sends no output beyond the client's credit (the bytes that the client has room for), because
+that output would only pile up in the socket. Output beyond the client's credit is kept in a bounded
+buffer; when the buffer is full, the oldest output is dropped and counted. If the client asked for
+backpressure, the warden drops no output: the command blocks while the warden's buffer for the
+client is full. Sending events needs no thread, because everything happens on the warden's event
+loop.
 """
 
 from collections.abc import Callable
@@ -14,7 +17,8 @@ from nacre.eventloop import Callback
 from nacre.model.events import Chunk, Finished, Full, Started, Stream
 from nacre.model.requests import ListenOptions
 
-INITIAL_WINDOW: Final = 256 * 1024  # bytes of credit that a client starts with
+# Number of output bytes that the warden may send to a client that has not yet asked for more.
+INITIAL_WINDOW: Final = 256 * 1024
 _MAX_CHUNK: Final = 64 * 1024
 _LINGER: Final = 5.0
 
@@ -28,10 +32,11 @@ class EventStream:
         on_room: Callback,
         on_delivered: Callback,
     ) -> None:
-        """Create the stream of one run.
+        """Create the event stream of one run.
 
-        `on_room` is called when a full buffer has room again. `on_delivered` is called once the
-        run has finished and its last event was sent, or its client has disconnected.
+        `on_room` is called when the buffer of unsent output, which was full, has room again.
+        `on_delivered` is called when the run has finished and either its last event was sent or its
+        client has disconnected.
         """
         self.linger: float | None = _LINGER
         self._run = ""
@@ -63,7 +68,9 @@ class EventStream:
         self._flush()
 
     def on_finished(self, event: Finished) -> None:
-        del event  # the response to the client carries the outcome
+        # The event `Finished` is not sent, because the warden's response to the client contains the
+        # run's outcome.
+        del event
         self._finished = True
         self._flush()
 
@@ -71,7 +78,8 @@ class EventStream:
         """Do nothing: an event stream has no thread to wait for."""
 
     def add_credit(self, count: int) -> None:
-        """Allow `count` more bytes to be sent, because the client has room for them."""
+        """Allow `count` more bytes to be sent to the client, because the client has room for
+        them."""
         was_full = self.full
         self._window += count
         self._flush()
@@ -79,7 +87,7 @@ class EventStream:
             self._on_room()
 
     def disconnect(self) -> None:
-        """Stop sending, because the client has disconnected. The command continues."""
+        """Stop sending events, because the client has disconnected; the command continues."""
         was_full = self.full
         self._disconnected = True
         self._buffer.clear()

@@ -1,8 +1,9 @@
-"""Non-blocking sender and receiver of frames on one end of a socket, for client and warden.
+"""Non-blocking sender and receiver of protocol frames on one end of a socket, for client and
+warden.
 
 A frame to send is queued first and then written as far as the socket accepts it. Received bytes are
-stored before they are parsed. So an interrupt (Ctrl-C in a host) loses nothing: the interrupted
-caller calls `resume`.
+stored before they are parsed. An interrupt (Ctrl-C in a host) loses no data, because the
+interrupted caller then calls `resume` to continue reading and writing.
 """
 
 import os
@@ -16,7 +17,8 @@ import msgspec
 from nacre.eventloop import EventLoop
 from nacre.warden.protocol import FrameBuffer, FrameTooLong, FromClient, FromWarden, encode_frame
 
-_READ_SIZE: Final = 64 * 1024  # bytes; malloc would map and unmap a larger buffer at each read
+# Maximum bytes per read; malloc would map and unmap memory for a larger buffer at each read.
+_READ_SIZE: Final = 64 * 1024
 _ONE_READ: Final = (_READ_SIZE,)
 _WRITE_SIZE: Final = 256 * 1024
 _FD_SPACE: Final = socket.CMSG_SPACE(16 * 4)
@@ -33,13 +35,13 @@ class FramedSocket:
         on_close: Callable[[str], None],
         takes_descriptors: bool = False,
     ) -> None:
-        """Start reading the socket.
+        """Start watching the socket for received frames.
 
-        `on_frame` is called with each frame. `on_close` is called once, with the reason why no more
-        frames will come. The reason is "" if the other end has closed the connection.
+        `on_frame` is called with each received frame. `on_close` is called once when no more frames
+        will come, with the reason as text, or with "" if the other end has closed the connection.
         """
         self.open = True
-        self._peer_closed = False  # a write failed: the other end no longer reads
+        self._peer_closed = False  # whether a write failed because the other end no longer reads
         self._handling = False
         self._socket = connection
         self._fd = connection.fileno()
@@ -50,14 +52,15 @@ class FramedSocket:
         self._takes_descriptors = takes_descriptors
         self._incoming = FrameBuffer()
         self._outgoing = bytearray()
-        self._sent_sizes: list[int] = []  # bytes of `_outgoing` written by each send(2)
-        self.descriptors: list[int] = []  # descriptors received from the other end
+        self._sent_sizes: list[int] = []  # for each send(2): number of written bytes of `_outgoing`
+        self.descriptors: list[int] = []  # file descriptors received from the other end
         connection.setblocking(False)
         loop.watch(self._fd, self.read)
 
     @property
     def intact(self) -> bool:
-        """Whether the descriptor is still this socket: a host may have closed or reused it."""
+        """Whether the descriptor still refers to this socket; the host program may have closed or
+        reused it."""
         try:
             status = os.fstat(self._fd)
         except OSError:
@@ -69,7 +72,8 @@ class FramedSocket:
         return len(self._outgoing) - sum(self._sent_sizes)
 
     def send(self, frame: FromClient | FromWarden) -> None:
-        """Queue a frame and try to write it. Raises OverflowError if the frame is too long."""
+        """Queue a frame and try to write it to the socket. Raises OverflowError if the frame is too
+        long."""
         data = encode_frame(frame)
         if not self.open or self._peer_closed:
             return
@@ -81,7 +85,8 @@ class FramedSocket:
             self._flush()
 
     def read(self) -> None:
-        """Receive the available bytes and pass the complete frames to `on_frame`."""
+        """Receive the available bytes from the socket and pass the complete frames to
+        `on_frame`."""
         if not self.open:
             return
         try:
@@ -94,7 +99,8 @@ class FramedSocket:
         self.resume()
 
     def resume(self) -> None:
-        """Pass buffered frames to `on_frame` and write queued data, also after an interrupt."""
+        """Pass received frames to `on_frame` and write queued frames; also called after an
+        interrupt, to continue."""
         if not self.open or self._handling:
             return
         self._handling = True
@@ -123,14 +129,16 @@ class FramedSocket:
             os.close(self.descriptors.pop())
 
     def disown(self) -> None:
-        """Never use the descriptor again: the host has closed it or reused its number."""
+        """Stop using the socket's descriptor, because the host program has closed it or reused its
+        number."""
         self.open = False
         self._socket.detach()
 
     def after_fork(self) -> None:
-        """Close this process's copy of the socket after fork(2), without touching the epoll.
+        """Close this process's copy of the socket after fork(2), without changing the epoll that
+        watches it.
 
-        The connection and the epoll that watches it belong to the parent process.
+        After fork(2), the connection and the epoll that watches it belong to the parent process.
         """
         if self.open and self.intact:
             self._socket.close()
@@ -140,7 +148,8 @@ class FramedSocket:
 
     def _receive(self) -> None:
         if not self._takes_descriptors:
-            # `map` and `extend` run in C: an interrupt cannot lose bytes that were received.
+            # `map` and `extend` run in C, so an interrupt (Ctrl-C) cannot come between receiving
+            # bytes and storing them.
             self._incoming.pieces.extend(map(self._socket.recv, _ONE_READ))
             return
         data, ancillary, _, _ = self._socket.recvmsg(_READ_SIZE, _FD_SPACE, _CLOEXEC)
@@ -152,13 +161,16 @@ class FramedSocket:
         outgoing, sent = self._outgoing, self._sent_sizes
         try:
             while (at := sum(sent)) < len(outgoing):
-                # `map` and `extend` run in C: an interrupt cannot cause bytes to be sent twice.
+                # `map` and `extend` run in C, so an interrupt (Ctrl-C) cannot come between sending
+                # bytes and counting them, and no bytes are sent twice.
                 sent.extend(map(self._socket.send, (bytes(outgoing[at : at + _WRITE_SIZE]),)))
         except BlockingIOError:
             self._loop.watch_writable(self._fd, self._flush)
             return
         except OSError:
-            self._peer_closed = True  # frames from the other end may still be unread
+            # The process at the other end of the socket no longer reads, but frames that it has
+            # sent may still be unread.
+            self._peer_closed = True
         outgoing.clear()
         sent.clear()
         self._loop.unwatch_writable(self._fd)

@@ -1,4 +1,5 @@
-"""One run inside the warden, with the client that started it and the clients that wait for it."""
+"""One run that the warden (nacre's daemon) executes, with the client that started it and the
+clients that wait for it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,9 +21,11 @@ from nacre.warden.event_stream import EventStream
 if TYPE_CHECKING:
     from nacre.warden.server_connection import PendingRequest
 
-# Seconds until the output of a run with a waiting client is copied to disk for other readers.
+# Seconds after the start of a run at which its output is copied to disk for other readers, while a
+# client still waits for the run.
 _DISK_DELAY = 0.25
-_SETUP_POLL = 0.1  # seconds between two checks whether the user's set-up has been read
+# Seconds between two checks whether the user's shell startup files have been read.
+_SETUP_POLL = 0.1
 
 OnHostedEnd = Callable[["HostedRun", Outcome], None]
 
@@ -43,11 +46,13 @@ class HostedRun:
         self._record = record
         self.workspace = request.workspace
         self.command = decode(request.plan.command.original)
-        # The client that started the run, until its last response.
+        # The client that started the run; None after its last response or after it has
+        # disconnected.
         self._client: PendingRequest | None = client
         self.job = request.job
         self._waiters: dict[PendingRequest, Timer | None] = {}
-        # Clients in `_waiters` that also get a response when the run waits for input.
+        # Clients that wait for the run and also get a response when the run waits for input on its
+        # stdin.
         self._input_waiters: set[PendingRequest] = set()
         self._context = context
         self._on_end = on_end
@@ -79,9 +84,10 @@ class HostedRun:
             )
 
     def _on_queue_timeout(self) -> None:
-        """End the wait of the client for a run that has not started within the wait limit.
+        """Tell the client that its run is still queued, because the wait limit is over.
 
-        Reading the user's set-up, which happens once, does not count against that limit.
+        The time for reading the user's shell startup files, which happens once, does not count
+        against the wait limit.
         """
         if self.run.reads_setup:
             self._wait_timer = self._context.loop.call_later(_SETUP_POLL, self._on_queue_timeout)
@@ -91,9 +97,10 @@ class HostedRun:
     def wait(
         self, client: "PendingRequest", wait_limit: float | None, *, for_input: bool = False
     ) -> None:
-        """Respond to a further client when the run ends or the wait limit is over.
+        """Register a further client, which gets a response when the run ends or the wait limit is
+        over.
 
-        With `for_input`, also respond when the run waits for input.
+        With `for_input`, the client also gets a response when the run waits for input on its stdin.
         """
         timer = None
         if wait_limit is not None:
@@ -106,14 +113,14 @@ class HostedRun:
             self._input_wait.begin()
 
     def detach_now(self, client: "PendingRequest") -> None:
-        """Respond to this client now, without waiting any longer; the run continues."""
+        """Respond to a waiting client now, before the run has ended; the run continues."""
         if client is self._client:
             self._on_wait_over()
         else:
             self._respond_running(client)
 
     def disconnect(self, client: "PendingRequest") -> None:
-        """Drop a client that has disconnected or cancelled its wait. The run continues."""
+        """Drop a client that has disconnected or cancelled its wait; the run continues."""
         self._remove_waiter(client)
         if client is self._client:
             self._client = None
@@ -139,13 +146,13 @@ class HostedRun:
             )
             if patience is not None:
                 if self._wait_timer is not None:
-                    self._wait_timer.cancel()  # the timer limited the time in the queue
+                    self._wait_timer.cancel()  # timer that limited the run's time in the queue
                 self._wait_timer = loop.call_later(patience, self._on_wait_over)
                 if isinstance(self.request.plan.stdin, OpenStdin):
                     self._input_wait.begin()
 
     def _on_input_wait(self) -> None:
-        """Respond to the clients that asked to be notified when the run waits for input."""
+        """Respond to the clients that get a response when the run waits for input on its stdin."""
         if self._client is not None and self.request.wait_limit is not None:
             self._on_wait_over(waits_for_input=True)
         for client in list(self._input_waiters):
@@ -154,15 +161,17 @@ class HostedRun:
     def _on_wait_over(self, *, waits_for_input: bool = False) -> None:
         """Detach the run and tell the client that started it that the run continues."""
         if not self.run.started and not self.run.queued:
-            return  # the run is just ending, and its outcome is the better response
+            return  # the run is about to end, and its outcome is a better response than `Running`
         running, client = self._detach(), self._client
         if self.run.queued:
-            self._record.write_start()  # so that other processes can find the queued run
+            self._record.write_start()  # the start entry lets other processes find the queued run
             running = self.run.snapshot()
         if running is not None and waits_for_input:
             running = msgspec.structs.replace(running, waits_for_input=True)
         if self.event_stream is None:
-            self._client = None  # a client with an event stream stays and gets the outcome, too
+            # For a client without an event stream, `Running` is the last response; a client with an
+            # event stream also gets the outcome when the run ends.
+            self._client = None
         if client is not None and running is not None:
             client.respond(running, last=self.event_stream is None)
 
@@ -177,7 +186,8 @@ class HostedRun:
         return self.run.detach(job=self.job)
 
     def _respond_running(self, client: "PendingRequest", *, waits_for_input: bool = False) -> None:
-        """Send a waiting client a snapshot of the run, and remove the client from the waiters."""
+        """Send a waiting client a snapshot of the live run, and remove the client from the waiting
+        clients."""
         if client in self._waiters:
             waits_for_input = waits_for_input or (
                 client in self._input_waiters and self.run.question() is not None

@@ -34,10 +34,12 @@ def entry() -> NoReturn:
 
 
 def run_warden(ready: int | None, adopt: str | None) -> int:
-    """Serve as the warden until idle, unless another process is the warden. Return the exit code.
+    """Run as the warden (nacre's daemon) until idle, unless another process is the warden; return
+    the exit code.
 
-    `ready` is a pipe descriptor that gets one byte when the warden can be reached. `adopt`
-    describes pipes that the warden reads from now on, see `pipe_handover`.
+    `ready` is the descriptor of a pipe that gets one byte when the warden can be reached. `adopt`
+    describes output pipes of processes that outlived their run's shell; the warden inherits these
+    pipes and reads them (see `pipe_handover`).
     """
     run_tag.drop_tag()
     _raise_rlimits()
@@ -76,10 +78,12 @@ def _report_ready(ready: int | None) -> None:
 
 
 def _raise_rlimits() -> None:
-    """Raise the soft limits of this process to the hard limits, except RLIMIT_LOCKS (the run tag).
+    """Raise the soft limits of this process to the hard limits, except RLIMIT_LOCKS, which marks
+    the processes of a run.
 
-    The process that started the warden may have low limits, but the warden serves other clients,
-    too. A command still gets the limits of the caller that requested it.
+    The warden raises its soft limits, because the process that started it may have low limits, and
+    the warden also serves other clients. A command that the warden runs still gets the resource
+    limits of the caller that requested it.
     """
     for number in rlimits.LIMIT_NUMBERS:
         if number != RLIMIT_LOCKS:
@@ -89,7 +93,8 @@ def _raise_rlimits() -> None:
 
 
 def _install_signal_handlers(warden: Warden) -> None:
-    """Shut down on TERM and INT, survive HUP and QUIT, reap dead orphans after SIGCHLD."""
+    """Shut the warden down on TERM and INT, survive HUP and QUIT, and reap dead orphans after
+    SIGCHLD."""
     waiting = False
 
     def reap() -> None:
@@ -99,7 +104,9 @@ def _install_signal_handlers(warden: Warden) -> None:
 
     def died(*_: object) -> None:
         nonlocal waiting
-        if not waiting:  # most dead children are shells, which their own runs reap
+        # Orphans are reaped only after a delay, because most dead children are not orphans but
+        # shells, and the run of a shell reaps the shell.
+        if not waiting:
             waiting = True
             warden.loop.post(schedule_reap)
 
@@ -110,7 +117,8 @@ def _install_signal_handlers(warden: Warden) -> None:
         warden.loop.post(warden.shut_down)
 
     def ignored(*_: object) -> None:
-        """Do nothing; unlike SIG_IGN, this handler is not inherited by child processes."""
+        """Do nothing on a signal; unlike SIG_IGN, this handler is not inherited by child
+        processes."""
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)

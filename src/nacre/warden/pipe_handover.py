@@ -1,8 +1,11 @@
-"""Handover of the pipes of leftover processes to the warden.
+"""Handover of output pipes to the warden (nacre's daemon), after a run whose leftover processes
+still hold the pipes open.
 
-A warden that listens receives the pipes over its socket. If no warden listens, a new one is started
-and inherits the pipes, because the process that hands them over may exit the next moment. If the
-new process finds that another warden holds the lock by then, it passes the pipes on to that warden.
+A warden that already listens receives the pipes of leftover processes over its socket. If no warden
+listens, the process that has the pipes of leftover processes starts a new warden, which inherits
+the pipes, because the starting process may exit the next moment. If a newly started warden finds
+that another warden already runs, the new warden passes the pipes of leftover processes on to the
+other warden.
 """
 
 import os
@@ -24,9 +27,10 @@ _ACCEPT_TIMEOUT: Final = 0.5
 
 
 def hand_over_pipes(adopt: Adopt, fds: list[int]) -> bool:
-    """Give the warden copies of the pipes. Return False if no warden could take them.
+    """Pass copies of the pipe descriptors `fds` to the warden; return False if no warden takes
+    them.
 
-    The caller's own descriptors stay open in either case.
+    `hand_over_pipes` does not close `fds`, the caller's own descriptors of the pipes.
     """
     try:
         return _send_to_warden(adopt, fds) or _start_with_pipes(adopt, fds)
@@ -53,10 +57,11 @@ def _send_to_warden(adopt: Adopt, fds: list[int]) -> bool:
 
 
 def _wait_for_acceptance(connection: socket.socket) -> bool:
-    """Return whether the warden takes the pipes.
+    """Return whether the warden takes the pipes that were sent to it.
 
-    A warden that sends nothing in time will take the pipes later: they are in its socket already. A
-    warden that closes the connection has not taken the pipes.
+    If the warden does not respond in time, return True, because the pipes that were sent are
+    already in the warden's socket, and the warden will take them later. Return False if the warden
+    refuses the pipes that were sent to it, or closes the connection.
     """
     connection.settimeout(_ACCEPT_TIMEOUT)
     incoming = protocol.FrameBuffer()
@@ -82,7 +87,8 @@ def _start_with_pipes(adopt: Adopt, fds: list[int]) -> bool:
 
 
 def parse_handover(word: str) -> tuple[Adopt, list[int]]:
-    """Parse the value of the `--adopt` option that a warden is started with."""
+    """Parse the `--adopt` option of a new warden: the run, and the inherited pipes of its leftover
+    processes."""
     run, workspace, limit, pipes = word.split(";")
     pairs = [each.partition(":") for each in pipes.split(",")]
     adopt = Adopt(
@@ -98,7 +104,8 @@ def parse_handover(word: str) -> tuple[Adopt, list[int]]:
 
 
 def forward_pipes(adopt: Adopt, fds: list[int]) -> None:
-    """Pass the pipes on to the warden that took the lock first, which may not listen yet."""
+    """Pass the pipes that this new warden inherited on to the warden that already runs; retry,
+    because the other warden may not listen yet."""
     end = time.monotonic() + _FORWARD_TIMEOUT
     while time.monotonic() < end:
         with suppress(OSError):

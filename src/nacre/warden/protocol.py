@@ -6,11 +6,10 @@
                                 ← Leaving
 
 The first frame in each direction is the handshake: it says which protocol version its sender uses.
-Unknown fields are ignored, so a field can be added without a new version number. A new number is
-needed for a frame that the other side cannot know. A new number is also needed for a field that
-must not be ignored, such as the session of a plan (version 3). Frames are small values, so they can
-also go through a pipe or to another machine. Only `Adopt` needs the socket, because it passes
-descriptors.
+Unknown fields of a frame are ignored, so a field can be added without a new protocol version. A new
+protocol version is needed for a new kind of frame, and for a field that must not be ignored, such
+as the session of a plan (version 3). Frames are plain data, so they can also go through a pipe or
+to another machine; only the frame `Adopt` needs the socket, because it passes descriptors.
 """
 
 import struct
@@ -28,12 +27,13 @@ from nacre.model.requests import Request, Response, SignalNumber
 PROTOCOL: Final = 3
 OLDEST_PROTOCOL: Final = 1  # oldest protocol version that this nacre still accepts
 MAX_FRAME: Final = 64 * 1024 * 1024  # maximum frame size in bytes
-MAX_KEPT: Final = 16 * 1024 * 1024  # bytes kept of each stream of a run; fits into a frame
+# Maximum bytes kept of each output stream of a run, so that the output fits into one frame.
+MAX_KEPT: Final = 16 * 1024 * 1024
 
 
 class Hello(Struct, frozen=True, kw_only=True, tag="Hello"):
     protocol: int
-    version: str  # version of nacre
+    version: str  # version of nacre in the client process
 
 
 class Welcome(Struct, frozen=True, kw_only=True, tag="Welcome"):
@@ -41,16 +41,17 @@ class Welcome(Struct, frozen=True, kw_only=True, tag="Welcome"):
     oldest: int
     version: str
     pid: int
-    runs: int = 0  # number of runs that have not ended
+    runs: int = 0  # number of the warden's runs that have not ended
 
 
 class RequestFrame(Struct, frozen=True, tag="Asked", rename={"request": "ask"}):
-    id: int  # chosen by the client; unique in its connection
+    id: int  # request id, chosen by the client and unique in its connection
     request: Request
 
 
 class Cancel(Struct, frozen=True, tag="Cancel"):
-    """Client frame: cancel a request; `signal` is the first signal sent to the run it started."""
+    """Client frame: asks the warden to cancel a request; `signal` is the first signal that the
+    warden sends to the request's run."""
 
     id: int
     signal: SignalNumber
@@ -64,25 +65,29 @@ class Credit(Struct, frozen=True, tag="More"):
 
 
 class DetachNow(Struct, frozen=True, tag="Enough"):
-    """Client frame: respond to this request now and let its run continue. (Since protocol 2.)"""
+    """Client frame: asks the warden to respond to a request now and to let the request's run
+    continue (since protocol version 2)."""
 
     id: int
 
 
 class Adopt(Struct, frozen=True, kw_only=True, tag="Adopt"):
-    """Client frame with descriptors: the warden reads the pipes of a run's leftover processes."""
+    """Client frame with descriptors: the pipes of a run's leftover processes, which the warden
+    reads from now on."""
 
     id: int = 0
     run: str
     workspace: bytes
-    streams: tuple[Stream, ...]  # one descriptor is passed for each stream
+    # output streams of the run; the frame passes one descriptor for each stream to the warden
+    streams: tuple[Stream, ...]
     limit: int
 
 
 class Retire(Struct, frozen=True, tag="Retire"):
-    """Client frame: give up the lock and the public socket to a newer warden.
+    """Client frame: asks the warden to give up its lock and its public socket to a newer warden.
 
-    The retired warden keeps serving its own runs until they have ended.
+    A warden that has given up its lock and its public socket (a retired warden) keeps serving its
+    own runs until they have ended.
     """
 
 
@@ -97,9 +102,10 @@ class EventFrame(Struct, frozen=True, tag="Heard"):
 
 
 class Leaving(Struct, frozen=True, tag="Leaving"):
-    """Warden frame: this warden is about to exit or has retired.
+    """Warden frame: its sender is about to exit, or has retired in favor of a newer warden.
 
-    A request without a response was not carried out; the client sends it to the next warden.
+    If the warden sends the frame `Leaving` before it has responded to a request, it has not carried
+    out the request, and the client sends the request to the next warden.
     """
 
 
@@ -117,7 +123,8 @@ _LENGTH: Final = struct.Struct("!I")
 
 
 def encode_frame(frame: FromClient | FromWarden) -> bytes:
-    """Return the frame with its length prefix. Raises OverflowError if the frame is too long."""
+    """Encode a frame as bytes, with its length prefix. Raises OverflowError if the frame is too
+    long."""
     data = _encode(frame)
     if len(data) > MAX_FRAME:
         raise OverflowError(f"a frame of {len(data)} bytes is too long; {MAX_FRAME} are the most")
@@ -144,7 +151,8 @@ def decode_warden_frame(data: bytes) -> FromWarden:
 
 
 class FrameTooLong(Exception):
-    """Error for a frame above the size limit: the peer does not use this protocol."""
+    """Error for a received frame above the size limit: its sender does not use the socket protocol
+    of the warden (nacre's daemon)."""
 
 
 class FrameBuffer:
@@ -152,16 +160,16 @@ class FrameBuffer:
 
     def __init__(self, longest: int = MAX_FRAME) -> None:
         self.ended = False  # EOF was received: the other end has closed the connection
-        # Received bytes. `extend` fills this deque in C, so an interrupt (Ctrl-C) loses no data.
+        # Received bytes; `extend` fills this deque in C, so an interrupt (Ctrl-C) loses no data.
         self.pieces: deque[bytes] = deque()
         self._longest = longest
         self._buffer = b""
 
     def frames(self) -> Iterator[bytes]:
-        """Yield the complete frames.
+        """Yield the complete frames that were received.
 
-        A frame leaves the buffer when the caller asks for the next one. Raises FrameTooLong as soon
-        as the length prefix of such a frame has arrived.
+        A frame stays in the buffer until the caller asks for the next frame. Raises FrameTooLong as
+        soon as the length prefix of a frame above the size limit has arrived.
         """
         while True:
             self._join_pieces()
@@ -178,7 +186,8 @@ class FrameBuffer:
             self._buffer = buffered[end:]
 
     def _join_pieces(self) -> None:
-        """Join the received pieces once they may contain a complete frame."""
+        """Join the received pieces of bytes into one buffer, once they may contain a complete
+        frame."""
         if not self.pieces:
             return
         if not self.pieces[-1]:

@@ -1,10 +1,11 @@
 """Recovery of runs whose owner process was killed: find out and record how each run ended.
 
-The pipes of such a run broke with its owner, so its further output is gone. Most such runs end when
-they print their next line. If the run's shell still lives, recovery watches the shell. Since Linux
-6.15 a pidfd that was opened while the process lived returns the exit code to any process, not only
-to the parent. A run whose end cannot be seen is recorded as lost. A run of another boot is lost,
-even if another process has the pid of its shell now.
+When the process that owns a run is killed, the run's pipes break, so its further output is lost. A
+run with broken pipes usually ends when it prints its next line. If the shell of an orphaned run
+still lives, the warden watches the shell for its exit. Since Linux 6.15, a pidfd that was opened
+while the process lived returns the exit code to any process, not only to the parent. A run whose
+exit status cannot be found out is recorded as lost. A run from before the last reboot is lost, even
+if another process now has the pid of its shell.
 """
 
 import os
@@ -27,7 +28,8 @@ from nacre.store.stored_run import StoredRun
 
 _PAUSE: Final = 0.005
 _TRIES: Final = 20
-_MAX_COUNTED: Final = 16 * MIB  # bytes; lines of longer output are not counted
+# Size in bytes above which the lines of an output file are not counted.
+_MAX_COUNTED: Final = 16 * MIB
 _BROKEN_PIPE: Final = "the process that read the output was killed; later output is lost"
 
 
@@ -51,7 +53,7 @@ class Recovery:
         self._recover_next()
 
     def drop(self) -> None:
-        """Stop recovering runs, because another warden does it from now on."""
+        """Stop recovering runs, because another warden recovers them from now on."""
         self._remaining.clear()
         while self._watched:
             pidfd = self._watched.pop()
@@ -59,7 +61,8 @@ class Recovery:
             os.close(pidfd)
 
     def _recover_next(self) -> None:
-        """Recover one run and schedule the next, so that clients are served in between."""
+        """Recover one run and schedule the recovery of the next, so that the warden serves its
+        clients in between."""
         if not self._remaining:
             return
         run = self._remaining.popleft()
@@ -71,10 +74,9 @@ class Recovery:
             self._loop.call_later(_PAUSE, self._recover_next)
 
     def _complete_end(self, run: StoredRun, ended: EndEntry) -> None:
-        """Write the outcome file of a run whose end is in the journal.
-
-        The owner of the run was killed after it wrote the journal and before it wrote the file.
-        """
+        """Write the file `outcome` of a run whose owner process was killed while it recorded the
+        run's end. `ended` is the end entry that the owner process had written to the journal or to
+        the temporary file `outcome.draft`."""
         with suppress(OSError, IndexError):
             start = ended.output.hidden[-1][0]
             fd = os.open(run.path(Stream.OUTPUT), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
@@ -92,7 +94,7 @@ class Recovery:
         self._files.journal.append(path, line)
 
     def _watch_if_alive(self, run: StoredRun) -> bool:
-        """Watch the shell of the run for its exit. Return False if the shell no longer runs."""
+        """Watch the run's shell for its exit; return False if the shell no longer runs."""
         shell, owned = run.start_entry.shell, run.owner
         if shell is None or owned is None or owned.boot != run_owner.boot_id():
             return False
@@ -100,7 +102,7 @@ class Recovery:
             pidfd = os.pidfd_open(shell.pid)
         except ProcessLookupError:
             return False
-        except OSError:  # no free descriptor at this moment: try the run again later
+        except OSError:  # no free descriptor at this moment: recover the run later
             self._remaining.append(run)
             return True
         found = processes.read_process(shell.pid)
@@ -112,10 +114,8 @@ class Recovery:
         return True
 
     def _on_exit(self, run: StoredRun, pidfd: int) -> None:
-        """Read the exit status of the shell.
-
-        The status comes from the zombie, or from the kernel once the zombie is reaped.
-        """
+        """Read the exit status of a run's shell from the zombie process or, once the zombie is
+        reaped, from the shell's pidfd."""
         self._loop.unwatch(pidfd)
         self._read_status(run, pidfd, _TRIES)
 
@@ -133,7 +133,7 @@ class Recovery:
         self._write_end(run, status or Lost(last_seen=time.time() - run.start_entry.time))
 
     def _write_end(self, run: StoredRun, ending: Ending) -> None:
-        """Record how the run ended, in its outcome file and in the journal."""
+        """Record how the run ended, in its file `outcome` and in the journal."""
         output = self._stored_stream(run, Stream.OUTPUT, ending)
         errors = None
         if os.path.exists(run.path(Stream.ERRORS)):
@@ -156,7 +156,8 @@ class Recovery:
             self._append_to_journal(run, line)
 
     def _stored_stream(self, run: StoredRun, stream: Stream, ending: Ending | None) -> StoredStream:
-        """Measure a stream's file; append the completion line to the file if `ending` is given."""
+        """Return the size and line count of an output file. If `ending` is given, append the
+        completion line, in which nacre says how the run ended, to the output file."""
         path, line = run.path(stream), run.start_entry.completion_line
         try:
             fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -186,7 +187,8 @@ def _count_lines(fd: int) -> int:
 
 
 def _find_leftovers(run: StoredRun) -> tuple[Survivor, ...]:
-    """Return the live processes that carry the tag of the run."""
+    """Return the live processes of a run, which are recognized by the run tag (a resource-limit
+    value)."""
     from nacre.process.process_tree import TaggedProcesses
     from nacre.process.run_tag import parse_tag
 

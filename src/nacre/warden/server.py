@@ -1,9 +1,9 @@
 """The warden: a small daemon that runs commands for many clients and exits when it is idle.
 
-The warden uses the same engine as any host. One event loop on one thread serves its sockets, pipes
-and timers. When a client disconnects, its runs continue; a cancel ends a run. Nothing that a client
-sends can harm other clients. An invalid frame closes the connection of its sender. The amount of
-data that a client leaves unread is bounded.
+The warden runs commands with the same engine as a program that imports nacre. One event loop on one
+thread serves all sockets, pipes and timers of the warden. When a client disconnects, its runs
+continue; a Cancel frame ends a run. No client can harm other clients: an invalid frame closes only
+the connection of its sender, and a client that leaves too many bytes unread is disconnected.
 """
 
 import os
@@ -32,8 +32,9 @@ from nacre.warden.recovery import Recovery
 from nacre.warden.server_connection import PendingRequest, ServerConnection
 
 IDLE_SECONDS: Final = 60.0  # seconds without work until the warden exits
-_MAX_LOG: Final = 1024 * 1024  # maximum size of the log in bytes
-_TRIM_ABOVE: Final = 16 * 1024 * 1024  # bytes of output above which memory is trimmed after a run
+_MAX_LOG: Final = 1024 * 1024  # maximum size of the warden's log in bytes
+# Output bytes of a run above which freed memory is returned to the kernel after the run.
+_TRIM_ABOVE: Final = 16 * 1024 * 1024
 _RETRY_INTERVAL: Final = 0.05
 _FIRST_REQUEST_TIME: Final = 10.0  # minimum seconds that a new warden waits for its first request
 
@@ -42,7 +43,9 @@ class Warden:
     def __init__(self, lock: endpoint.WardenLock, *, idle: float = IDLE_SECONDS) -> None:
         self._idle_timer: Timer | None = None
         self._retired = False
-        self.used = False  # a client has sent a request
+        # whether a client has sent a request, or has given the warden the pipes of processes that
+        # outlived their run's shell
+        self.used = False
         self.stopping = False
         self._shutting_down = False
         self._lock = lock
@@ -92,7 +95,8 @@ class Warden:
         self.context.close()
 
     def schedule_idle_exit(self) -> None:
-        """Restart the idle timer if there is no work left; called whenever some work has ended."""
+        """Restart the idle timer if the warden has no work left; called whenever some work has
+        ended."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
@@ -112,10 +116,10 @@ class Warden:
         return bool(self.hosted or self.leftover_pipes or asked or self.recovery.busy)
 
     def _exit_if_idle(self) -> None:
-        """Exit if there is still no work.
+        """Exit if the warden still has no work.
 
-        Requests that arrive from now on are not started. All clients get a Leaving frame and send
-        such requests to the next warden.
+        When the warden exits, it sends a Leaving frame to all clients, which then send their
+        unstarted requests to the next warden.
         """
         if self._busy:
             self.schedule_idle_exit()
@@ -126,13 +130,16 @@ class Warden:
         self.stopping = True
 
     def retire(self) -> None:
-        """Give up the lock and the public socket name to the next warden.
+        """Give up the lock and the public socket name, so that another process can become the
+        warden.
 
-        The present runs stay with this warden, which clients reach through its own socket name.
+        A retired warden, which has given up its lock, keeps its present runs, and clients still
+        reach it through its own socket name.
         """
         if not self._retired:
             self._retired = True
-            self.recovery.drop()  # the next warden does the recovery
+            # stop recovering runs whose owner process was killed: the next warden recovers them
+            self.recovery.drop()
             endpoint.remove_public_socket()
             self._lock.release()
             self.schedule_idle_exit()
@@ -148,7 +155,7 @@ class Warden:
     def _accept(self) -> None:
         try:
             connection, _ = self._socket.accept()
-        except BlockingIOError:  # the client has disconnected again
+        except BlockingIOError:  # the client disconnected before it was accepted
             return
         except OSError:  # no free descriptor: accept the client a little later
             self.loop.unwatch(self._socket.fileno())
@@ -162,8 +169,8 @@ class Warden:
     # Requests.
 
     def start_run(self, request: requests.StartRun, client: PendingRequest) -> None:
-        """Start a run for a client, unless the same request has already started that run. Raises
-        Refused."""
+        """Start a run for a client, unless an earlier copy of the same request has already started
+        the run. Raises Refused."""
         if self._shutting_down:
             raise Refused(Unavailable(problem="this warden is shutting down; retry in a moment"))
         if request.plan.keep.whole > MAX_KEPT or request.plan.keep.tail > MAX_KEPT:
@@ -199,14 +206,16 @@ class Warden:
     def _find_earlier(
         self, request: requests.StartRun, key: requests.IdempotencyKey
     ) -> requests.AlreadyStarted | None:
-        """Return the run that was started before with the same idempotency key. Raises Refused."""
+        """Return the run that an earlier request with the same idempotency key started, or None.
+        Raises Refused."""
         if request.number is None:
             raise Refused(Unavailable(problem="a request needs the number of its run"))
         run = claim_run(key, request.workspace, request.number, "warden")
         return None if run == request.number else requests.AlreadyStarted(run=f"r{run}")
 
     def _check_limit(self, request: requests.StartRun) -> None:
-        """Check the limit of live runs in the workspace. Raises Refused if it is reached."""
+        """Check that the workspace has fewer live runs than the request's limit. Raises Refused if
+        the limit of live runs is reached."""
         if request.max_live is None or (request.job and request.wait_limit != 0):
             return
         live = [
@@ -220,7 +229,8 @@ class Warden:
             raise Refused(TooMany(limit=request.max_live, runs=tuple(live), kind=kind))
 
     def find(self, name: str, workspace: bytes) -> HostedRun:
-        """Return a live run of this workspace. Raises Refused if there is no such run."""
+        """Return the live run with this name in the workspace. Raises Refused if the workspace has
+        no live run with this name."""
         hosted = self.hosted.get(name)
         if hosted is None or hosted.workspace != workspace:
             raise Refused(UnknownRun(run=name))
@@ -237,14 +247,15 @@ class Warden:
     # Leftover processes.
 
     def keep_leftover(self, leftover: LeftoverPipes) -> None:
-        """Keep reading the pipes of leftover processes of a run that this warden hosted."""
+        """Keep reading the pipes of leftover processes of a run that this warden executed."""
         if leftover.workspace is not None:
             self._append_late_output(leftover, leftover.workspace, leftover.limit)
         else:
             self._watch_leftover(leftover, None)
 
     def adopt_pipes(self, frame: Adopt, fds: list[int]) -> None:
-        """Read the pipes of leftover processes of a run that another process hosted."""
+        """Read from now on the output pipes of leftover processes, which outlived the shell of a
+        run that another process executed."""
         self.used = True
         readers = {}
         for stream, fd in zip(frame.streams, fds, strict=False):
@@ -296,7 +307,7 @@ def _prepare_output(record: RunRecord) -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         why = Unavailable(problem=f"the output cannot be stored: {error.strerror or error}{where}")
-        # The start of the run may be in the journal already. The end is written, too, so that no
-        # process waits for a run that never started.
+        # Write the end of a run that could not start, because its start may already be in the
+        # journal, and another process could wait for its end.
         record.write_end(Outcome(run=record.name, ending=NotStarted(why), output=Capture()))
         raise Refused(why) from None

@@ -33,14 +33,14 @@ from nacre.warden.protocol import (
 if TYPE_CHECKING:
     from nacre.warden.server import Warden
 
-_MAX_UNSENT: Final = 2 * wire.MAX_FRAME  # bytes that a client may leave unread
+_MAX_UNSENT: Final = 2 * wire.MAX_FRAME  # maximum bytes that a client may leave unread
 
 
 class ServerConnection:
-    """Connection of one client, with its pending requests."""
+    """The warden's connection to one client, with the client's pending requests."""
 
     def __init__(self, warden: "Warden", connection: socket.socket) -> None:
-        self.protocol = 0  # version that both sides use; 0: no Hello frame has arrived
+        self.protocol = 0  # protocol version that both sides use; 0: no Hello frame has arrived yet
         self._warden = warden
         self.pending: dict[int, PendingRequest] = {}
         self._stream = FramedSocket(
@@ -52,8 +52,8 @@ class ServerConnection:
         )
 
     def send(self, frame: FromWarden) -> None:
-        """Send a frame. Disconnect a client that leaves too many bytes unread. Raises
-        OverflowError."""
+        """Send a frame to the client, and disconnect a client that leaves too many bytes unread.
+        Raises OverflowError."""
         self._stream.send(frame)
         if self._stream.unsent > _MAX_UNSENT:
             self._hang_up()  # the client sends requests but reads no responses
@@ -63,7 +63,8 @@ class ServerConnection:
         self._stream.close()
 
     def _on_close(self, why: str) -> None:
-        """Drop a client that has disconnected or sent an invalid frame. Its runs continue."""
+        """Drop a client that has disconnected or sent an invalid frame; the client's runs
+        continue."""
         if why:
             self._stream.send(Problem(why))
         self._drop_clients()
@@ -88,7 +89,9 @@ class ServerConnection:
         except msgspec.MsgspecError:
             raise
         except Exception:
-            self._hang_up()  # without the disconnect, the same frame would be handled again
+            # Disconnect the client; otherwise the frame that caused the error would be processed
+            # again.
+            self._hang_up()
             raise
 
     def _handle(self, frame: wire.FromClient) -> None:
@@ -101,7 +104,9 @@ class ServerConnection:
             case Cancel(id=number, signal=signal_number):
                 if (pending := self.pending.get(number)) is not None:
                     pending.cancel(signal_number)
-                else:  # the request never arrived, or this second response is ignored
+                else:
+                    # If the request that a client cancels never arrived, or was already answered,
+                    # the warden still sends a response; a client ignores a second response.
                     self.send(ResponseFrame(number, Rejected(refusal=CalledOff())))
             case DetachNow(id=number):
                 if (pending := self.pending.get(number)) is not None:
@@ -168,16 +173,16 @@ class ServerConnection:
 
 
 class PendingRequest:
-    """One request of a client, until its final response."""
+    """A client's request that has not got its final response yet."""
 
     def __init__(self, connection: ServerConnection, number: int) -> None:
         self.hosted_run: HostedRun | None = None
-        self._owns_run = False  # the request itself started the run
+        self._owns_run = False  # whether this request started the run, or only waits for it
         self._connection = connection
         self._number = number
 
     def handle(self, warden: "Warden", request: requests.Request) -> None:
-        """Carry out the request. Raises Refused."""
+        """Carry out the client's request. Raises Refused."""
         match request:
             case requests.StartRun():
                 self._owns_run = True
@@ -209,7 +214,9 @@ class PendingRequest:
 
     def cancel(self, number: int) -> None:
         if self.hosted_run is None:
-            # The request is a write that waits for room. The run may still read the written data.
+            # If `hosted_run` is None, the pending request is a write to a run's stdin that waits
+            # for room in the pipe. Cancelling a write to a run's stdin ends only the wait for room
+            # in the pipe; the run may still read the data.
             self.respond(Rejected(refusal=CalledOff()))
         elif self._owns_run:
             self.hosted_run.run.cancel(number)

@@ -1,8 +1,11 @@
-"""`nacre warden --stdio`: the frames of the warden's socket on stdin and stdout.
+"""`nacre warden --stdio`: a bridge process that copies data from its stdin to the warden's socket,
+and from the socket to its stdout.
 
-The bridge is for a client that can start a program but not open a socket, for example with
-`ssh host nacre warden --stdio`. Runs outlive the bridge as they outlive any client. The bridge only
-copies bytes, so descriptors cannot be passed through it.
+The bridge between a client and the warden is for a client that cannot open a socket but can start a
+program, for example `ssh host nacre warden --stdio`. Runs in the warden (nacre's daemon) continue
+when the bridge process (`nacre warden --stdio`) exits, as they do when any client disconnects. The
+bridge between a client and the warden only copies bytes, so a client cannot pass descriptors to the
+warden through the bridge.
 """
 
 import os
@@ -26,7 +29,7 @@ def run_bridge() -> int:
     except (OSError, endpoint.ForeignSocket) as error:
         print(f"nacre: no warden is running: {error}", file=sys.stderr)
         return 1
-    with warden, suppress(OSError):  # an error means that one end has closed
+    with warden, suppress(OSError):  # OSError: the warden or the client has disconnected
         warden.setblocking(True)
         _copy_both_ways(warden)
     return 0
@@ -55,7 +58,8 @@ def connect_or_start() -> socket.socket:
 
 
 def _copy_both_ways(warden: socket.socket) -> None:
-    """Copy both ways until the warden closes, or until stdin has ended and the warden is silent."""
+    """Copy stdin to the warden and the warden's data to stdout, until the warden closes the
+    connection, or until stdin has ended and the warden sends nothing more."""
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(warden.fileno(), select.POLLIN)
@@ -69,7 +73,8 @@ def _copy_both_ways(warden: socket.socket) -> None:
                 _write_stdout(data)
             elif data := os.read(0, _READ_SIZE):
                 if not _try_send(warden, data):
-                    poll.unregister(0)  # the warden has closed, but sent data that is still unread
+                    # The warden has closed the connection, but data that it sent is still unread.
+                    poll.unregister(0)
             else:
                 poll.unregister(0)
                 patience = _CLOSE_LINGER

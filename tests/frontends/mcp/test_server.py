@@ -273,7 +273,7 @@ def test_logs_are_resources_with_ranges_and_ids_to_choose_from(era: str, tmp_pat
             ("artifact://1?from=5&to=3", "to is before from"),
             ("artifact://1?page=2", "page=2 is not a range"),
             ("artifact://1?from=0", "from is 0"),
-            ("artifact://1?lines=1&since=2", "do not go together"),
+            ("artifact://1?lines=1&since=2", "exclude each other"),
             ("file:///etc/passwd", "resources are artifact://RUN"),
         ):
             with pytest.raises(MCPError, match=re.escape(problem)) as raised:

@@ -1,1 +1,1 @@
-"""The contract nacre: every command is a run with an id."""
+"""The `nacre` contract, a dialect of the tool in which every command is a run with an id."""

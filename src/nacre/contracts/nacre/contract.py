@@ -1,11 +1,12 @@
-"""The contract nacre: every command is a run with an id and two time limits.
+"""The `nacre` contract, a dialect of the tool in which every command is a run with an id and two
+time limits.
 
-`wait` limits how long a call blocks, and `timeout` limits how long a command runs. This module
-converts the arguments of the tool `bash` to a request. `contracts.nacre.reply` writes the replies,
-and `contracts.nacre.job` implements the tool `job`.
+The argument `wait` limits how long a call blocks, and `timeout` limits how long a command runs.
+This module converts the arguments of the tool `bash` to a request to the engine. The module
+`contracts.nacre.reply` writes the replies, and `contracts.nacre.job` implements the tool `job`.
 
-The steps check a call in this order: variable names, directory, safety rules, co-author trailer,
-internal URLs, environment, need for a terminal.
+A call is checked in this order before its command runs: variable names, directory, safety rules,
+co-author trailer, internal URLs, environment, need for a terminal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -140,7 +141,8 @@ class Options(SharedOptions, frozen=True, kw_only=True):
     grace: Seconds = 5.0
     max_output: Annotated[int, Meta(ge=0, le=MAX_OUTPUT, extra=LESS)] = 20_000
     max_runs: Annotated[int, Meta(ge=1, extra=LESS)] = 100
-    snapshot: Annotated[bool, Meta(extra=OFF)] = False  # sessions load the user's set-up first
+    # Whether a new session first loads what the user's shell startup files define.
+    snapshot: Annotated[bool, Meta(extra=OFF)] = False
 
 
 class Nacre:
@@ -251,8 +253,8 @@ class Nacre:
         return select_session(self.name, caller, name, owner=name, shell_kind=made_of, setup=setup)
 
     def _effective_wait(self, asked: float | None) -> tuple[float, float | None]:
-        """Return the seconds to wait. The second value is the same number if the call asked for a
-        longer wait, else None."""
+        """Return two values: the seconds that the call waits, and the maximum wait if the call
+        asked for more than the maximum, else None."""
         most = self.options.max_wait
         wait = self.options.wait if asked is None else asked
         return (wait, None) if wait <= most else (most, most if asked is not None else None)
@@ -307,7 +309,8 @@ def make(options: Mapping[str, Any]) -> Nacre:
 
 
 def _check_arguments(given: Bash) -> None:
-    """Raises Refused for arguments that exclude each other, are invalid or are unavailable."""
+    """Check the arguments of a call of the tool `bash`. Raises Refused for arguments that exclude
+    each other, are invalid or are unavailable."""
     if given.pty and given.interactive:
         raise bad_arguments(
             "pty and interactive do not go together: a terminal is interactive; choose one"
@@ -346,9 +349,10 @@ def _resolve_cwd(given: str | None, caller: Caller) -> bytes:
 
 
 def _build_idempotency_key(given: Bash, plan: Plan) -> IdempotencyKey | None:
-    """Return the idempotency key of a call; None without a `request_id`. The key has a digest of
-    the plan. How long the call waits and how much output the reply shows do not change the digest.
-    """
+    """Return the idempotency key of a call, which prevents a retry from running the command twice;
+    None without a `request_id`. The idempotency key contains a digest of what the call executes,
+    such as the command and its directory, but not of how long the call waits or how much output the
+    reply shows."""
     if given.request_id is None:
         return None
     command = plan.command

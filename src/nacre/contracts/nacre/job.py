@@ -1,6 +1,8 @@
-"""The tool `job` of the contract nacre: each call does one action on runs.
+"""The tool `job` of the `nacre` contract.
 
-Reading the output of a run never consumes the output. `contracts.nacre.job_reply` writes replies.
+One call of `job` lists runs, reads their output, waits for them, writes to their stdin or signals
+them. Reading a run's output does not consume it: a later call can read the same bytes again. The
+module `contracts.nacre.job_reply` builds the replies of the tool `job`.
 """
 
 import re
@@ -42,10 +44,12 @@ from nacre.model.requests import (
 from nacre.model.signals import signal_name, signal_number
 from nacre.text.search import compile_pattern
 
-_DEFAULT_LISTED: Final = 10  # number of ended runs in a list
-_ANSWER: Final = 2.0  # default seconds that `write` waits for the program's response
-_MOMENT: Final = 0.5  # seconds that `signal` waits for the signal to take effect
-_GLANCE: Final = 0.3  # minimum seconds of a wait with `until`, enough to check the conditions once
+_DEFAULT_LISTED: Final = 10  # maximum number of ended runs that the action `list` shows
+# Default seconds that the action `write` waits for the program's response to the input.
+_ANSWER: Final = 2.0
+_MOMENT: Final = 0.5  # seconds that the action `signal` waits for the signal's effect on the run
+# Minimum seconds that a call with the argument `until` waits, enough to check each condition once.
+_GLANCE: Final = 0.3
 _ENDS: Final = ("SIGTERM", "SIGKILL")  # signals that end the whole process tree of a run
 
 _DESCRIPTION: Final = """\
@@ -122,7 +126,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     max_output: Annotated[int | None, count_kind(0, 200_000)] = None
 
 
-# Arguments that each action accepts, besides `action`.
+# Arguments of the tool `job` that each of its actions accepts, besides `action`.
 _FIELDS_BY_ACTION: Final[dict[str, tuple[str, ...]]] = {
     "list": (),
     "read": ("run", "since", "lines", "from", "to", "grep", "context", "max_output"),
@@ -143,16 +147,17 @@ Wait = Callable[[float | None], tuple[float, float | None]]
 
 
 class JobReplyContext(Struct, frozen=True, kw_only=True):
-    """Facts about a call of `job` that only its reply needs."""
+    """Facts about a call of the tool `job` that only the reply to the call needs."""
 
     action: str
     max_bytes: int
     wait_clamped_to: float | None = None
     pattern: str | None = None
-    first: int = 1  # number of the line where the search starts
-    unterminated: bool = False  # whether the written text has no newline at its end
-    page: bool = False  # whether the call reads from a byte cursor
-    until: bool = False  # whether the call waits for a condition
+    first: int = 1  # number of the output line where the search for `pattern` starts
+    # Whether the text that the call wrote to stdin lacks a final newline.
+    unterminated: bool = False
+    page: bool = False  # whether the call reads the output from a given byte offset (`since`)
+    until: bool = False  # whether the call waits for a condition of its argument `until`
     path: bytes = b""
     run_of: Callable[[int], str | None] = lambda _: None
 
@@ -178,7 +183,9 @@ def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> Too
         "max_output": f"Bytes of output in the reply, default {max_bytes}",
     }
     description = _DESCRIPTION.format(wait=wait, answer=_ANSWER, grace=grace)
-    from nacre.contracts.reply_schemas import NACRE_JOB_REPLY  # lazy import, only for specs
+    # The reply schema of the tool is imported lazily, because only the declaration of the tool for
+    # a model needs it.
+    from nacre.contracts.reply_schemas import NACRE_JOB_REPLY
 
     schema = with_longest_wait(object_schema(Arguments, descriptions), longest)
     return ToolSpec(
@@ -187,8 +194,9 @@ def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> Too
 
 
 def with_longest_wait(schema: dict[str, Any], longest: float) -> dict[str, Any]:
-    """Return the schema with `longest` as the maximum of `wait`. A call that gives a higher `wait`
-    gets the maximum instead."""
+    """Return a copy of a tool's schema in which `longest` is the maximum of the argument `wait`. A
+    call whose `wait` is above `longest`, but not above 900 seconds, is not refused; the call waits
+    `longest` seconds."""
     properties = schema["properties"]
     wait = {**properties["wait"], "maximum": longest}
     return {**schema, "properties": {**properties, "wait": wait}}
@@ -197,7 +205,7 @@ def with_longest_wait(schema: dict[str, Any], longest: float) -> dict[str, Any]:
 def admit_job(
     arguments: object, caller: Caller, wait: Wait, max_bytes: int, grace: float
 ) -> Admitted:
-    """Convert the arguments of `job` to a request. Raises Refused."""
+    """Convert the arguments of nacre's tool `job` to an internal request. Raises Refused."""
     given = read_arguments(arguments, Arguments)
     _check_arguments(given)
     max_bytes = max_bytes if given.max_output is None else given.max_output
@@ -222,7 +230,8 @@ def admit_job(
 
 
 def _check_arguments(given: Arguments) -> None:
-    """Raises Refused for an argument that the action does not accept or that is missing."""
+    """Raises Refused if the call has an argument that its action does not accept, or lacks an
+    argument that its action needs."""
     takes = _FIELDS_BY_ACTION[given.action]
     for each in fields(Arguments):
         name = each.encode_name

@@ -1,4 +1,4 @@
-"""Replies of the tool `job` of the contract nacre, as text and as data."""
+"""Replies of the tool `job` of the `nacre` contract, each as text and as data."""
 
 from collections.abc import Iterable, Iterator
 
@@ -64,7 +64,8 @@ def _find_hints(job: RunStatus, reply_context: JobReplyContext) -> list[str]:
 
 
 def _render_page(job: RunStatus, page: Excerpt) -> Reply:
-    """Build the reply to a read from a byte cursor, with the next cursor."""
+    """Build the reply that shows the output from a given byte offset on, with the offset for the
+    next read."""
     reply = build_run_reply(job, render_page(page.capture, page.line))
     if not page.capture.size:
         nothing = f"(nothing after byte {page.byte}, of {job.total.size})"

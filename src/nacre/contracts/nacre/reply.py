@@ -1,7 +1,9 @@
-"""Replies of the contract nacre, as text and as data.
+"""Replies of the `nacre` contract, each as text for the model and as data.
 
-The text is the output of the run, followed by lines in brackets about the state, leftover processes
-and hints. A plain success has no such line. The data has the same fields in every case.
+The text of a reply is the output of the run, followed by lines in brackets about the run's state,
+leftover processes and hints. The reply to a plain success (exit code 0, nothing else to report) has
+no line in brackets. The data of every reply has the same fields, plus fields for special cases such
+as a prompt.
 """
 
 import re
@@ -58,12 +60,13 @@ from nacre.model.signals import signal_name
 from nacre.text.clean import as_displayed, decode, strip_escapes
 from nacre.text.render import Rendered, render
 
-_PROMPT: Final = 2000  # maximum characters of a prompt
-_COMMAND: Final = 80  # maximum characters of a shortened command
-_LONG_OUTPUT: Final = 1024 * 1024  # bytes; for a longer omitted part, the reply also suggests grep
-# A successful command can get a hint only if it matches this pattern. The pattern finds commands
-# that change the shell's state, perhaps for later calls, and here-documents.
-_MAY_HAVE_STARTED: Final = re.compile(
+_PROMPT: Final = 2000  # maximum number of characters of a program's prompt in a reply
+_COMMAND: Final = 80  # maximum number of characters of a command that a reply quotes
+# Number of omitted output bytes above which a reply also suggests a search with `grep`.
+_LONG_OUTPUT: Final = 1024 * 1024
+# Pattern that a successful command must match to get a hint: it finds changes of the shell's state
+# (`cd`, `export`, `source`) and here-documents.
+_MAY_NEED_HINT: Final = re.compile(
     rb"\b(?:cd|chdir|pushd|popd|export|source)\b|(?:^|[;&\n])\s*\.\s|<<"
 )
 
@@ -146,9 +149,9 @@ def find_hints(
     *,
     lasts: bool = False,
 ) -> list[str]:
-    """Return the hints about an ended run. `lasts` means that a session saves the changes to the
-    shell's state."""
-    if job.ending is None or (job.ending == Exited(0) and not _MAY_HAVE_STARTED.search(script)):
+    """Return hints for the model about an ended run. `lasts` is True if the command ran in a
+    session, which keeps changes of the shell's state for later calls."""
+    if job.ending is None or (job.ending == Exited(0) and not _MAY_NEED_HINT.search(script)):
         return []
     from nacre.hints.hints import RunFacts, find_hints  # lazy import: most replies have no hints
 
@@ -178,11 +181,12 @@ def build_run_reply(
     unmet: bool = False,
     always: bool = False,
 ) -> Reply:
-    """Build the reply about one run: the shown output, then the lines in brackets.
+    """Build the reply about one run: the shown output, then status lines in brackets.
 
-    `state` is a note about the run's session. `clamped` is the reduced wait in seconds. `unmet`
-    means that no condition of `until` is met. With `always`, the reply also reports a plain
-    success."""
+    `state` is the text of a note about the run's session, or None. `clamped` is the maximum wait in
+    seconds that replaced a longer requested wait, or None. `unmet` is True if the call waited with
+    the argument `until` and none of its conditions was met. If `always` is True, the reply has a
+    status line even for exit code 0."""
     body = _output_text(job, part)
     lines = [
         *state_lines(job, part, unmet=unmet, always=always),
@@ -208,7 +212,8 @@ def render_output(job: RunStatus, max_bytes: int) -> Rendered:
 
 
 def shown_capture(job: RunStatus) -> Capture:
-    """Return the part of the output in the status; empty if the status has matched lines."""
+    """Return the excerpt of the output that a reply shows, or an empty capture if the reply shows
+    the matches of a search."""
     return job.output.capture if isinstance(job.output, Excerpt) else Capture()
 
 
@@ -222,7 +227,8 @@ def _output_text(job: RunStatus, part: Rendered) -> str:
     where = f'"from": {left.first}, "to": {left.last}' if count > 1 else f'"since": {left.byte}'
     read = f'{{"action": "read", "run": "{job.run}", {where}}}'
     grep = " or grep" if left.size > _LONG_OUTPUT else ""
-    # Spaces fill the rest of the byte limit, so that more output never gives a shorter reply.
+    # If a shortened reply is a few bytes below its byte limit, spaces fill these bytes; otherwise a
+    # longer output could give a shorter reply.
     spare = " " * part.spare
     return f"{part.head}[{lines}{size} left out: job {read}{grep}]{spare}\n{part.tail}"
 
@@ -230,7 +236,8 @@ def _output_text(job: RunStatus, part: Rendered) -> str:
 def state_lines(
     job: RunStatus, part: Rendered, *, unmet: bool = False, always: bool = False
 ) -> Iterator[str]:
-    """Generate the lines about the run's state. A plain success, the usual case, has no line."""
+    """Generate the status lines in brackets about a run; a plain success (exit code 0), the usual
+    case, has none."""
     how = _ending_text(job.ending)
     if job.ending is None:
         yield f"[{_running_lines(job, part, unmet=unmet)}]"
@@ -310,7 +317,7 @@ def shorten_command(command: str) -> str:
     return flat if len(flat) <= _COMMAND else f"{flat[: _COMMAND - 1]}…"
 
 
-# The reply as data.
+# Functions that build the structured data of a reply.
 
 
 def build_details(job: RunStatus, part: Rendered, hints: Sequence[str]) -> dict[str, Any]:
@@ -345,7 +352,8 @@ def state_name(job: RunStatus) -> str:
 
 
 def next_cursor(job: RunStatus) -> int:
-    """Return the byte offset behind the shown part; after a search, the end of the output."""
+    """Return the byte of the output at which a later `job read` continues: the byte after the shown
+    excerpt, or the end of the output if the reply shows the matches of a search."""
     if isinstance(job.output, Excerpt):
         return job.output.byte + job.output.capture.size
     return job.total.size
@@ -376,12 +384,12 @@ def _condition_details(met: ConditionMet) -> dict[str, Any]:
 
 
 def find_prompt(output: Capture) -> str:
-    """Return the last line of the output, which has no newline: the program's prompt."""
+    """Return the program's prompt: the last line of the output, which does not end in a newline."""
     data = output.tail or output.head
     return as_displayed(strip_escapes(decode(data[-4 * _PROMPT :]))).rpartition("\n")[2][-_PROMPT:]
 
 
-# Replies to refusals.
+# Functions that build the reply to a refused call.
 
 
 def build_refusal_reply(refusal: AnyRefusal, *, run: str | None = None, cwd: bytes = b"") -> Reply:
@@ -398,17 +406,14 @@ def build_refusal_reply(refusal: AnyRefusal, *, run: str | None = None, cwd: byt
         "hints": [],
         "refusal": {"id": refusal.public_id, "rule": rule, "why": why, "instead": instead},
     }
-    reply_context = str(refusal)
-    text = (
-        f"[{reply_context}]"
-        if reply_context.startswith("refused")
-        else f"[refused: {reply_context}]"
-    )
+    problem = str(refusal)
+    text = f"[{problem}]" if problem.startswith("refused") else f"[refused: {problem}]"
     return Reply(text=text, is_error=True, details=details)
 
 
 def _refusal_details(refusal: AnyRefusal) -> tuple[str | None, str, str | None]:
-    """Return the matching rule, the reason, and what the model can do instead."""
+    """Return the rule that refused the call (or None), the reason, and what the model can do
+    instead (or None)."""
     match refusal:
         case Dangerous(rule=rule, why=why, instead=instead):
             return rule, why, instead

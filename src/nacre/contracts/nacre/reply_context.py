@@ -1,4 +1,5 @@
-"""Facts about a call of the contract nacre's tool `bash` that only the reply needs."""
+"""Facts about a call of the tool `bash` of the `nacre` contract that only the call's reply
+needs."""
 
 from collections.abc import Callable
 
@@ -12,6 +13,8 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     path: bytes = b""
     find_run: Callable[[int], str | None] = lambda _: None
     open_stdin: bool = False
-    until: bool = False  # whether the call waits for a condition
-    session: str = ""  # name of the run's session; empty: no session
-    wait_clamped_to: float | None = None  # reduced wait in seconds; None: the wait was not reduced
+    until: bool = False  # whether the call waits for a condition of its argument `until`
+    # Name of the session (persistent shell) that runs the command; empty: no session.
+    session: str = ""
+    # Maximum wait in seconds that replaced a longer requested wait; None: no replacement.
+    wait_clamped_to: float | None = None

@@ -1,4 +1,4 @@
-"""Parsing of the argument `until`: conditions that end a wait before the run has ended."""
+"""Parsing of the tool argument `until`: conditions that end a wait before the run has ended."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -19,7 +19,8 @@ MAX_WAIT: Final = 900.0
 
 
 def _convert_until(value: Any) -> tuple[Condition, ...]:
-    """Convert an object with one or more conditions, or a list of such objects."""
+    """Convert the argument `until`, a JSON object with one or more conditions or a list of such
+    objects."""
     listed = value if isinstance(value, list | tuple) else (value,)
     if not all(isinstance(each, Mapping) and each for each in listed):
         raise ValueError
@@ -49,7 +50,7 @@ def _check_output(value: Any) -> Condition:
 def _check_http(value: Any) -> Condition:
     if not isinstance(value, str) or any(c <= " " for c in value):
         raise ValueError
-    from urllib.parse import urlsplit  # lazy import: most calls have no URL
+    from urllib.parse import urlsplit  # lazy import: few calls wait for a URL
 
     url = urlsplit(value)
     if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:

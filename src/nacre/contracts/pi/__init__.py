@@ -1,1 +1,1 @@
-"""The contract pi: a persistent shell and background jobs."""
+"""The `pi` contract: a persistent shell and background jobs."""

@@ -1,9 +1,12 @@
-"""The contract pi: one shell per session, interception, internal URLs and background jobs.
+"""The `pi` contract: a persistent shell per session, and background jobs.
 
-This module converts the arguments of the tool `bash` to a request. The steps check a call in this
-order: variable names, leading `cd`, `async`, interception, internal URLs, directory, safety rules,
-co-author trailer, environment. A reply has the end of the output, notices, the wall time and the
-ending. The complete output is an artifact. The tool `job` is in `contracts.pi.jobs`.
+This module converts the arguments of pi's tool `bash` to a request, and the result to a reply. A
+call of pi's `bash` passes these checks in order: names of environment variables, a leading `cd`,
+the argument `async`, interception (a better tool exists), internal URLs, directory, safety rules,
+co-author trailer, environment. A reply of pi's `bash` contains the end of the output, notices, the
+wall time and the command's ending. Long output can be read completely as an artifact
+(`artifact://N`). The module `contracts.pi.jobs` implements pi's tool `job`, which manages
+background jobs.
 """
 
 import re
@@ -75,7 +78,8 @@ which stands for a file in further commands."""
 
 
 class Bash(Struct, frozen=True, kw_only=True):
-    """Arguments of the tool `bash`, including arguments that an option must enable."""
+    """Arguments of pi's tool `bash`, including arguments that are accepted only if an option
+    enables them."""
 
     command: str
     env: dict[str, str] = {}
@@ -94,7 +98,8 @@ class Pi:
     to_json = staticmethod(reply_to_json)
 
     def __init__(self, options: Options, *, most: float | None = None) -> None:
-        """`most` is the maximum number of seconds that a call may block; None means no maximum."""
+        """`most` is the maximum number of seconds that a tool call may block; None means no
+        maximum."""
         self.options = options
         self._most = most
         self.rules = options.interception()
@@ -120,7 +125,7 @@ class Pi:
         return Pi(msgspec.structs.replace(self.options, poll_wait=wait), most=seconds)
 
     def specs(self, caller: Caller) -> tuple[ToolSpec, ...]:
-        del caller  # every caller gets the same specs
+        del caller  # `caller` is not used: every caller gets the same tool declarations
         told = {
             "command": "Shell command to execute",
             "env": "Extra environment variables",
@@ -135,7 +140,9 @@ class Pi:
             told["tail"] = "Show only the last lines (of those that head leaves)"
         description = _DESCRIPTION.format(limit=f"{LIMIT // 1024} KB")
         schema = object_schema(Bash, told)
-        from nacre.contracts.reply_schemas import PI_REPLY  # lazy import: only tool specs need it
+        # Lazy import: the schema of pi's replies is needed only for the tool declarations that a
+        # model gets.
+        from nacre.contracts.reply_schemas import PI_REPLY
 
         bash = ToolSpec(name="bash", description=description, schema=schema, reply_schema=PI_REPLY)
         return (bash, job_tool.build_spec(self.options.poll_wait)) if self._has_jobs else (bash,)
@@ -195,12 +202,15 @@ class Pi:
         setup = caller.setup_signature() if options.snapshot else ""
         made_of = (
             kind,
-            options.snapshot,  # on or off, not the set-up itself: a session keeps its first set-up
+            # The key of a session contains only whether the session loads what the user's shell
+            # startup files define, not these definitions, because a session keeps the definitions
+            # with which it started.
+            options.snapshot,
             options.prefix,
             options.environment,
             options.allow,
-            # The key of a named session omits variables inherited from the host process, so that
-            # another terminal finds the same session.
+            # The key of a named session omits environment variables inherited from the host
+            # process, so that a call from another terminal finds the same session.
             () if caller.session_name and caller.inherits_env else caller.variables,
         )
         return select_session(
@@ -226,13 +236,14 @@ class Pi:
         return msgspec.structs.replace(plan, command=command, limits=limits)
 
     def _wait_limit(self, timeout: float) -> float | None:
-        """Return the seconds until a running call becomes a background job; None means never."""
+        """Return the seconds after which a running call becomes a background job; None means
+        never."""
         wait, most = self.options.auto_background, self._most
         if wait is not None:
             wait = wait if not timeout else max(0.0, min(wait, timeout - 1))
             return wait if most is None else min(wait, most)
-        # A command whose timeout and grace fit into the maximum wait ends before the maximum wait.
-        # Such a command never needs to be detached.
+        # A command never needs to become a background job if its timeout plus the grace (seconds
+        # between TERM and KILL) is within the maximum wait, because then the command ends in time.
         over = most is None or (timeout and timeout + self.options.grace <= most)
         return None if over else most
 
@@ -301,8 +312,9 @@ class Pi:
     def _minimize_output(
         self, answer: Outcome, reply_context: ReplyContext, part: ShownOutput
     ) -> tuple[str, list[str]]:
-        """Return the text without progress lines, and the line that names the complete output. The
-        list is empty if nothing was removed."""
+        """Return the output text without progress lines, and a list with one note that names the
+        artifact with the complete output; if no progress line was removed, return the unchanged
+        text and an empty list."""
         if not (self.options.minimizer and answer.stored):
             return part.text, []
         short = drop_progress(analyze(reply_context.script), part.text)
@@ -311,11 +323,11 @@ class Pi:
         return short, [f"[raw output: artifact://{answer.run.removeprefix('r')}]"]
 
     def reply_to_refusal(self, refusal: AnyRefusal) -> Reply:
-        reply_context: dict[str, Any] = {}
+        details: dict[str, Any] = {}
         match refusal:
             case Intercepted(message=message, command=command, tool=tool, arguments=arguments):
                 text = f"Blocked: {message}\n\nOriginal command: {command}"
-                reply_context = {"suggestion": {"tool": tool, "arguments": arguments}}
+                details = {"suggestion": {"tool": tool, "arguments": arguments}}
             case BadVariable(name=name):
                 text = f"Invalid bash env name: {name}"
             case BadDirectory():
@@ -323,10 +335,10 @@ class Pi:
             case NoBackground():
                 text = _NO_JOBS
             case CalledOff():
-                text, reply_context = "Command aborted", {"aborted": True}
+                text, details = "Command aborted", {"aborted": True}
             case _:
                 text = str(refusal)
-        return Reply(text=text, is_error=True, details=reply_context)
+        return Reply(text=text, is_error=True, details=details)
 
 
 def make(options: Mapping[str, Any]) -> Pi:
@@ -336,8 +348,9 @@ def make(options: Mapping[str, Any]) -> Pi:
 def _line_limits(
     reply_context: ReplyContext, findings: Sequence[AnyFinding]
 ) -> tuple[int | None, int | None]:
-    """Return how many lines to show from the head and from the tail. The call's own `head` and
-    `tail` override the limits of a `| head` or `| tail` in the command."""
+    """Return how many lines of the output the reply shows from the head and from the tail. The
+    arguments `head` and `tail` of a call override a `| head` or `| tail` at the end of its
+    command."""
     head, tail = reply_context.head, reply_context.tail
     for finding in findings:
         if isinstance(finding, LinesLimited):
@@ -347,7 +360,8 @@ def _line_limits(
 
 
 def _trim_script(script: bytes) -> bytes:
-    """Return the script without surrounding whitespace. An escaped blank at the end is kept."""
+    """Return the script without whitespace at its ends, except for a last blank that a backslash
+    escapes."""
     script = script.lstrip()
     short = script.rstrip()
     backslashes = len(short) - len(short.rstrip(b"\\"))
@@ -362,7 +376,9 @@ def _resolve_cwd(given: str | None, caller: Caller) -> bytes:
     if given is None:
         return caller.cwd
     if _URL.match(given):
-        return read_bytes(given, "cwd")  # a later step resolves the internal URL
+        # If `cwd` is an internal URL such as `local://x`, a later preparation step converts the URL
+        # to a path.
+        return read_bytes(given, "cwd")
     found = resolve_cwd(given, caller)
     return caller.cwd if found is None else found
 

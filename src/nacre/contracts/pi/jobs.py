@@ -1,4 +1,4 @@
-"""Background jobs of the contract pi: the reply when a job starts, and the tool `job`."""
+"""Background jobs of the `pi` contract: the reply when a job starts, and pi's tool `job`."""
 
 import signal
 from typing import Any, Final
@@ -15,7 +15,7 @@ from nacre.model.plan import Keep
 from nacre.model.requests import EndRun, Excerpt, Interact, Jobs, Listing, Running, RunStatus
 from nacre.text.clean import as_displayed, decode, drop_partial_start, human_size
 
-_LABEL: Final = 120  # maximum characters of a shortened command
+_LABEL: Final = 120  # maximum number of characters of a command that a reply quotes
 _DESCRIPTION: Final = """\
 See to background jobs. {{"list": true}} shows all of them at once; {{"poll": [ids]}} waits until \
 one of them has ended (at most {wait:g} s) and shows each, {{}} does so for all that run; \
@@ -36,14 +36,16 @@ def build_spec(wait: float) -> ToolSpec:
         "cancel": "Ids of jobs to end",
     }
     schema = object_schema(Arguments, descriptions)
-    from nacre.contracts.reply_schemas import PI_JOB_REPLY  # lazy import: only tool specs need it
+    # Lazy import: the schema of a job's reply is needed only for the tool declarations that a model
+    # gets.
+    from nacre.contracts.reply_schemas import PI_JOB_REPLY
 
     description = _DESCRIPTION.format(wait=wait)
     return ToolSpec(name="job", description=description, schema=schema, reply_schema=PI_JOB_REPLY)
 
 
 def admit_job(arguments: object, wait: float, grace: float) -> tuple[Interact, Arguments]:
-    """Convert the arguments of `job` to a request. Raises Refused."""
+    """Convert the arguments of pi's tool `job` to an internal request. Raises Refused."""
     given = read_arguments(arguments, Arguments)
     if given.list and (given.poll is not None or given.cancel is not None):
         raise bad_arguments("list excludes poll and cancel; leave them out")
@@ -71,7 +73,7 @@ def admit_job(arguments: object, wait: float, grace: float) -> tuple[Interact, A
 
 
 def build_started_reply(answer: Running, reply_context: ReplyContext) -> Reply:
-    """Build the reply for a command that continues as a background job."""
+    """Build the reply to a call whose command continues as a background job."""
     preview = _output_tail(answer.output)
     if preview and not preview.endswith("\n"):
         preview += "\n"
@@ -121,7 +123,7 @@ def build_jobs_reply(answer: Listing, given: Arguments) -> Reply:
 
 
 def _parse_job_id(given: str) -> str:
-    """Return the run id for a given id, written as `17`, `r17` or `artifact://17`."""
+    """Return the run id (`r17`) of a job that the model names as `17`, `r17` or `artifact://17`."""
     return "r" + given.removeprefix("artifact://").removeprefix("r")
 
 
@@ -189,7 +191,7 @@ def _capture(job: RunStatus) -> Capture:
 
 
 def _output_tail(capture: Capture) -> str:
-    """Return the end of the output so far, at most `LIMIT` bytes of it."""
+    """Return the end of a job's output so far, at most `LIMIT` bytes."""
     data = (capture.head + capture.tail)[-LIMIT:]
     if len(data) == capture.size:
         return as_displayed(decode(data))

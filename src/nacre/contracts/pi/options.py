@@ -1,4 +1,4 @@
-"""Options of the contract pi."""
+"""Options of the `pi` contract."""
 
 from typing import Annotated, Final, Literal
 
@@ -18,19 +18,22 @@ SHORTEST, LONGEST = 1, 3600  # allowed range of a command's timeout, in seconds
 class Options(SharedOptions, frozen=True, kw_only=True):
     intercept: Annotated[Mode, Meta(extra=LATER)] = "off"
     intercept_rules: Annotated[tuple[str, ...], Meta(extra=MORE)] = tuple(_DEFAULTS)
-    # Interception rules that the user has written.
+    # Interception rules that the user has written, for commands that another tool does better.
     rules: Annotated[tuple[UserRule, ...], Meta(extra={"tighter": "words"})] = ()
     head_tail: bool = False
     async_: Annotated[bool, Meta(extra=OFF)] = msgspec.field(default=False, name="async")
-    auto_background: Seconds | None = None  # seconds until a call becomes a job; None: never
-    max_jobs: Annotated[int, Meta(ge=0, extra=LESS)] = 32  # maximum number of live jobs
-    poll_wait: Seconds = 30.0  # maximum seconds that the tool `job` waits
+    # Seconds after which a running call becomes a background job; None: never.
+    auto_background: Seconds | None = None
+    max_jobs: Annotated[int, Meta(ge=0, extra=LESS)] = 32  # maximum number of live background jobs
+    # Maximum seconds that a call of the tool `job` waits for a job to end.
+    poll_wait: Seconds = 30.0
     concurrency: Literal["exclusive", "shared"] = "exclusive"
     timeout: Annotated[float, Meta(ge=SHORTEST, le=LONGEST, extra=LESS)] = 300.0
     timeout_zero: Literal["clamp", "none"] = "clamp"
     grace: Seconds = 5.0
     prefix: str = ""
-    snapshot: Annotated[bool, Meta(extra=OFF)] = True  # sessions load the user's set-up first
+    # Whether a new session first loads the user's shell set-up (variables, functions, aliases).
+    snapshot: Annotated[bool, Meta(extra=OFF)] = True
     minimizer: bool = False
 
     def __post_init__(self) -> None:
@@ -38,8 +41,8 @@ class Options(SharedOptions, frozen=True, kw_only=True):
         self.interception()
 
     def interception(self) -> tuple[InterceptionRule, ...]:
-        """Return the interception rules in effect, the user's rules first. Raises ValueError for an
-        unknown rule name or an invalid rule."""
+        """Return the interception rules in effect, with the user's own rules first. Raises
+        ValueError for an unknown rule name or an invalid rule."""
         for name in self.intercept_rules:
             if name not in _DEFAULTS:
                 hint = did_you_mean(name, _DEFAULTS) or f"there is {', '.join(_DEFAULTS)}"

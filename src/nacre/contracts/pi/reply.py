@@ -1,8 +1,8 @@
-"""Parts of the replies of the contract pi: shown output, notices, ending and details.
+"""Parts of the replies of the `pi` contract: shown output, notices, ending and details.
 
-A reply shows the end of a long output, and a notice says exactly which lines are shown. With
-`head`, the reply shows the beginning of the output instead of the end. Line numbers start at 1. A
-partly shown line counts as shown.
+A reply shows the end of a long output, and a notice says exactly which lines are shown. If a call
+has the argument `head`, its reply shows the beginning of the output instead of the end. Line
+numbers in a notice start at 1, and a partly shown line counts as a shown line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,8 @@ LIMIT: Final = 50 * KIB
 
 
 class ReplyContext(Struct, frozen=True, kw_only=True):
-    """Facts about a call of `bash` that only its reply needs."""
+    """Facts about one call of the tool `bash` of the `pi` contract, needed only for the reply to
+    that call."""
 
     script: bytes
     timeout: float
@@ -55,8 +56,8 @@ def cut_output(outcome: Outcome, head: int | None, tail: int | None) -> ShownOut
 
 
 def _cut_lines(data: bytes, head: int | None, tail: int | None) -> tuple[int, bytes]:
-    """Take the first `head` lines, and of these lines the last `tail`. Return the number of lines
-    skipped at the front, and the bytes of the remaining lines."""
+    """Cut `data` to its first `head` lines, and then to the last `tail` of these lines; return how
+    many lines were cut off at the front, and the remaining bytes."""
     if head is None and tail is None:
         return 0, data
     lines = _split_lines(data)
@@ -67,7 +68,8 @@ def _cut_lines(data: bytes, head: int | None, tail: int | None) -> tuple[int, by
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    """Split into lines at newlines only, and keep the newlines."""
+    """Split bytes into lines at newline characters only, and keep each newline at the end of its
+    line."""
     *whole, last = data.split(b"\n")
     return [line + b"\n" for line in whole] + ([last] if last else [])
 
@@ -109,7 +111,8 @@ def finding_notices(findings: Sequence[AnyFinding]) -> Iterator[str]:
 
 
 def ending_line(outcome: Outcome) -> str | None:
-    """Return the line that reports a failed, stopped or lost command; None for a success."""
+    """Return the line of the reply that reports a failed, stopped or lost command; None for exit
+    code 0."""
     match outcome.ending:
         case Exited(0):
             return None

@@ -1,9 +1,12 @@
-"""Commands that the user enters, not the model: pi's `!command`, and `bash` of the RPC.
+"""User commands of the `pi` contract: commands that the user, not the model, enters as `!command`
+in the agent pi, or as a `bash` message over RPC.
 
-A user command skips the step for a leading `cd` and the interception. A user command does not wait
-for the model's commands to end. Its only time limit is the `timeout` in its own arguments.
-Therefore no tool name selects a user command: a front end must state that the user is asking. The
-reply's details are a `BashResult`, whose output is exactly the shown part of the command's output.
+Two checks of the `pi` contract do not apply to a user command: the rewriting of a leading `cd`, and
+interception. A user command does not wait for the model's commands to end. The only time limit of a
+user command is the `timeout` in its own arguments. A model cannot start a user command, which has
+fewer restrictions, by calling a tool: a front end must state that the user entered the command. The
+data of the reply to a user command is a `BashResult`, whose `output` is exactly the shown part of
+the command's output.
 """
 
 from typing import Annotated, Any
@@ -22,11 +25,13 @@ class Arguments(Struct, frozen=True, kw_only=True):
     command: str
     cwd: str | None = None
     env: dict[str, str] = {}
-    timeout: Annotated[float | None, seconds_kind(0, 10**9)] = None  # seconds; 0: no limit
+    # Maximum seconds of a user command; None or 0: no limit.
+    timeout: Annotated[float | None, seconds_kind(0, 10**9)] = None
 
 
 class UserCommandContext(Struct, frozen=True):
-    """Marker for the reply to a user command; it has no fields."""
+    """Marker for the reply builder: the user entered the command, so the data of the reply is a
+    `BashResult`."""
 
 
 def read_user_command(arguments: object) -> Arguments:
@@ -35,8 +40,8 @@ def read_user_command(arguments: object) -> Arguments:
 
 
 def has_result(outcome: Outcome) -> bool:
-    """Return whether the command ran, or was cancelled before its start. Both cases have a result;
-    other refusals have none."""
+    """Return whether a user command has a result to show: the command ran, or was cancelled before
+    its start."""
     ending = outcome.ending
     return not isinstance(ending, NotStarted) or isinstance(ending.why, CalledOff)
 

@@ -1,6 +1,6 @@
 """`nacre attach`: print a run's output as it arrives, and copy stdin to the run.
 
-Ctrl-C detaches; the run continues.
+Ctrl-C ends `nacre attach`; the run continues.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def show_output(run: StoredRun, workspace: bytes) -> None:
-    """Print the output so far, then all new output until the run ends."""
+    """Print the run's output so far, then all new output until the run ends."""
     for data in stored_run.follow_output(run, workspace):
         if data:
             write_all(1, data)

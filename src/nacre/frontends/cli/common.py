@@ -1,6 +1,6 @@
-"""Helpers that several commands share: building a tool, handling signals, printing.
+"""Helpers that several commands of the command line share: building a tool, signals, printing.
 
-Tools and engines are set up here for a process that belongs to nacre, not to a host.
+This module builds tools and engines only for processes that belong to nacre, not for host programs.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from nacre.runs.dispatch import hand_over_leftover
 from nacre.store.workspace import find_workspace
 from nacre.tool.tool import Tool
 
-# STOP_SIGNALS come from a user or a process supervisor that wants nacre to stop. FORWARDED_SIGNALS
-# are meant for the command.
+# STOP_SIGNALS come from a user or a service manager that wants nacre to stop; FORWARDED_SIGNALS are
+# meant for the command that nacre runs.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 FORWARDED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 
 
 class UsageError(Exception):
-    """Invalid command line; the message says how to correct it."""
+    """Invalid command line of nacre; the error message says how to correct it."""
 
 
 def own_tool(
@@ -41,11 +41,12 @@ def own_tool(
     max_wait: float | None = None,
     engine: Engine | None = None,
 ) -> Tool:
-    """Build a tool in a process that belongs to nacre. Raises UsageError.
+    """Build a tool in a process that belongs to nacre, not to a host program. Raises UsageError.
 
-    The process becomes a subreaper, so that no process of a stopped command escapes. Variables that
-    commands must not get are also erased from this process's /proc/PID/environ. Several tools in
-    one process share an `engine`.
+    A process that calls `own_tool` becomes a subreaper, so that no process of a stopped command
+    escapes from nacre. Environment variables that commands must not get are erased from this
+    process's /proc/PID/environ. A caller that builds several tools in one process passes the same
+    `engine` to each.
     """
     env = initial_environment()
     try:
@@ -68,10 +69,11 @@ def own_tool(
 
 
 def own_engine(*, serves: bool = False, wake_on_signals: bool = True) -> Engine:
-    """Build the engine of a process that belongs to nacre.
+    """Build the engine of a process that belongs to nacre, not to a host program.
 
-    `serves` is for a server with many calls: the engine keeps prewarmed shells. `wake_on_signals`
-    must be False under asyncio, because asyncio sets its own wake-up descriptor for signals.
+    `serves` is True for a server with many calls, whose engine keeps prewarmed shells.
+    `wake_on_signals` must be False under asyncio, because asyncio sets its own wake-up descriptor
+    for signals.
     """
     return Engine(
         own_process=become_subreaper(),
@@ -83,7 +85,8 @@ def own_engine(*, serves: bool = False, wake_on_signals: bool = True) -> Engine:
 
 
 def find_current_workspace(cwd: str | None) -> bytes:
-    """Return the workspace of `cwd` or of the current directory. Raises OSError."""
+    """Return the workspace of the directory `cwd`, or of the current directory if `cwd` is None.
+    Raises OSError."""
     try:
         return find_workspace(os.path.abspath(os.fsencode(cwd or os.getcwd())))
     except FileNotFoundError:
@@ -93,7 +96,7 @@ def find_current_workspace(cwd: str | None) -> bytes:
 
 
 def parse_settings(given: list[str]) -> dict[str, str]:
-    """Parse the KEY=VALUE arguments of `--set`. Raises UsageError."""
+    """Parse the KEY=VALUE arguments of the option `--set`. Raises UsageError."""
     parsed = {}
     for each in given:
         key, equals, value = each.partition("=")
@@ -104,13 +107,14 @@ def parse_settings(given: list[str]) -> dict[str, str]:
 
 
 def check_directory(cwd: str | None) -> None:
-    """Check the `--cwd` of a server once, before the first call. Raises UsageError."""
+    """Check once, before a server's first call, that its `--cwd` is a directory. Raises
+    UsageError."""
     if cwd is not None and not os.path.isdir(cwd):
         raise UsageError(f"--cwd {cwd} is not a directory; give an existing one")
 
 
 def print_server_hint(language: str) -> None:
-    """Print a hint for a user that started a server in a terminal."""
+    """Print a hint if a user has started a server, such as `nacre rpc`, in a terminal."""
     if sys.stdin.isatty():
         print_note(f"nacre: serving a program on stdin and stdout, with {language}; Ctrl-D ends it")
 
@@ -119,8 +123,9 @@ def print_server_hint(language: str) -> None:
 def initial_environment() -> dict[bytes, bytes] | None:
     """Return the environment that this process was started with, or None if it is unreadable.
 
-    The first result is cached, because `own_tool` later erases some variables. `os.environ` is not
-    the same: Python adds LC_CTYPE to `os.environ` where no locale is set.
+    `initial_environment` reads /proc/self/environ only once and caches the result, because
+    `own_tool` later erases variables from that file. `os.environ` is not used, because Python adds
+    LC_CTYPE to it where no locale is set.
     """
     try:
         with open("/proc/self/environ", "rb") as file:
@@ -133,7 +138,8 @@ def initial_environment() -> dict[bytes, bytes] | None:
 
 def cancel_on_signals(cancel: CancelToken, *more: signal.Signals) -> None:
     for number in (*STOP_SIGNALS, *more):
-        # A signal that the parent process ignores (nohup, for example) stays ignored.
+        # A signal that was already ignored when this process was started, for example by nohup,
+        # stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda received, _: cancel.cancel(received))
 
@@ -151,7 +157,7 @@ def print_line(text: str) -> None:
 
 
 def print_problem(problem: str) -> None:
-    """Print a problem on stderr. A failed write to stderr is ignored."""
+    """Print an error message on stderr; a failed write to stderr is ignored."""
     print_note(f"nacre: {problem}")
 
 
@@ -161,9 +167,9 @@ def print_note(text: str) -> None:
 
 
 def pause(seconds: float) -> None:
-    """Sleep for `seconds`. Raises BrokenPipeError when the reader of stdout has closed its end."""
+    """Sleep for `seconds`. Raises BrokenPipeError when the reader of stdout has closed the pipe."""
     poll = select.poll()
-    poll.register(1, 0)  # event mask 0: only errors and hang-up are reported
+    poll.register(1, 0)  # with event mask 0, poll(2) reports only errors and hang-up
     if poll.poll(seconds * 1000):
         raise BrokenPipeError
 
@@ -175,7 +181,7 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def escape_controls(text: str) -> str:
-    """Escape characters that could move the cursor or reverse the direction of text."""
+    """Escape characters that could move the terminal's cursor or reverse the direction of text."""
     return "".join(
         each if each.isprintable() or unicodedata.combining(each) else f"\\x{ord(each):02x}"
         for each in text.replace("\t", " ")

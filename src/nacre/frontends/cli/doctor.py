@@ -1,6 +1,6 @@
-"""`nacre doctor`: check this machine and print one line for each topic, with the remedy.
+"""`nacre doctor`: check this machine and print one line for each topic, with a remedy for problems.
 
-The command then prints the settings in force.
+After the checks, `nacre doctor` prints the settings in force.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from nacre.warden import endpoint
 class Diagnosis(NamedTuple):
     topic: str
     text: str
-    remedy: str | None = None  # how to fix the problem; None: no problem
+    remedy: str | None = None  # how to fix the problem that the check found; None: no problem
     essential: bool = True
 
 
@@ -63,7 +63,8 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _show_settings(here: bytes, *, everything: bool) -> bool:
-    """Print each contract's settings and their origins. Return whether a setting is invalid."""
+    """Print the settings of each contract (tool dialect) with their origins; return whether a
+    setting is invalid."""
     files = (settings.workspace_file(here), settings.user_file())
     found = [f"{each}{'' if os.path.exists(each) else ' (missing)'}" for each in files]
     print_line(f"\nsettings, from {' and '.join(found)}")
@@ -91,7 +92,8 @@ def _show_settings(here: bytes, *, everything: bool) -> bool:
 
 
 def examine() -> Iterator[Diagnosis]:
-    """Run every check. A check that raises an exception also gives a diagnosis."""
+    """Run every check of `nacre doctor`; a check that raises an exception gives a diagnosis,
+    too."""
     for about, check in _CHECKS.items():
         try:
             yield check()
@@ -213,10 +215,8 @@ def _state() -> Diagnosis:
 
 
 def _warden() -> Diagnosis:
-    """Check whether a warden runs, and whether its runs get what commands of this shell get.
-
-    Compared are namespaces, cgroup and hard resource limits of the warden and of this process.
-    """
+    """Check whether a warden (nacre's daemon) runs, and whether it has the namespaces and the
+    cgroup of this process, and hard resource limits that are not lower."""
     try:
         signed = run_owner.parse_owner(endpoint.read_owner() or "")
     except OSError as error:
@@ -230,7 +230,7 @@ def _warden() -> Diagnosis:
     if _text("/proc/self/cgroup") != _text(f"/proc/{signed.pid}/cgroup"):
         theirs.append("cgroup")
     if any(
-        _find_lower(ours, them)
+        _has_lower_hard_limit(ours, them)
         for ours, them in zip(rlimits.read_rlimits(), _limits(signed.pid), strict=False)
     ):
         remedy = (
@@ -249,7 +249,7 @@ def _limits(pid: int) -> list[tuple[int, int]]:
     return [resource.prlimit(pid, number) for number in rlimits.LIMIT_NUMBERS]
 
 
-def _find_lower(ours: tuple[int, int], theirs: tuple[int, int]) -> bool:
+def _has_lower_hard_limit(ours: tuple[int, int], theirs: tuple[int, int]) -> bool:
     return theirs[1] != -1 and (ours[1] == -1 or theirs[1] < ours[1])
 
 
@@ -282,7 +282,9 @@ def _writable(about: str, path: Path, remedy: str) -> Diagnosis:
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
         return Diagnosis(about, f"{path} cannot be written", remedy)
     usage = shutil.disk_usage(nearest)
-    if not usage.total:  # in /proc, root passes access(2), but no file can be created
+    # In a file system of size 0, such as /proc, even root cannot create files, although access(2)
+    # says that root may.
+    if not usage.total:
         return Diagnosis(about, f"{path} cannot be written", remedy)
     free = human_size(usage.free)
     return Diagnosis(about, f"{path}, {free} free")

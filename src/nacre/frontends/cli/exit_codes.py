@@ -6,7 +6,7 @@ from typing import Final
 from nacre.model.outcome import Ending, Exited, Lost, NotStarted, TimedOut, ending_code
 
 TIMEOUT_EXIT: Final = 124
-NOT_STARTED_EXIT: Final = 125  # also the exit code for a lost run
+NOT_STARTED_EXIT: Final = 125  # exit code for a run that was not started or was lost
 _KILLED_EXIT: Final = 128 + signal.SIGKILL
 
 
@@ -22,8 +22,6 @@ def exit_code(ending: Ending | None) -> int:
 
 
 def waiter_exit_code(ending: Ending | None) -> int:
-    """Return the exit code of `nacre wait` and `nacre attach`.
-
-    The code is never 0 for a run that was stopped, although the command may have exited with 0.
-    """
+    """Return the exit code of `nacre wait` and `nacre attach`, which is never 0 for a stopped run,
+    even if the command exited with 0."""
     return exit_code(ending) or (0 if isinstance(ending, Exited) else _KILLED_EXIT)

@@ -1,6 +1,6 @@
-"""`nacre explain`: show what the checks find in a command and what they would do about it.
+"""`nacre explain`: show what nacre's checks find in a command and what they would do about it.
 
-`nacre explain` does not run the command.
+`nacre explain` does not run the command that it explains.
 """
 
 import argparse
@@ -47,12 +47,12 @@ from nacre.store.url_resolvers import build_resolvers
 from nacre.store.workspace import find_workspace
 from nacre.text.clean import decode
 
-_MOST_LINES: Final = 40  # maximum lines of a script to print
+_MOST_LINES: Final = 40  # maximum number of lines of a script that `nacre explain` prints
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
     decision: Decision
-    analysis: Analysis  # analysis of the command as the caller wrote it
+    analysis: Analysis  # analysis of the command as the caller wrote it, before any change
     suggestion: ToolSuggested | None
     terminal: tuple[NeedsTerminal, ...]
 
@@ -88,7 +88,8 @@ def main(options: argparse.Namespace) -> int:
 def explain(
     command: str, *, contract: str, tools: list[str], options: dict[str, str], cwd: str | None
 ) -> Explanation:
-    """Apply a contract's checks to a command without running the command. Raises UsageError."""
+    """Apply the checks of a contract (tool dialect) to a command without running the command.
+    Raises UsageError."""
     try:
         here = os.path.abspath(os.fsencode(cwd or os.getcwd()))
         checks = registry.build_checks(contract, load(contract, here, options).option_values)
@@ -169,7 +170,7 @@ def _instead(refusal: object) -> str | None:
             return None
 
 
-# Plain-text form of an explanation.
+# Functions that format the result of `nacre explain` as plain text.
 
 
 def _lines(explained: Explanation) -> list[str]:
@@ -255,7 +256,8 @@ def _note(finding: AnyFinding) -> str | None:
 
 
 def _show_spans(script: bytes, spans: tuple[tuple[int, int], ...]) -> list[str]:
-    """Return the matching lines of a script, with a mark under each matching character."""
+    """Return the lines of a script that the byte ranges in `spans` touch, each followed by a line
+    that marks the characters in a range."""
     lines, at = [], 0
     for line in script.split(b"\n"):
         end = at + len(line)

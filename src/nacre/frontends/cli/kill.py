@@ -48,10 +48,11 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _end_run(runs: RunAccess, name: str, grace: float) -> None:
-    """End a run and print how the run ended. Raises OSError when a process survives KILL."""
+    """End a run and print how the run ended. Raises OSError when a process of the run survives
+    KILL."""
     before = runs.find(name)
     outcome = runs.end(name, signal.SIGTERM, grace).wait()
     if outcome is None:
         raise OSError(f"a process of {name} could not be killed; nacre ps shows the run")
     already = before.ending is not None and not (before.end_entry and before.end_entry.left_running)
-    print_note(f"{describe_run(runs.find(name))}{', before this' if already else ''}")
+    print_note(f"{describe_run(runs.find(name))}{' (it had already ended)' if already else ''}")

@@ -56,13 +56,13 @@ class _Follower:
         self._rest = b""
 
     def read_existing(self) -> Iterator[bytes]:
-        """Yield all existing lines, oldest first."""
+        """Yield all existing lines of the audit log, oldest first."""
         for number in range(KEPT_ROTATIONS, 0, -1):
             yield from _lines(f"{self._path}.{number}")
         yield from self.read_new()
 
     def read_new(self) -> Iterator[bytes]:
-        """Yield the lines that were added since the last call."""
+        """Yield the lines that were added to the audit log since the last call of `read_new`."""
         try:
             with open(self._path, "rb") as file:
                 inode = os.fstat(file.fileno()).st_ino
@@ -76,7 +76,8 @@ class _Follower:
             return
 
     def _remainder(self) -> Iterator[bytes]:
-        """Yield the lines that were added to the previous log file right before its rotation."""
+        """Yield the lines that were added to the previous audit log file right before its
+        rotation."""
         try:
             with open(f"{self._path}.1", "rb") as file:
                 if os.fstat(file.fileno()).st_ino == self._inode:

@@ -1,6 +1,6 @@
-"""The command line: the list of commands, argument parsing and the exit of the process.
+"""The command line of nacre: the list of commands, argument parsing and the exit of the process.
 
-Each command has its own module, which is imported only when the command is used.
+Each command of nacre has its own module, which is imported only when the command is used.
 """
 
 import argparse
@@ -35,12 +35,14 @@ _COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
-    # Options before the command take no value, so the first word without a dash is the command.
+    # The options that `nacre` accepts before the name of a command take no value, so the first word
+    # without a dash is the command's name.
     parser = build_parser([word for word in words if not word.startswith("-")][:1])
     options, rest = parser.parse_known_args(words)
     if rest and options.name == "write" and not any(word.startswith("-") for word in rest):
-        # argparse does not assign a last word that follows an option. The user may also type the
-        # text without quotes, as several words.
+        # In `nacre write`, words that argparse could not assign to an argument become part of the
+        # text to write: a last word after an option, or the words of a text that the user typed
+        # without quotes.
         options.text, rest = " ".join([*([options.text] if options.text else []), *rest]), []
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}; does the command need quotes?")
@@ -52,9 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def entry() -> NoReturn:
-    """Run the command line and exit.
+    """Run the command line of nacre and exit.
 
-    An error on a standard descriptor is reported as one sentence, never as a traceback.
+    An error on stdin, stdout or stderr is reported as one sentence, never as a traceback.
     """
     _fill_standard_descriptors()
     try:
@@ -63,7 +65,7 @@ def entry() -> NoReturn:
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
-        code = 141  # 128+SIGPIPE: the reader of stdout has closed its end
+        code = 141  # 128+SIGPIPE: the reader of stdout has closed the pipe
     except Refused as refused:
         _print_error(f"nacre: {refused}\n")
         code = 1
@@ -72,14 +74,13 @@ def entry() -> NoReturn:
         code = 1
     if (sessions := sys.modules.get("nacre.sessions.manager")) is not None:
         sessions.close_all()
-    os._exit(code)  # exits without another flush and without waiting for a blocked writer thread
+    # `os._exit` does not flush stdout a second time, and does not wait for a blocked writer thread.
+    os._exit(code)
 
 
 def _fill_standard_descriptors() -> None:
-    """Open /dev/null on each closed standard descriptor.
-
-    Otherwise the next file that is opened would get the number of a standard descriptor.
-    """
+    """Open /dev/null on each closed standard descriptor; otherwise the next opened file would get
+    the number of a standard descriptor."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
@@ -96,9 +97,10 @@ def _print_error(text: str) -> None:
 
 
 def build_parser(loaded: Collection[str] = tuple(_COMMANDS)) -> argparse.ArgumentParser:
-    """Build the parser of all commands.
+    """Build the argument parser of all commands.
 
-    Only the commands in `loaded` get their arguments, because that imports the command's module.
+    Only the commands in `loaded` get their arguments in the parser, because adding the arguments
+    imports the command's module.
     """
     parser = argparse.ArgumentParser(
         prog="nacre", description="The shell tool for language-model agents."

@@ -1,4 +1,4 @@
-"""`nacre mcp`: serve the tools to an MCP client, on stdio or HTTP."""
+"""`nacre mcp`: serve nacre's tools to an MCP client, on stdio or over HTTP."""
 
 import argparse
 import contextlib
@@ -97,9 +97,9 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _listen_address(options: argparse.Namespace) -> tuple[str | None, ListenAddress]:
-    """Return the token file, or None if no token is used, and the address.
+    """Return the token file's path (None with `--no-token`) and the HTTP server's address.
 
-    Raises ValueError, OSError.
+    Raises ValueError for an invalid option or token, OSError for a token file that cannot be read.
     """
     token, file = (None, None) if options.no_token else load_token(options.token_file)
     return file, parse_address(

@@ -27,7 +27,7 @@ from nacre.text.clean import human_size
 
 _PAUSE: Final = 1.0
 _HEADER: Final = ("ID", "AGE", "STATE", "OUTPUT", "COMMAND", "DIRECTORY")
-_NARROW: Final = 20  # minimum width of the command column, in characters
+_NARROW: Final = 20  # minimum width of the table's command column, in characters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,10 +70,10 @@ def _print_table(options: argparse.Namespace) -> None:
         print_line(msgspec.json.encode([run_to_json(run) for run in runs]).decode())
         return
     lines = _table(runs, colour=_use_colour())
-    print_line("\n".join(lines) if runs else _print_empty(options))
+    print_line("\n".join(lines) if runs else _empty_message(options))
 
 
-def _print_empty(options: argparse.Namespace) -> str:
+def _empty_message(options: argparse.Namespace) -> str:
     return "no runs" if options.all else "no runs in this workspace; nacre ps --all shows all"
 
 
@@ -82,10 +82,10 @@ def _use_colour() -> bool:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    """Print the table every second, until Ctrl-C or until stdout has no reader."""
+    """Print the table of runs every second, until Ctrl-C or until the reader of stdout exits."""
     while True:
         runs = _list_runs(options)
-        lines = _table(runs, colour=_use_colour()) if runs else [_print_empty(options)]
+        lines = _table(runs, colour=_use_colour()) if runs else [_empty_message(options)]
         height = shutil.get_terminal_size().lines
         clear = b"\x1b[H\x1b[2J" if sys.stdout.isatty() else b""
         write_all(1, clear + "\n".join(lines[: max(2, height - 1)]).encode() + b"\n")
@@ -97,7 +97,9 @@ def _table(runs: list[StoredRun], *, colour: bool) -> list[str]:
     widths = [max(len(row[i]) for row in (_HEADER, *rows)) for i in range(4)]
     room = shutil.get_terminal_size().columns - sum(widths) - 2 * 5
     command, directory = (max(len(row[i]) for row in (_HEADER, *rows)) for i in (4, 5))
-    if command + directory > room:  # shorten both columns: the directory to a third, or to nothing
+    # If the table of runs is too wide for the terminal, the directory column gets about a third of
+    # the space or is left out, and the command column gets the rest.
+    if command + directory > room:
         directory = min(directory, max(12, room // 3)) if room > 2 * _NARROW else 0
         command = min(command, max(_NARROW, room - directory))
     lines = []

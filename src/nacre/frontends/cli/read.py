@@ -1,4 +1,4 @@
-"""`nacre read`: print a run's output: all of it, a range of lines, or matching lines."""
+"""`nacre read`: print the output of a run: all of it, a range of lines, or matching lines."""
 
 import argparse
 import re
@@ -54,7 +54,8 @@ def main(options: argparse.Namespace) -> int:
             for data in _select_blocks(source, run.line_index(stream), options):
                 write_all(1, data)
     except BrokenPipeError:
-        raise  # handled in `main`: the reader of stdout has closed its end
+        # `main` of the command line exits with code 141 if the reader of stdout has closed the pipe
+        raise
     except UsageError as error:
         print_problem(str(error))
         return 2
@@ -75,9 +76,9 @@ def main(options: argparse.Namespace) -> int:
 def _follow(
     run: stored_run.StoredRun, place: bytes, stream: Stream, options: argparse.Namespace
 ) -> None:
-    """Print the output so far (or its last lines), then new output until the run ends.
+    """Print a run's output so far (or its last lines), then its new output until the run ends.
 
-    Afterwards print how the run ended, on stderr.
+    After the end of the run, print on stderr how the run ended.
     """
     for data in stored_run.follow_output(run, place, stream, options.lines):
         if data:
@@ -126,7 +127,8 @@ def _select_blocks(
 
 
 def _grep_lines(source: BinaryIO, pattern: str, context: int) -> Iterator[bytes]:
-    """Yield the matching lines with their numbers. Raises UsageError for an invalid pattern."""
+    """Yield the output lines that match a regular expression, with their line numbers and `context`
+    lines around each match. Raises UsageError for an invalid regular expression."""
     try:
         wanted = compile_pattern(pattern)
     except re.error as error:

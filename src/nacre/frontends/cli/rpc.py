@@ -1,4 +1,4 @@
-"""`nacre rpc`: serve the tools to a program, as JSON lines on stdio."""
+"""`nacre rpc`: serve nacre's tools to a program that exchanges JSON lines with nacre on stdio."""
 
 import argparse
 import os
@@ -39,10 +39,10 @@ def main(options: argparse.Namespace) -> int:
     engine = own_engine(serves=True)
     try:
         check_directory(options.cwd)
-        # The path is resolved once at startup: the current directory may be deleted later.
+        # Make the directory absolute at startup: the current directory may be deleted later.
         cwd = os.path.abspath(options.cwd or os.getcwd())
         make = tool_factory(engine, options.contract, parse_settings(options.set))
-        # Build one tool as a check, so that a wrong option is reported at startup.
+        # Build one tool and close it again, so that an invalid option is reported at startup.
         make(ToolKey(contract=options.contract, cwd=cwd)).close()
     except (UsageError, ValueError, OSError) as error:
         print_problem(str(error))
@@ -59,10 +59,11 @@ def main(options: argparse.Namespace) -> int:
 
 
 def tool_factory(engine: Engine, contract: str, chosen: Mapping[str, str]) -> MakeTool:
-    """Return a function that builds tools on `engine`.
+    """Return a function that builds a `Tool` from a `ToolKey` (contract, directory, options); all
+    tools run their commands on `engine`.
 
-    The options from the command line (`chosen`) apply only to the contract that the
-    command line names.
+    The options from the command line (`chosen`) apply only to tools of the contract (tool dialect)
+    that the command line names.
     """
 
     def make(session: ToolKey) -> Tool:

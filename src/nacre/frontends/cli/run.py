@@ -43,7 +43,7 @@ from nacre.model.refusals import CalledOff, Refused
 from nacre.text.clean import decode, drop_partial_end, drop_partial_start
 from nacre.tool.tool import Tool
 
-# Seconds without output after which a progress line says that the command still runs.
+# Seconds without output after which `nacre run` shows a line that says that the command still runs.
 _QUIET: Final = 3.0
 
 
@@ -108,13 +108,14 @@ def main(options: argparse.Namespace) -> int:
         _print_notes(outcome)
     if screen.problem is not None:
         print_problem(screen.problem)
-        if isinstance(outcome.ending, Cancelled):  # nacre cancelled the run after the write error
+        # The command was cancelled by nacre, because its output could not be written.
+        if isinstance(outcome.ending, Cancelled):
             return 1
     return _exit_code(outcome) or (1 if screen.problem else 0)
 
 
 def _detach(tool: Tool, script: str, timeout: float | None, options: argparse.Namespace) -> int:
-    """Start a run in the background and print only its id (or JSON) on stdout."""
+    """Start a command in the background and print only its run id on stdout, as text or as JSON."""
     with tool:
         try:
             run = tool.start({"command": script}, timeout=timeout, interactive=options.interactive)
@@ -151,25 +152,27 @@ def _timeout(given: str | None) -> float | None:
 def _run_command(
     tool: Tool, script: str, timeout: float | None, screen: "LiveOutput", cancel: CancelToken
 ) -> Outcome:
-    # Every byte must reach stdout, so the command waits for a slow reader of stdout.
+    # Every byte of the command's output must be printed, so the command waits while the reader of
+    # nacre's stdout is slow.
     listening = Listening(listener=screen.on_event, full=Full.WAIT, linger=None)
     return tool.answer({"command": script}, timeout=timeout, listen=listening, cancel=cancel)
 
 
 class LiveOutput:
-    """Writer of the command's output to stdout and stderr.
+    """Writer that copies a running command's output to nacre's own stdout and stderr.
 
-    On a terminal a progress line is shown while the command prints nothing.
+    While the command prints nothing, `LiveOutput` shows a progress line on a terminal.
     """
 
     def __init__(self, cancel: CancelToken, *, streams: bool) -> None:
         self.run: str | None = None
-        self.problem: str | None = None  # error message if the output could not be written
+        # Error message if the command's output could not be written; else None.
+        self.problem: str | None = None
         self._cancel = cancel
         self._streams = streams
         self._lock = threading.Lock()
         self._began = self._heard = now()
-        self._line_open = False  # whether the last output did not end with a newline
+        self._line_open = False  # whether the last printed output lacks a final newline
         self._progress = False  # whether the progress line is on the screen
         self._over = threading.Event()
         self._ticker: threading.Thread | None = None
@@ -184,7 +187,8 @@ class LiveOutput:
         self._over.set()
         if self._ticker is not None:
             self._ticker.join()
-        # A blocked writer thread holds the lock; in that case there is no progress line to erase.
+        # If this thread cannot acquire `_lock`, another thread is blocked in writing output and has
+        # already erased the progress line.
         if self._lock.acquire(timeout=0.1):
             self._erase()
             self._lock.release()
@@ -204,7 +208,8 @@ class LiveOutput:
         try:
             write_all(1 if chunk.stream is Stream.OUTPUT else 2, chunk.data)
         except OSError as error:
-            # Stdout can no longer be written: cancel the command with SIGPIPE, as in a pipeline.
+            # After a write error on stdout or stderr, cancel the command with SIGPIPE, as in a
+            # shell pipeline.
             self._streams = False
             if not isinstance(error, BrokenPipeError):
                 self.problem = f"cannot write the output: {error.strerror}"
@@ -228,7 +233,8 @@ class LiveOutput:
 
 
 def _print_notes(outcome: Outcome) -> None:
-    """Print facts that the output does not show, such as leftover processes, on stderr."""
+    """Print on stderr what the command's output does not show, such as a timeout or processes that
+    the command left running."""
     match outcome.ending:
         case TimedOut(after=after):
             print_problem(f"the command timed out after {after:g} s and was stopped")
@@ -251,7 +257,7 @@ def _exit_code(outcome: Outcome) -> int:
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the outcome as `--json` prints it."""
+    """Return the outcome of a command as the JSON object that `nacre run --json` prints."""
     fields: dict[str, Any] = {"run": outcome.run, "ending": ending_state(outcome.ending)}
     match outcome.ending:
         case NotStarted(why=why):

@@ -1,4 +1,4 @@
-"""Text forms of runs, errors, ages and paths, as the commands print them."""
+"""Formatting of runs, errors, ages and paths as the text that the `nacre` commands print."""
 
 import contextlib
 import os
@@ -12,14 +12,16 @@ from nacre.store.stored_run import NoSuchRun, StoredRun
 
 
 def describe_error(error: Exception) -> str:
-    """Return an error as a sentence. For an unknown run the sentence says where the run is."""
+    """Return the message of an error. If a run is not found because it belongs to another
+    workspace, the error message also names that workspace."""
     if isinstance(error, NoSuchRun):
         return f"{error.args[0]}{_hint(str(error.args[0]))}"
     return str(error)
 
 
 def _hint(message: str) -> str:
-    """Return a hint that names the workspace of a run that belongs to another workspace."""
+    """Return the end of the error message about an unknown run: a hint that names the workspace to
+    which the run belongs."""
     found = re.search(r"there is no run r(\d+) in this workspace", message)
     if found is None:
         return ""
@@ -31,7 +33,7 @@ def _hint(message: str) -> str:
 
 
 def describe_ending(state: Ending | None) -> str:
-    """Return the state of a run as text: `running`, `exit 3`, `SIGKILL`, `timed out`."""
+    """Return the state of a run as text, such as `running`, `exit 3`, `SIGKILL` or `timed out`."""
     code = ending_code(state)
     match ending_state(state):
         case "exited":
@@ -53,7 +55,7 @@ def describe_run(run: StoredRun) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """Return an age in its largest unit: `12s`, `3m`, `2h`, `4d`."""
+    """Format an age in seconds as text in its largest unit: `12s`, `3m`, `2h` or `4d`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
             return f"{seconds / size:.0f}{unit}"

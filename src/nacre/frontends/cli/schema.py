@@ -1,4 +1,4 @@
-"""`nacre schema`: print the tool definitions in the format of a model provider."""
+"""`nacre schema`: print nacre's tool definitions in the format of Anthropic, OpenAI or MCP."""
 
 import argparse
 import json

@@ -1,4 +1,5 @@
-"""`nacre sessions`: list, show, reset, fork or remove the sessions of one workspace."""
+"""`nacre sessions`: list, show, reset, fork or remove the sessions (persistent shells) of one
+workspace."""
 
 import argparse
 import shutil
@@ -54,7 +55,8 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Check that the action has the session names that it needs. Raises UsageError."""
+    """Check that the user gave the session names that the action, such as `show` or `fork`, needs.
+    Raises UsageError."""
     action, name, new = options.action, options.session, options.new
     if action == "list" and name is not None:
         raise UsageError(f"to see one of them, write: nacre sessions show {name}")

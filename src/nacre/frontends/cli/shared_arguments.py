@@ -1,4 +1,4 @@
-"""Command-line arguments that several commands share, and their types."""
+"""Command-line arguments that several `nacre` commands share, and the functions that parse them."""
 
 import argparse
 
@@ -41,7 +41,7 @@ def add_option_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """Parse a number of seconds. argparse shows this function's name in its error message."""
+    """Parse a number of seconds; argparse shows the name of this function in its error message."""
     number = float(text)
     if not 0 <= number < float("inf"):
         raise ValueError
@@ -49,7 +49,7 @@ def seconds(text: str) -> float:
 
 
 def lines(text: str) -> int:
-    """Parse a number of lines. argparse shows this function's name in its error message."""
+    """Parse a number of lines; argparse shows the name of this function in its error message."""
     number = int(text)
     if number < 0:
         raise ValueError

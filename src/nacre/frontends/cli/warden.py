@@ -1,6 +1,7 @@
-"""`nacre warden`: run the warden in the foreground, or connect stdin and stdout to the warden.
+"""`nacre warden`: run the warden (nacre's daemon), or connect stdin and stdout to the warden.
 
-This process replaces itself (execv) with the small program that nacre also starts on demand.
+The process of `nacre warden` replaces itself (execv) with the same small program that nacre starts
+when it needs a warden.
 """
 
 import argparse

@@ -1,1 +1,1 @@
-"""MCP front end."""
+"""Front end for MCP clients, started by `nacre mcp`."""

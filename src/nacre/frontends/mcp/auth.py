@@ -1,6 +1,6 @@
-"""Address, accepted names and access token of the HTTP server for MCP.
+"""Settings of nacre's HTTP server for MCP: its address, accepted host names and access token.
 
-This module does not need the MCP SDK.
+The module `auth` does not import the MCP SDK.
 """
 
 import os
@@ -13,17 +13,19 @@ from msgspec import Struct
 from nacre.store.state_dir import open_private, private_state_dir
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
-_MIN_TOKEN: Final = 16  # minimum length of a token, in characters
+_MIN_TOKEN: Final = 16  # minimum length of the access token, in characters
 
 
 class ListenAddress(Struct, frozen=True, kw_only=True):
-    """Address of the HTTP server, with the token, host names and origins that it accepts."""
+    """Address of the HTTP server for MCP, with the access token, host names and origins that it
+    accepts."""
 
     host: str = "127.0.0.1"
     port: int
-    token: str | None  # None: no token is required
-    hosts: tuple[str, ...] = ()  # additional names of this server
-    origins: tuple[str, ...] = ()  # origins of web pages that may call the server
+    token: str | None  # access token; None: the HTTP server requires no token
+    # Additional host names under which clients may call the HTTP server.
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()  # origins of web pages that may call the HTTP server
 
     @property
     def local(self) -> bool:
@@ -31,9 +33,10 @@ class ListenAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        """Names that the Host header may contain, with any port.
+        """Host names that the Host header of a request may contain, each with any port.
 
-        Without this check a web page in a browser could call the server under a name of its own.
+        Without a check of the Host header, a web page could call the server under the page's own
+        host name (DNS rebinding).
         """
         return [*(bracket_ipv6(host) for host in (*_LOOPBACK, self.host)), *self.hosts]
 
@@ -44,7 +47,7 @@ class ListenAddress(Struct, frozen=True, kw_only=True):
         )
 
     def allows_origin(self, origin: str) -> bool:
-        """Return whether web pages of this origin may call the server."""
+        """Return whether web pages of the given origin may call the HTTP server."""
         if origin in self.origins:
             return True
         scheme, _, host = origin.partition("://")
@@ -63,7 +66,7 @@ def _strip_port(host: str) -> str:
 def parse_address(
     given: str, *, token: str | None, hosts: list[str], origins: list[str]
 ) -> ListenAddress:
-    """Parse `8765`, `HOST:8765` or `[::1]:8765`. Raises ValueError."""
+    """Parse the value of `--http`: `8765`, `HOST:8765` or `[::1]:8765`. Raises ValueError."""
     host, _, port = given.rpartition(":")
     if not port.isascii() or not port.isdigit():
         raise ValueError(f"--http {given} has no port; write --http 8765, or HOST:8765")
@@ -96,9 +99,11 @@ def bracket_ipv6(host: str) -> str:
 
 
 def load_token(file: str | None) -> tuple[str, str]:
-    """Return the token and the path of its file. Raises OSError, ValueError.
+    """Return the access token of the HTTP server and the path of the token file.
 
-    Without `file` the token is in the state directory, and a missing token file is created there.
+    If `file` is None, the token file is in the state directory and is created if it does not exist.
+    Raises OSError if the token file cannot be read, ValueError if it is missing, not private or has
+    no valid token.
     """
     path = file or f"{private_state_dir()}/mcp.token"
     if file is None and not os.path.exists(path):
@@ -121,7 +126,8 @@ def load_token(file: str | None) -> tuple[str, str]:
 
 
 def _create_token_file(path: str) -> None:
-    """Create the token file atomically. If several processes start at once, one file is kept."""
+    """Create the token file atomically, so that several processes that start at the same time use
+    the same token."""
     mine = f"{path}.{os.getpid()}"
     with os.fdopen(open_private(mine, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as new:
         new.write(f"{secrets.token_urlsafe(32)}\n")

@@ -1,8 +1,9 @@
-"""Server of `nacre mcp`: the tools of a contract for an MCP client; see docs/guide/mcp.md.
+"""MCP server of `nacre mcp`: offers the tools of one contract (tool dialect) to MCP clients.
 
-The server gets the list of tools, the replies and the runs from a `Tool`. This module adds what is
-specific to MCP: progress while a command runs, cancellation, run output as resources, and
-completion of run ids. The connections to clients are in `transport`.
+The MCP server gets the list of tools, the replies to calls and the list of runs from a `Tool`. The
+class `McpServer` adds what is specific to MCP: progress while a command runs, cancellation, run
+output as resources, and completion of run ids. The module `transport` connects the MCP server to
+its clients, over stdio or HTTP. The user's guide to the MCP server is docs/guide/mcp.md.
 """
 
 import re
@@ -35,10 +36,12 @@ from nacre.text.clean import (
 )
 from nacre.tool.tool import Tool
 
-CANCELLED: Final = "nacre.gone"  # scope key of an event that is set when the client disconnects
-_LINE: Final = 4 * KIB  # last bytes of the output, which are searched for the last line
-_SHOWN: Final = 200  # maximum characters of a progress line or a title
-_LISTED: Final = 50  # maximum number of runs in the list of resources
+# Key under which the ASGI scope holds an event that is set when the client disconnects.
+CANCELLED: Final = "nacre.gone"
+# Number of bytes at the end of a command's output that are kept, in order to find its last line.
+_LINE: Final = 4 * KIB
+_SHOWN: Final = 200  # maximum characters of a progress line or of a resource's title
+_LISTED: Final = 50  # maximum number of runs in the list of MCP resources
 _SAMPLE: Final = 8 * KIB
 _TITLES: Final = {"bash": "Run a shell command", "job": "See to running commands"}
 _RANGES: Final = ("since", "from", "to", "lines")
@@ -48,10 +51,8 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 class McpServer(MCPServer[Any]):
     def __init__(self, tool: Tool, *, often: float = 1.0, seldom: float = 5.0) -> None:
-        """`often`: seconds between progress messages while the last line of the output changes.
-
-        `seldom`: seconds between progress messages while the last line does not change.
-        """
+        """`often` and `seldom` are the seconds between two progress messages: `often` while the
+        last line of the output changes, `seldom` while it stays the same."""
         super().__init__(
             "nacre",
             title="nacre",
@@ -108,8 +109,9 @@ class McpServer(MCPServer[Any]):
                 beside.start_soon(_wait_for_cancel, cancel, context)
                 if context is not None and wants:
                     beside.start_soon(self._send_progress, context, news)
-                # The call itself is shielded from cancellation, so that the command gets its grace.
-                # The task `_wait_for_cancel` receives the cancellation instead.
+                # The tool call is shielded from cancellation, so that a cancelled command gets its
+                # grace (time between TERM and KILL). The task `_wait_for_cancel` receives the
+                # cancellation of a tool call and cancels the command.
                 with anyio.CancelScope(shield=True):
                     reply = await answered()
                 beside.cancel_scope.cancel()
@@ -133,10 +135,8 @@ class McpServer(MCPServer[Any]):
                     await context.report_progress(round(lasts, 1), None, message)
 
     def stop(self) -> None:
-        """Cancel all calls. A second `stop` kills the commands.
-
-        A call that starts after `stop` is cancelled immediately.
-        """
+        """Cancel all tool calls, also those that start later; a second `stop` kills their
+        commands."""
         self._stopping = True
         for cancel in list(self._live):
             cancel.cancel()
@@ -145,7 +145,7 @@ class McpServer(MCPServer[Any]):
     def busy(self) -> bool:
         return bool(self._live)
 
-    # MCP resources: the output of runs.
+    # Methods for MCP resources: each resource is the output of a run.
 
     async def list_resources(self) -> list[wire.Resource]:
         return await anyio.to_thread.run_sync(self._resources)
@@ -215,7 +215,7 @@ class McpServer(MCPServer[Any]):
 
 
 class _LastLine:
-    """Last line that a command has printed, updated by the listener thread."""
+    """Last line that a command has printed; the listener thread of the command updates it."""
 
     def __init__(self) -> None:
         self._tail = b""
@@ -237,10 +237,8 @@ def _wants_progress(context: Context[Any, Any]) -> bool:
 
 
 async def _wait_for_cancel(cancel: CancelToken, context: Context[Any, Any] | None) -> None:
-    """Cancel the command when the client disconnects or when this task is cancelled.
-
-    After the reply has arrived, cancelling has no effect.
-    """
+    """Cancel the command of a tool call when the client disconnects or when this task is cancelled;
+    after the reply to the call has arrived, cancelling has no effect."""
     request = None if context is None else context.request_context.request
     gone = getattr(request, "scope", {}).get(CANCELLED)
     try:
@@ -258,7 +256,8 @@ def _tool_result(reply: Reply) -> wire.CallToolResult:
 
 
 def _parse_uri(uri: str) -> tuple[str, dict[str, int]]:
-    """Return the run id and the requested part of the run's output. Raises MCPError."""
+    """Parse a URI such as `artifact://17?from=1&to=9` into the run id and the requested part of the
+    run's output. Raises MCPError."""
     found = _URI.fullmatch(uri)
     if found is None:
         raise _invalid_uri(

@@ -1,6 +1,7 @@
-"""Transports between MCP clients and the server: stdio, or HTTP with an access token.
+"""Transports between MCP clients and nacre's MCP server: stdio, or HTTP with an access token.
 
-The first signal stops the running calls and then the server. A second signal kills the commands.
+The first SIGINT, SIGTERM or SIGHUP stops the running calls and then the server; a second signal
+kills the commands of the calls.
 """
 
 import contextlib
@@ -24,11 +25,11 @@ from nacre.frontends.mcp.server import CANCELLED, McpServer
 PATH: Final = "/mcp"
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_INTERVAL: Final = 0.02
-_EXIT_GRACE: Final = 2.0  # seconds for the client to read the last replies
+_EXIT_GRACE: Final = 2.0  # seconds that an exiting server gives the client to read the last replies
 
-# `_AccessCheck` checks the headers Host and Origin. The SDK's own check is switched off, because it
-# accepts any text as a port.
-_OWN_SIGNALS: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+# The check of the headers Host and Origin in the MCP SDK is switched off, because it accepts any
+# text as a port; `_AccessCheck` checks both headers.
+_SDK_CHECKS_OFF: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -37,7 +38,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 async def serve_stdio(shell: McpServer) -> int:
-    wire = os.dup(0)  # a duplicate, because the SDK redirects descriptor 0
+    wire = os.dup(0)  # duplicate of stdin, because the MCP SDK redirects descriptor 0
     async with _stop_on_signals(shell, _exit_stdio), anyio.create_task_group() as beside:
         beside.start_soon(_end_on_hangup, shell, wire)
         await shell.run_stdio_async()
@@ -46,14 +47,15 @@ async def serve_stdio(shell: McpServer) -> int:
 
 
 async def _end_on_hangup(shell: McpServer, wire: int) -> None:
-    """Exit the process after the client has disconnected.
+    """Exit this process after the MCP client has disconnected from stdin.
 
-    The SDK stops at the end of input, but it waits forever if the client has not read all replies.
+    The MCP SDK stops at the end of input, but it waits forever for a client that has not read all
+    replies.
     """
     with select.epoll() as gone:
         try:
-            gone.register(wire, 0)  # event mask 0: only hang-up is reported
-        except PermissionError:  # a regular file never hangs up
+            gone.register(wire, 0)  # event mask 0: epoll reports only a hang-up
+        except PermissionError:  # stdin is a regular file, which never hangs up
             return
         await anyio.wait_readable(gone.fileno())
     while shell.busy:
@@ -63,14 +65,17 @@ async def _end_on_hangup(shell: McpServer, wire: int) -> None:
 
 
 async def _exit_stdio(number: int) -> None:
-    """Exit the process after the last replies are written, or after a timeout.
+    """Exit this process after writing the last replies to the MCP client, or after a timeout.
 
-    Returning would not end the process: a thread blocks in reading stdin and cannot be interrupted.
-    Another thread may still write the last replies to a slow client.
+    A return from `_exit_stdio` would not end the process, because a thread blocks in an
+    uninterruptible read from stdin. A signal such as SIGTERM does not end the MCP server at once,
+    because another thread may still write the last replies to a slow client.
     """
     threads = anyio.to_thread.current_default_thread_limiter()
     with anyio.move_on_after(_EXIT_GRACE):
-        await anyio.sleep(5 * _POLL_INTERVAL)  # time for the replies to reach the writer thread
+        # Give the server time to pass the last replies to the thread that writes them to the
+        # client.
+        await anyio.sleep(5 * _POLL_INTERVAL)
         while threads.borrowed_tokens > 1:
             await anyio.sleep(_POLL_INTERVAL)
     sys.stderr.flush()
@@ -80,12 +85,12 @@ async def _exit_stdio(number: int) -> None:
 async def serve_http(
     shell: McpServer, where: ListenAddress, ready: Callable[[str], None]
 ) -> int | None:
-    """Serve HTTP and return the exit code, or None if the address cannot be used.
+    """Serve MCP over HTTP and return the exit code, or None if the server's address cannot be used.
 
-    `ready` is called with the URL when the server accepts connections.
+    `ready` is a callback that gets the URL of the server as soon as the server accepts connections.
     """
     app = shell.streamable_http_app(
-        streamable_http_path=PATH, transport_security=_OWN_SIGNALS, host=where.host
+        streamable_http_path=PATH, transport_security=_SDK_CHECKS_OFF, host=where.host
     )
     config = uvicorn.Config(
         _AccessCheck(app, where),
@@ -116,10 +121,8 @@ async def serve_http(
 class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Disable uvicorn's signal handling; `_stop_on_signals` handles the signals.
-
-        Uvicorn would end the process before the running commands have ended.
-        """
+        """Disable uvicorn's signal handling, which would end the process before the running
+        commands have ended; `_stop_on_signals` handles the signals."""
         yield
 
 
@@ -133,10 +136,8 @@ async def _report_ready(
 
 
 class _AccessCheck:
-    """ASGI middleware that checks Host, Origin and access token of each request.
-
-    The middleware also sets an event when the client disconnects.
-    """
+    """ASGI middleware that checks the Host header, the Origin header and the access token of each
+    request, and sets an event when the client disconnects."""
 
     def __init__(self, app: App, where: ListenAddress) -> None:
         self._app = app
@@ -160,7 +161,8 @@ class _AccessCheck:
         return await self._app(scope, receive_watched, send)
 
     def _find_problem(self, scope: Scope) -> tuple[int, str] | None:
-        """Return the HTTP status and the remedy, or None if the request is allowed."""
+        """Return the HTTP status and the error message for a forbidden request, or None for an
+        allowed one."""
         hosts, pages = _header(scope, b"host"), _header(scope, b"origin")
         if len(hosts) != 1 or not self._where.allows_host(hosts[0]):
             return 421, "this Host is not allowed; --allow-host NAME adds one"
@@ -196,7 +198,8 @@ async def _send_error(send: Send, status: int, problem: str) -> None:
 async def _stop_on_signals(
     shell: McpServer, leave: Callable[[int], Awaitable[None]]
 ) -> AsyncIterator[None]:
-    """Handle signals inside this context: stop the running calls, then call `leave`."""
+    """Context manager in which a signal such as SIGTERM stops the running tool calls and then calls
+    `leave`, which ends the server."""
     async with anyio.create_task_group() as beside:
         beside.start_soon(_on_signal, shell, beside, leave)
         try:

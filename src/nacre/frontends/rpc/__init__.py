@@ -1,1 +1,1 @@
-"""RPC front end: JSON lines on stdin and stdout."""
+"""Front end for programs that send RPC messages to nacre: JSON lines on stdin and stdout."""

@@ -1,7 +1,8 @@
-"""Lines of JSON on two descriptors: `LineReader` splits input, `LineWriter` writes output.
+"""Lines on two descriptors: `LineReader` splits input into lines, `LineWriter` writes lines.
 
-`LineReader` does no I/O. Any thread may call `LineWriter.write_line`. A slow client does not block
-the calling thread, unless the thread calls `LineWriter.wait_for_room`.
+`LineReader` does no I/O: it gets the input bytes from its caller. Any thread may call
+`LineWriter.write_line`, which never waits for a slow client. A thread that calls
+`LineWriter.wait_for_room` blocks while too much output waits for a slow client.
 """
 
 import os
@@ -13,21 +14,20 @@ from typing import Final
 
 from nacre.model.plan import KIB, MIB
 
-MAX_LINE: Final = MIB  # maximum bytes of a line, without its newline
-_WRITE_SIZE: Final = 4 * KIB  # bytes that a writable pipe accepts without blocking
-_MAX_QUEUED: Final = MIB  # queued bytes at which `wait_for_room` blocks
+MAX_LINE: Final = MIB  # maximum bytes of an input line, without its newline
+# Bytes that a pipe accepts without blocking when poll(2) says it is writable.
+_WRITE_SIZE: Final = 4 * KIB
+_MAX_QUEUED: Final = MIB  # number of queued output bytes at which `wait_for_room` blocks
 
 
 class LineReader:
-    """Splitter of input bytes into lines.
-
-    A line that is too long is returned as None. The following lines are not affected.
-    """
+    """Splitter of input bytes into lines; returns None for a line that is too long, and continues
+    with the next line."""
 
     def __init__(self, longest: int = MAX_LINE) -> None:
         self._longest = longest
         self._held = bytearray()
-        self._passing = False  # whether the rest of a too long line is being skipped
+        self._passing = False  # whether the reader is skipping the rest of a line that is too long
 
     def feed(self, data: bytes) -> list[bytes | None]:
         found: list[bytes | None] = []
@@ -38,7 +38,8 @@ class LineReader:
         return found
 
     def end(self) -> list[bytes | None]:
-        """Return the last line, which may have no newline."""
+        """Return the last line of the input if it has no newline: a list with one line, or an empty
+        list."""
         return [self._line(b"")] if self._held or self._passing else []
 
     def _line(self, piece: bytes) -> bytes | None:
@@ -60,8 +61,10 @@ class LineWriter:
     """Thread-safe writer of complete lines to a descriptor."""
 
     def __init__(self, sink: int, broken: Callable[[], object] = lambda: None) -> None:
-        """`broken` is called on a write error, in the thread that made the write."""
-        self.problem: OSError | None = None  # write error: the client no longer reads
+        """`sink` is the descriptor to which the lines are written; a thread whose write to `sink`
+        fails calls `broken`."""
+        # Error of a failed write; None while writing to the client works.
+        self.problem: OSError | None = None
         self._sink = sink
         self._broken = broken
         self._poll = select.poll()
@@ -73,7 +76,8 @@ class LineWriter:
         self._closed = False
 
     def write_line(self, line: bytes) -> None:
-        """Write a line at once if that does not block, else queue it for the writer thread."""
+        """Write a line at once if the write does not block; otherwise queue the line for the writer
+        thread."""
         with self._changed:
             if self.problem is not None or self._closed:
                 return
@@ -90,18 +94,21 @@ class LineWriter:
                 self._changed.notify_all()
 
     def wait_for_room(self) -> None:
-        """Block until less than `_MAX_QUEUED` bytes are queued. For threads that write a lot."""
+        """Block until fewer than `_MAX_QUEUED` bytes are queued; threads that write much output
+        call this method."""
         with self._changed:
             self._changed.wait_for(lambda: self._bytes < _MAX_QUEUED or self._has_no_reader)
 
     def drain(self, seconds: float) -> bool:
-        """Wait until all queued bytes are written, and return whether they were.
+        """Wait until all queued bytes are written, and return whether all of them were written.
 
-        Give up when the client no longer reads, or has read nothing for `seconds`.
+        `drain` stops waiting when a write fails, or when the client has read nothing for `seconds`
+        seconds.
         """
         with self._changed:
             while before := self._bytes:
-                # The condition may also be notified when no byte was written.
+                # `wait_for` checks the number of queued bytes, because the condition variable may
+                # also be notified when no byte was written.
                 moved = self._changed.wait_for(
                     lambda: self._bytes < before or self._has_no_reader, seconds
                 )
@@ -120,10 +127,10 @@ class LineWriter:
         return self.problem is not None or self._closed
 
     def _write_now(self, rest: memoryview) -> memoryview:
-        """Write once and return the bytes that are still to be written."""
+        """Call write(2) once and return the bytes that are still to be written."""
         try:
             return rest[os.write(self._sink, rest) :]
-        except BlockingIOError:  # the client has set the pipe to non-blocking
+        except BlockingIOError:  # the client has set its pipe to non-blocking, and it is full
             return rest
         except OSError as error:
             self.problem = error

@@ -1,4 +1,4 @@
-"""Fields of each RPC message, besides `id` and `type`; see docs/guide/rpc.md."""
+"""Types of the RPC messages, with all fields except `id` and `type`; see docs/guide/rpc.md."""
 
 from typing import Any, TypeVar
 
@@ -12,11 +12,11 @@ Message = dict[str, Any]
 
 
 class BadMessage(Exception):
-    """An RPC message cannot be carried out; the exception text says why."""
+    """Exception for an RPC message that cannot be carried out; the exception's text says why."""
 
 
 class EmptyMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Message without fields; base class of all other messages."""
+    """RPC message without fields of its own; base class of all other RPC messages."""
 
 
 class ToolCall(EmptyMessage, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ M = TypeVar("M", bound=EmptyMessage)
 
 
 def read_message(message: Message, kind: type[M]) -> M:
-    """Convert a JSON object to a message of type `kind`. Raises BadMessage."""
+    """Convert a decoded JSON object to an RPC message of the type `kind`. Raises BadMessage."""
     try:
         return msgspec.convert(message, kind)
     except msgspec.ValidationError as error:

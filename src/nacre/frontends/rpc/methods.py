@@ -1,7 +1,8 @@
-"""Implementation of each RPC message and of the data in its response; see docs/guide/rpc.md.
+"""Methods that carry out RPC messages and build the data of their responses; see docs/guide/rpc.md.
 
-Each `Tool` is one session of its contract. Calls with the same contract, directory, options and
-tools share one `Tool`. Reading and writing of JSON lines is in `server`.
+RPC calls with the same contract (tool dialect), directory, options and other tools share one
+`Tool`. Each `Tool` of the RPC server has its own session, if its contract has sessions. The JSON
+lines of the RPC server are read and written in `server`.
 """
 
 import codecs
@@ -37,28 +38,29 @@ from nacre.store.workspace import find_workspace
 from nacre.text.clean import decode
 from nacre.tool.tool import Tool
 
-_MAX_CHUNK: Final = 64 * KIB  # maximum bytes of output in one event
-_UPDATE_INTERVAL: Final = 0.05  # minimum seconds between two output events
-_MAX_TOOLS: Final = 16  # maximum number of tools kept open for later calls
+_MAX_CHUNK: Final = 64 * KIB  # maximum bytes of a command's output in one `bash_output` event
+_UPDATE_INTERVAL: Final = 0.05  # minimum seconds between two `bash_output` events of a command
+_MAX_TOOLS: Final = 16  # maximum number of `Tool` objects that stay open for later calls
 
 A = TypeVar("A")
 Id = str | int | float | None
 
 
 class ToolKey(Struct, frozen=True, kw_only=True):
-    """Key of a tool. Calls with equal keys share one tool."""
+    """Key of a `Tool` object; RPC calls with equal keys share one `Tool`."""
 
     contract: str
     cwd: str | None = None
-    options: str = "{}"  # options as JSON text, so that the key is hashable
+    options: str = "{}"  # options of the contract as JSON text, so that the key is hashable
     tools: tuple[str, ...] = ()
 
 
-MakeTool = Callable[[ToolKey], Tool]  # builds a tool; raises ValueError, OSError
+# Function that builds the `Tool` for a `ToolKey`; raises ValueError, OSError.
+MakeTool = Callable[[ToolKey], Tool]
 
 
 class RpcCall:
-    """RPC message that has no response yet."""
+    """RPC message to which the server has not yet responded."""
 
     def __init__(
         self,
@@ -67,8 +69,9 @@ class RpcCall:
         say: Callable[[Message], None],
         answer: Callable[["RpcCall", Message], None],
     ) -> None:
-        """`say` sends an event and may block. Only listener threads call `say`."""
-        self.session: ToolKey | None = None  # key of the tool that this call uses
+        """`say` sends an event to the client; only listener threads call `say`, because it may
+        block."""
+        self.session: ToolKey | None = None  # key of the tool that this RPC call uses
         self._cancel_wait: Callable[[], None] | None = None
         self.id = id
         self.verb = verb
@@ -78,7 +81,8 @@ class RpcCall:
 
     @property
     def owns_command(self) -> bool:
-        """Whether the call runs its own command, which is stopped together with the call."""
+        """Whether the RPC call runs a command of its own, so that stopping the call stops the
+        command."""
         return self.verb in ("bash", "call")
 
     def succeed(self, data: object) -> None:
@@ -89,7 +93,8 @@ class RpcCall:
 
     @contextmanager
     def report_errors(self) -> Iterator[None]:
-        """Catch an error inside the `with` block and send the error as the response."""
+        """Catch an exception inside the `with` block and send its text to the client as an error
+        response."""
         try:
             yield
         except (BadMessage, Refused, NoSuchRun, PartTooLarge, ValueError, OSError) as error:
@@ -100,7 +105,8 @@ class RpcCall:
             self.fail(f"an internal error of nacre: {error!r}; please report it")
 
     def wait_for(self, ticket: Ticket[A], then: Callable[[A], object]) -> None:
-        """Send the response when the ticket has its answer. `then` turns the answer into data."""
+        """Send the RPC response when the ticket (the handle of a started operation) has an answer,
+        which `then` turns into response data."""
 
         def on_answer(answer: A) -> None:
             with self.report_errors():
@@ -110,13 +116,14 @@ class RpcCall:
         ticket.then(on_answer)
 
     def stop(self) -> None:
-        """Stop the call's own command, or stop waiting for a run."""
+        """Stop the command that this RPC call runs, or the call's wait for another run."""
         self.cancel.cancel()
         if self._cancel_wait is not None:
             self._cancel_wait()
 
     def build_listener(self) -> Listening:
-        """Build a listener that sends all output. The command waits for a slow client."""
+        """Build a listener that sends all output of the command to the client; the command blocks
+        while the client is slow."""
         decoders: dict[Stream, codecs.IncrementalDecoder] = {}
 
         def hear(event: Event) -> None:
@@ -134,10 +141,10 @@ class RpcCall:
         )
 
     def _on_chunk(self, stream: Stream, text: str, skipped: int) -> None:
-        """Send output to the client as one event.
+        """Send a piece of a command's output to the client as one `bash_output` event.
 
-        `skipped` counts dropped bytes: a command that is being stopped no longer waits for a slow
-        client.
+        `skipped` is the number of output bytes that were dropped, because a command that is being
+        stopped does not wait for a slow client.
         """
         if text or skipped:
             envelope: Message = {} if self.id is None else {"id": self.id}
@@ -155,7 +162,8 @@ class RpcMethods:
         contract: str = registry.DEFAULT,
         cwd: str | None = None,
     ) -> None:
-        """`contract` and `cwd` are the defaults for messages that name none."""
+        """`contract` and `cwd` are the default contract (tool dialect) and directory for RPC
+        messages that name none."""
         self._make = make
         self._engine = engine
         self._contract = contract
@@ -175,10 +183,10 @@ class RpcMethods:
         self.names = ("bash", "abort_bash", *(name for name in self._verbs if name != "bash"))
 
     def dispatch(self, call: RpcCall, message: Message, calls: Collection[RpcCall]) -> None:
-        """Carry out a message; its response is sent now or later.
+        """Carry out an RPC message and send its response, at once or later.
 
-        `calls` are all calls that have no response yet. Raises BadMessage, Refused, NoSuchRun,
-        PartTooLarge, ValueError, OSError.
+        `calls` holds all RPC calls to which the server has not yet responded. Raises BadMessage,
+        Refused, NoSuchRun, PartTooLarge, ValueError, OSError.
         """
         if call.verb == "abort_bash":
             call.succeed(_abort(call, message, calls))
@@ -191,7 +199,8 @@ class RpcMethods:
             tool.close()
 
     def _bash(self, call: RpcCall, message: Message) -> None:
-        """Run a command of the user, not of the model. The response data is a `BashResult`."""
+        """Run a command that the user wrote, not the model; the response data is a `BashResult` of
+        the `pi` contract."""
         stream = message.pop("stream", True)
         if not isinstance(stream, bool):
             raise BadMessage(f"stream must be true or false, not {stream!r}")
@@ -207,9 +216,9 @@ class RpcMethods:
         tool.begin(message, on_answer, by_user=True, listen=listening, cancel=call.cancel)
 
     def _call(self, call: RpcCall, message: Message) -> None:
-        """Make a tool call. The response data is what `nacre call` prints."""
+        """Make a tool call and respond with the data that `nacre call` would print."""
         given = messages.read_message(message, messages.ToolCall)
-        tool = self._tool_key(call, given, given.tools)
+        tool = self._tool_for(call, given, given.tools)
 
         def on_answer(reply: Reply) -> None:
             with call.report_errors():
@@ -225,7 +234,7 @@ class RpcMethods:
 
     def _schema(self, call: RpcCall, message: Message) -> None:
         given = messages.read_message(message, messages.Schema)
-        call.succeed(self._tool_key(call, given, ()).specs(given.format))
+        call.succeed(self._tool_for(call, given, ()).specs(given.format))
 
     def _ps(self, call: RpcCall, message: Message) -> None:
         given = messages.read_message(message, messages.Ps)
@@ -286,23 +295,26 @@ class RpcMethods:
         messages.read_message(message, messages.EmptyMessage)
         call.succeed({"nacre": __version__})
 
-    # Helpers of the methods above.
+    # Helper methods that find the tool, the workspace and the directory of an RPC message.
 
     def _tool(self, call: RpcCall, session: ToolKey) -> Tool:
         call.session = session
         tool = self._tools.pop(session, None) or self._make(session)
-        self._tools[session] = tool  # moved to the end: the dict is in order of last use
+        # Each use of a tool moves it to the end of the dict `_tools`, so that the dict stays in
+        # order of last use.
+        self._tools[session] = tool
         return tool
 
     def _close_unused(self, used: Collection[ToolKey | None]) -> None:
-        """Close the least recently used tools above `_MAX_TOOLS`, except tools in `used`."""
+        """Close the least recently used tools until at most `_MAX_TOOLS` are open, except tools
+        whose key is in `used`."""
         for session in list(self._tools):
             if len(self._tools) <= _MAX_TOOLS:
                 break
             if session not in used:
                 self._tools.pop(session).close()
 
-    def _tool_key(
+    def _tool_for(
         self, call: RpcCall, given: messages.ToolCall | messages.Schema, tools: tuple[str, ...]
     ) -> Tool:
         return self._tool(
@@ -342,9 +354,10 @@ def _seconds(given: float | None) -> float | None:
 
 
 def _abort(call: RpcCall, message: Message, calls: Collection[RpcCall]) -> Message:
-    """Stop all running commands, or only one.
+    """Stop the commands of all running RPC calls, or the command of only one call.
 
-    The field `target`, or else the id of this message, selects the one call to stop.
+    The field `target` of the abort message selects the one call to stop; without `target`, the id
+    of the abort message selects it.
     """
     given = messages.read_message(message, messages.Abort)
     running = [each for each in calls if each.owns_command]

@@ -1,14 +1,18 @@
-"""Server of `nacre rpc`: JSON lines on stdin and stdout, a superset of pi's RPC; docs/guide/rpc.md.
+"""Server of `nacre rpc`: answers messages in JSON lines on stdin with JSON lines on stdout.
 
     line → message → verb → data → response
 
-Every message gets one `response`. A message that runs a command may also get `bash_output` events
-before the response. Any number of calls may be in progress. An invalid line gets an error response,
-and the server continues. At the end of input the server stops the commands that still run.
+The RPC messages of nacre are a superset of those of the agent pi; see docs/guide/rpc.md. The RPC
+server answers every message with one `response`. For a message that runs a command, the RPC server
+may also send `bash_output` events before the `response`. Any number of RPC calls may be in progress
+at the same time. After an invalid input line, the RPC server sends an error response and continues.
+At the end of input, the RPC server stops the commands that still run.
 
-One thread drives the engine, and the engine's event loop also watches stdin. A second event loop
-around the engine would take more time than the rest of the server. Each command's listener has its
-own thread. Only listener threads wait for a slow client. The messages are implemented in `methods`.
+One thread drives the engine (which runs the commands), and the engine's event loop also watches
+stdin. The RPC server does not run the engine inside another event loop, because that event loop
+would take more time than the rest of the server. Each command has a listener thread, and only
+listener threads wait for a slow client. The methods that carry out the clients' RPC messages are in
+the module `methods`.
 """
 
 import os
@@ -28,30 +32,34 @@ from nacre.frontends.rpc.methods import Id, RpcCall, RpcMethods
 from nacre.model.plan import KIB
 
 _PIECE: Final = 256 * KIB
-_EXIT_GRACE: Final = 5.0  # at exit, seconds without a read by the client until output is dropped
-_MAX_END: Final = 60.0  # seconds to wait for stopped commands; more than any contract's grace
+# Seconds that the exiting server waits for a client that reads nothing, before dropping the output.
+_EXIT_GRACE: Final = 5.0
+# Seconds that the exiting server waits for the commands that it has stopped; longer than the time
+# between TERM and KILL in any contract (tool dialect).
+_MAX_END: Final = 60.0
 
 
 class Server:
     def __init__(
         self, verbs: RpcMethods, engine: Engine, sink: int, *, linger: float = 1.0
     ) -> None:
-        """`linger`: seconds for running commands to finish normally after the end of input."""
-        self._code: int | None = None  # exit code; None while the server continues
-        self._stopping = False  # whether all calls have been told to stop
+        """`linger` is the number of seconds that running commands may continue after the end of
+        input before the server stops them."""
+        self._code: int | None = None  # exit code of the server; None while the server continues
+        self._stopping = False  # whether the server has told all RPC calls to stop
         self._verbs = verbs
         self._engine = engine
         self._linger = linger
         self._inbox = LineReader()
         self._out = LineWriter(sink, broken=lambda: self._end(141))
-        self._came: deque[bytes] = deque()  # input that is not parsed yet
+        self._came: deque[bytes] = deque()  # input bytes that are not parsed yet
         self._calls: set[RpcCall] = set()
 
     def serve(self, source: int) -> int:
-        """Serve until the end of input, and return the exit code.
+        """Serve RPC messages until the end of input, and return the exit code of the process.
 
-        The exit code is 0 at the end of input, 141 when the client no longer reads, and 128+n
-        after signal n.
+        The exit code of the RPC server is 0 at the end of input, 141 when the client no longer
+        reads, and 128+n after signal n.
         """
         self._listen(source)
         while self._code is None:
@@ -70,20 +78,18 @@ class Server:
         return self._code if drained else self._code or 141
 
     def stop(self, number: int) -> None:
-        """Stop the server. Signal handlers call this method.
-
-        The first call stops all commands. The second call kills the commands.
-        """
+        """Stop the server from a signal handler: the first call stops all commands, and a second
+        call kills them."""
         if self._stopping:
             self._stop_all()
         self._end(128 + number)
 
-    # Reading of input.
+    # Methods that read the client's messages from stdin.
 
     def _listen(self, source: int) -> None:
         try:
             self._engine.watch_fd(source, lambda: self._on_readable(_read_available(source)))
-        except PermissionError:  # a regular file: epoll cannot watch it, and reads do not block
+        except PermissionError:  # stdin is a file: epoll cannot watch it, and reads do not block
             threading.Thread(target=self._read_ahead, args=(source,), daemon=True).start()
 
     def _on_readable(self, data: bytes | None) -> None:
@@ -125,13 +131,14 @@ class Server:
         for call in list(self._calls):
             call.stop()
 
-    # Writing of output.
+    # Methods that write responses and events to the client.
 
     def _write(self, message: Message) -> None:
         self._out.write_line(msgspec.json.encode(message) + b"\n")
 
     def _write_with_backpressure(self, message: Message) -> None:
-        """Write a message, and block while the queue is full. Only listener threads may block."""
+        """Write a message, and block while the output queue is full; only listener threads call
+        this method, because no other thread may block."""
         self._write(message)
         self._out.wait_for_room()
 
@@ -140,7 +147,7 @@ class Server:
         response |= {"type": "response"} if verb is None else {"type": "response", "command": verb}
         self._write({**response, "success": False, "error": error})
 
-    # Handling of one message.
+    # Methods that parse one input line and carry out its message.
 
     def _handle_line(self, line: bytes) -> None:
         try:
@@ -173,7 +180,7 @@ class Server:
 
 
 def _read_available(source: int) -> bytes | None:
-    """Return the available input; b"" at the end of input, None if no input is available."""
+    """Return the available input; b"" means the end of input, None means no input yet."""
     try:
         return os.read(source, _PIECE)
     except BlockingIOError:

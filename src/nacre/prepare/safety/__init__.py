@@ -1,6 +1,8 @@
 """Safety rules against harmful commands: a guard against mistakes, not a sandbox.
 
-A rule is a function over one command or over the whole analysis of a script. Each rule has an id
-and belongs to a pack. A rule sees words as bash would pass them, so quoting, wrappers and
-substitutions hide nothing. Text that only mentions a command does not match a rule.
+A safety rule is a function that checks one command, or the whole analysis of a script. Each safety
+rule has an id such as `disk.dd` and belongs to a pack, a named group of rules such as `disk`. A
+safety rule sees the words that bash would pass to the program, so quoting, wrappers such as `sudo`
+and substitutions hide nothing. Text that only mentions a command, such as `echo 'rm -rf /'`,
+matches no safety rule.
 """

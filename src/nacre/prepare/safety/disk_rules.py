@@ -1,4 +1,5 @@
-"""The pack `disk`: commands that destroy a system or a user's files beyond repair."""
+"""The pack `disk` of safety rules: commands that destroy a system or a user's files beyond
+repair."""
 
 import re
 from collections.abc import Iterator
@@ -15,9 +16,9 @@ from nacre.prepare.safety.protected_paths import (
 )
 from nacre.prepare.safety.rule import RuleContext, RuleMatch, SafetyRule, show_words
 
-# Programs that erase the devices in their arguments. `_ERASE_WITH` lists programs that erase only
-# if one of the listed words is an argument. `_ERASE_UNLESS` lists programs that erase unless one of
-# the listed words is an argument.
+# Programs that erase the devices named in their arguments. A program in `_ERASE` always erases, a
+# program in `_ERASE_WITH` erases only with one of the listed arguments, and a program in
+# `_ERASE_UNLESS` erases unless one of the listed arguments is given.
 _ERASE: Final = {
     *(b"mkfs", b"mke2fs", b"mkdosfs", b"mkntfs", b"mkexfatfs", b"mkswap", b"newfs", b"blkdiscard"),
     *(b"shred", b"pvcreate", b"cfdisk"),
@@ -112,7 +113,8 @@ def _find(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
 
 
 def _primaries(arguments: tuple[Word, ...]) -> set[bytes]:
-    """Return the tests and actions of a `find`, without test values and `-exec` commands."""
+    """Return the tests and actions of a `find` command, without the values of tests and the
+    commands of `-exec`."""
     found: set[bytes] = set()
     at = 0
     while at < len(arguments):
@@ -128,7 +130,8 @@ def _primaries(arguments: tuple[Word, ...]) -> set[bytes]:
 
 
 def _find_piped(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
-    """Match a wide search whose results are piped to a deleting program: `find / | xargs rm`."""
+    """Match a `find` over a protected directory whose results are piped to a deleting program, as
+    in `find / | xargs rm`."""
     feeder = command.feeder
     if b"xargs" in command.via and feeder is not None and feeder.name in _FINDERS:
         yield from _is_wide_search(feeder, command, around)
@@ -137,8 +140,9 @@ def _find_piped(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMat
 def _is_wide_search(
     find: ParsedCommand, deleter: ParsedCommand, around: RuleContext
 ) -> Iterator[RuleMatch]:
-    """Yield a match for each start directory that is too wide for deletion. `/` is always
-    too wide. Other protected directories are too wide unless a test narrows the search."""
+    """Yield a match for each protected start directory of a `find` whose results are deleted. The
+    safety rule always matches a deleting `find` that starts at `/`. A deleting `find` that starts
+    at another protected directory matches only if no test such as `-name` narrows its search."""
     arguments = find.arguments
     at = 0
     while at < len(arguments) and known_prefix(arguments[at])[:2] in (
@@ -169,7 +173,8 @@ def _is_wide_search(
 
 
 def _runs_deleter(command: ParsedCommand, around: RuleContext) -> bool:
-    """Return whether this `find` executes a deleting program, also through sudo or a shell."""
+    """Return whether this `find` command executes a deleting program, directly or through sudo or a
+    shell."""
     return any(
         each.name in _DELETERS
         and {*_FINDERS} & {*each.via}
@@ -182,7 +187,7 @@ def _permissions(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMa
     if not has_flag(command.arguments, b"R", b"--recursive"):
         return
     given = [*find_operands(command.arguments)]
-    # In `chmod -R -x`, the mode looks like an option.
+    # In `chmod -R -x DIRECTORY`, the mode `-x` looks like an option.
     dashed = any(_MODE.fullmatch(known_prefix(word)) for word in command.arguments)
     whole = dashed or has_flag(command.arguments, b"", b"--reference")
     for word in given if whole else given[1:]:

@@ -1,4 +1,5 @@
-"""The pack `git`: git commands of an agent that reviewers later regret, such as a force push."""
+"""The pack `git` of safety rules: git commands that are regretted later when an agent runs them,
+such as a force push."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -16,8 +16,8 @@ SYSTEM: Final = frozenset(
     b"/usr/share /usr/src /var/lib /var/lib/dpkg /var/spool "
     b"/Applications /Library /System /Users /Volumes /private /private/etc /private/var".split()
 )
-# Directories whose owner and mode the system depends on. Home directories and /usr/local are not
-# listed because a change of their owner or mode is an everyday task.
+# Directories whose owner and mode the system depends on. Home directories and /usr/local are not in
+# `CRITICAL`, because a change of their owner or mode is an everyday task.
 CRITICAL: Final = frozenset(
     b"/ /bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /run /sbin /sys /usr /usr/bin "
     b"/usr/lib /usr/lib64 /usr/libexec /usr/sbin /usr/share /var /var/lib /System /Library "
@@ -26,7 +26,8 @@ CRITICAL: Final = frozenset(
 _PATTERN: Final = re.compile(rb"[*?\[]|[@!+]\(")
 _HOMES: Final = (b"/home", b"/Users")
 _DRIVE: Final = re.compile(rb"/mnt/[a-z]")
-# Last path component that matches all files: `*`, `**`, `.*`, `?*`, `.[!.]*` and similar globs.
+# Pattern of a last path component that matches all files: `*`, `**`, `.*`, `?*`, `.[!.]*` and
+# similar globs.
 EVERYTHING: Final = re.compile(
     rb"\.?(?:\*+|\?+\*|\[[!^][^\]]*\]\*|\[a-z\]\*|\[a-zA-Z\]\*|\.\*|[!+*]\(.*\))"
 )
@@ -35,13 +36,14 @@ _DEVICE: Final = re.compile(
     rb"|(?:loop|md|sr|zram|nbd|pmem|ram|fd|bcache|rbd|drbd|dasd|sg)[\d*?a-z]*\d|md/|dm-"
     rb"|mapper/(?!control$)|disk/by-|zvol/|block/|root$|[\w.-]*(?:vg|VG|volgroup)[\w.-]*/|k?mem$|port$)"
 )
-# Directories that contain the home directories of tests and throw-away users.
+# Temporary directories, which may contain the home directories of tests and throw-away users.
 _TEMPORARY: Final = (b"/tmp", b"/var/tmp", b"/private/tmp", b"/dev/shm")
 _ALTERNATIVES: Final = re.compile(rb"[@?+*]\(([^()]*)\)")
 
 
 def possible_paths(word: Word, command: ParsedCommand) -> Iterator[bytes]:
-    """Yield the absolute paths that a word may stand for. Globs in a path are not expanded."""
+    """Yield the absolute paths that a word of a command may stand for, with globs left
+    unexpanded."""
     for text in word.texts:
         if not text:
             continue
@@ -50,8 +52,9 @@ def possible_paths(word: Word, command: ParsedCommand) -> Iterator[bytes]:
 
 
 def is_protected(path: bytes, word: Word, home: bytes | None, system: frozenset[bytes]) -> bool:
-    """Return whether an action on the whole path hits a directory in `system` or a home directory.
-    Home directories count only if `system` is the set SYSTEM."""
+    """Return whether a path or glob names a directory in the set `system`, or all files in such a
+    directory. `is_protected` also returns True for home directories if `system` is the set
+    SYSTEM."""
     homes = home if system is SYSTEM else None
     if not word.glob or not _PATTERN.search(path):
         return _is(path, homes, system)
@@ -105,7 +108,8 @@ def _glob(pattern: bytes, path: bytes) -> bool:
 
 
 def named_devices(word: Word, command: ParsedCommand, prefix: bytes = b"") -> Iterator[bytes]:
-    """Yield the disk and memory devices that a word may name after `prefix`, such as `of=`."""
+    """Yield the disk and memory devices that a command word may name after a prefix such as
+    `of=`."""
     for text in word.texts or ((word.prefix,) if word.prefix else ()):
         target = text.removeprefix(prefix)
         if not text.startswith(prefix) or not target:

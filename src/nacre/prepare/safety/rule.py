@@ -8,17 +8,18 @@ from nacre.bash.commands import Analysis, ParsedCommand, Redirect, Word
 
 
 class RuleMatch(Struct, frozen=True, kw_only=True):
-    """Match of a safety rule: the matched words, the harm, and what to do instead."""
+    """Match of a safety rule: the matched words, the harm that they would do, and what to do
+    instead."""
 
     words: tuple[Word, ...] = ()
     redirect: Redirect | None = None
-    shown: tuple[bytes, ...]  # matched command as text, word by word
+    shown: tuple[bytes, ...]  # text of each word of the matched command
     why: str
     instead: str
 
 
 class RuleContext(Struct, frozen=True, kw_only=True):
-    """Facts that a safety rule may use besides the command."""
+    """Facts that a safety rule may use besides the command that it checks."""
 
     home: bytes | None
     analysis: Analysis
@@ -30,7 +31,7 @@ CheckAnalysis = Callable[[RuleContext], Iterator[RuleMatch]]
 
 class SafetyRule(Struct, frozen=True, kw_only=True):
     id: str
-    summary: str  # one-line summary for users who select rules
+    summary: str  # one-line summary of the rule, for users who select rules
     programs: tuple[bytes, ...] = ()  # programs that the rule applies to; empty: all programs
     check_command: CheckCommand | None = None
     check_analysis: CheckAnalysis | None = None

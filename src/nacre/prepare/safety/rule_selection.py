@@ -14,8 +14,9 @@ PACKS: Final = tuple(dict.fromkeys(rule.pack for rule in RULES.values()))
 
 
 def select_rules(names: Sequence[str]) -> tuple[SafetyRule, ...]:
-    """Return the rules of these packs and ids. A name with a leading dash removes rules from the
-    selection. Raises ValueError for an unknown name, or if the first name has a dash."""
+    """Return the safety rules that these pack names and rule ids select. A pack name or rule id
+    with a leading dash, such as `-disk.dd`, deselects the rules that it names. Raises ValueError
+    for an unknown pack name or rule id, or if the first of `names` has a leading dash."""
     rules: dict[str, SafetyRule] = {}
     if names and names[0].startswith("-"):
         raise ValueError(

@@ -35,7 +35,8 @@ class SafetyChecker:
                 self._of_program.setdefault(program, []).append(rule)
 
     def __call__(self, reading: Analysis, home: bytes | None) -> Dangerous | None:
-        """Return the refusal of the first matching rule; None if no rule matches."""
+        """Return the refusal of the first safety rule that matches the script; None if no rule
+        matches."""
         around = RuleContext(home=home, analysis=reading)
         for command in reading.commands:
             for rule in (*self._of_program.get(command.name or b"", ()), *self._of_all):

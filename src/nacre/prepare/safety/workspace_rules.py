@@ -1,4 +1,5 @@
-"""The pack `workspace`: `rm` commands that destroy an agent's own work or the user's home."""
+"""The pack `workspace` of safety rules: `rm` commands that destroy an agent's own work or the
+user's home."""
 
 import fnmatch
 import os
@@ -38,8 +39,8 @@ def _git(command: ParsedCommand, around: RuleContext) -> Iterator[RuleMatch]:
 
 
 def _matches_git(pattern: bytes) -> bool:
-    """Return whether a glob is aimed at `.git`. Globs that match every file are left to the other
-    rules of this pack."""
+    """Return whether a glob such as `.g*` is aimed at `.git`. `_matches_git` ignores the glob `*`,
+    because other safety rules of the pack `workspace` check globs that match every file."""
     return pattern.startswith(b".g") and fnmatch.fnmatchcase(".git", pattern.decode("latin-1"))
 
 
