@@ -61,7 +61,8 @@ def run(
     except Refused as refused:
         return _not_started(refused, options)
     except BaseException:
-        # If KeyboardInterrupt arrives before `ticket.wait`, only this handler stops the command.
+        # If KeyboardInterrupt arrives after the start of the command but before `ticket.wait`, only
+        # this `except` block stops the command.
         if ticket is not None:
             ticket.abandon()
         raise

@@ -312,8 +312,8 @@ class _More(_Tightening):
     may = "can only be added to by a workspace"
 
     def allows(self, old: Any, new: Any) -> bool:
-        """Return whether the list in a workspace's settings file only adds entries to an option's
-        list.
+        """Return whether the list in a workspace's settings file only adds entries to the list that
+        an option already has.
 
         A workspace's list may have no entry with a leading dash, because an entry with a leading
         dash removes a rule or a pack of rules.

@@ -80,9 +80,9 @@ class SessionKeeper:
     """Provider of the one persistent shell that a model expects from Anthropic's built-in tool
     `bash`.
 
-    A nacre tool of the `pi` contract, or with a session name, already has a persistent
-    shell. For a nacre tool of the `nacre` contract without a session name, `SessionKeeper` creates
-    a private session with a random name.
+    A nacre tool of the `pi` contract has its own persistent shell, and so has a nacre tool with a
+    session name. For a nacre tool of the `nacre` contract without a session name, `SessionKeeper`
+    creates a private session with a random name.
     """
 
     def __init__(self, tool: Tool) -> None:
@@ -91,8 +91,8 @@ class SessionKeeper:
 
     @property
     def _manages_session(self) -> bool:
-        """Whether the `SessionKeeper` creates a session for the model, which it does for a tool of
-        the `nacre` contract without a session name."""
+        """Whether the tool has the `nacre` contract and no session name, so that the
+        `SessionKeeper` creates a session for the tool."""
         return self._tool.contract.name == "nacre" and not self._tool.session_name
 
     def _begin(self) -> None:

@@ -43,8 +43,9 @@ def _analyze_first_lines(
     commands: tuple[ParsedCommand, ...] = (),
 ) -> Analysis:
     """Return a partial analysis of a script that is too large or too complex. `commands` holds the
-    commands that the full analysis found before it failed. If `commands` is empty, the first lines
-    of the script are analyzed, because bash runs these lines before it reads the rest."""
+    commands that the full analysis found before it failed. If the full analysis found no commands,
+    nacre analyzes the first 8 KiB of the script, because bash runs the first lines of a script
+    before it reads the rest."""
     end = text.rfind(b"\n", 0, _FIRST_LINES) + 1
     if not commands and 0 < end < len(text):
         commands = analyze(text[:end], home=home, cwd=cwd).commands

@@ -13,9 +13,9 @@ _ANSI_LETTERS: Final = dict(zip(b"abeEfnrtv\\'\"?", b"\a\b\x1b\x1b\f\n\r\t\v\\'\
 
 
 def decode_ansi_c(text: bytes, *, nul: bool = False) -> bytes:
-    """Return the text that bash makes of the quoted string `$'text'`. In bash, the text of `$'...'`
-    ends at its first NUL byte; with `nul`, the text is not cut, as for `printf`, which can print
-    NUL bytes."""
+    """Return the text that bash makes of the quoted string `$'text'`. The returned text ends at its
+    first NUL byte, as in bash, unless `nul` is True. `nul` is True for the arguments of `printf`,
+    which can print NUL bytes."""
 
     def one(found: re.Match[bytes]) -> bytes:
         letter, octal, hexa, short, long, control = found.groups()

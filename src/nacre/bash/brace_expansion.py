@@ -9,7 +9,8 @@ from nacre.bash.tokens import Parameter, Part, Text
 MAX_WORDS: Final = 256
 _RANGE: Final = re.compile(rb"\{(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?\}")
 _MAX_BRACES: Final = 64
-# `prefix` of a `Parameter` token that stands for an expansion with unknown value
+# A brace range of more than `MAX_WORDS` words is not expanded: it becomes a `Parameter` token with
+# this `prefix`, which means that the value is unknown.
 _UNKNOWN: Final = b"?"
 
 

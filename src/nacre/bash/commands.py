@@ -30,8 +30,8 @@ class Word(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def texts(self) -> tuple[bytes, ...]:
-        """The known text of the word as a tuple of one, or the possible texts of a word with
-        unknown text."""
+        """Tuple with the word's text if the text is known, otherwise with the word's possible
+        texts."""
         return self.maybe if self.text is None else (self.text,)
 
 

@@ -131,8 +131,8 @@ class _WordBuilder:
 
 
 class _SplitWords(NamedTuple):
-    """Words into which one unquoted expansion splits. `parted` says whether the text of an
-    expansion begins with a blank, and `parts` says whether the text ends with a blank."""
+    """Words into which one unquoted expansion splits. The text of the expansion begins with a blank
+    if `parted` is True, and ends with a blank if `parts` is True."""
 
     values: tuple[Value, ...]
     parted: bool = False

@@ -31,8 +31,8 @@ class KeywordTracker:
         # whether a compound command has just ended, so that only redirections, operators and the
         # keywords in `FOLLOWING` may come next
         self.closed = False
-        # the keyword `for`, `case` or `function` while the word after it is expected; `for+` or
-        # `case+` once the word after `for` or `case` has been read; otherwise empty
+        # `for`, `case` or `function`: this keyword was read, but not yet the word after it; `for+`
+        # or `case+`: that word was read, too; otherwise empty
         self.after = b""
         self.depth = 0
         self.wrong = 0  # number of tokens at positions where bash's grammar does not allow them
@@ -44,9 +44,9 @@ class KeywordTracker:
         # name in `function name`.
         self._last = b""
         # Stack of open constructs: `(` for a parenthesis, `case` for the patterns of a `case`
-        # command, `item` for the commands after such a pattern. The stack entry `((` is the first
-        # of two adjacent `(`; `lexer` hides the first one from tree-sitter, which would parse `((`
-        # as arithmetic.
+        # command, `item` for the commands after such a pattern. `_open` contains `((` for the first
+        # of two adjacent `(`, which `lexer` hides from tree-sitter, because tree-sitter would parse
+        # `((` as arithmetic.
         self._open: list[bytes] = []
 
     def takes(self, text: bytes) -> bool:

@@ -65,8 +65,8 @@ def parse_single_item(text: bytes) -> tuple[tokens.Frame, Node] | None:
 
 
 def _ends_with_separator(frame: tokens.Frame) -> bool:
-    """Return whether the script ends with `;`. A newline at the end of the script does not count as
-    `;`, because a script whose last lines are a heredoc also ends with a newline."""
+    """Return whether the script ends with `;`; a newline at the end of the script, as after a
+    heredoc, does not count as `;`."""
     last = len(frame.skeleton.rstrip()) - 1
     return last >= 0 and frame.source[frame.start + last] == ord(";")
 

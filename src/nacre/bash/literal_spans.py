@@ -30,7 +30,7 @@ class Literal(Struct, frozen=True, kw_only=True):
 
     start: int
     end: int
-    text: bytes | None  # text without quotes; None: a quoted string that contains expansions
+    text: bytes | None  # literal without its quotes; None if it contains an expansion
     quoted: bool
     goes_on: bool
 
@@ -81,8 +81,8 @@ def _word(word: tokens.WordToken, script: bytes) -> Iterator[Literal]:
 
 
 def _inside(parts: list[Part], script: bytes) -> Iterator[Literal]:
-    """Yield the literals in the substitutions and array elements inside `parts`, such as the parts
-    of a heredoc; all other text in `parts` is free text and yields no literals."""
+    """Yield the literals of the substitutions and array elements in `parts`. Plain text in `parts`,
+    such as a line of a heredoc, yields no literals."""
     for part in parts:
         match part:
             case Substitution(frame=frame) if frame.source is script or frame.source == script:

@@ -160,8 +160,8 @@ class NestedCommands(Context):
     def _child_shell_state(
         self, shell: ChildShell | None, command: ParsedCommand
     ) -> KnownState | None:
-        """Return the known state in which a child shell starts, or None if the current shell runs
-        the script, as with `eval`."""
+        """Return the known state in which the child shell of a nested script starts; return None
+        if the current shell runs the nested script, as with `eval`."""
         if shell is None:
             return None
         state = self.state.for_child_shell(shell.positional, command.assignments)

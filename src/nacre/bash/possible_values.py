@@ -37,8 +37,8 @@ def known_text(text: bytes) -> Value:
 
 
 def one_of(texts: tuple[bytes, ...], *, open: bool, glob: bool = False) -> Value:
-    """Return a `Value` with at most `MAX_CHOICES` of these possible texts; if texts were dropped,
-    the value is open, which means that other texts are possible."""
+    """Return a `Value` with at most `MAX_CHOICES` of the possible texts in `texts`; if some texts
+    were dropped, the value is open (other texts are possible)."""
     distinct = tuple(dict.fromkeys(each for each in texts if len(each) <= _LONGEST))[:MAX_CHOICES]
     return Value(distinct, open or len(distinct) < len({*texts}), glob)
 
@@ -73,6 +73,6 @@ class Scope(Protocol):
         ...
 
     def output(self, substitution: Substitution) -> Value:
-        """Return the predicted output of a substitution, and record the commands in the
-        substitution."""
+        """Return the predicted output of a command or process substitution, and record the
+        commands in the substitution."""
         ...

@@ -1,8 +1,8 @@
 """Prediction of the output of simple commands such as `echo`, `printf` and `cat`, as far as it can
 be known before the script runs.
 
-The predicted output of a command matters when the script passes it to a shell, as in `echo 'rm x' |
-sh`.
+nacre predicts the output of a command because the script may pass this output to a shell, as in
+`echo 'rm x' | sh`.
 """
 
 import re

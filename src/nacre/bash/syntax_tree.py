@@ -212,8 +212,8 @@ class _TreeBuilder:
 
     def _nodes(self, node: Any) -> "list[Node]":
         """Convert a node of tree-sitter to objects of the type `Node`. A tree-sitter node without
-        commands yields an empty list. A tree-sitter node of unknown type, such as an error, yields
-        the nodes of its children."""
+        commands yields an empty list. For a tree-sitter node of unknown type, such as a syntax
+        error, `_nodes` converts the node's children."""
         match node.type:
             case "command" | "word" | "variable_name" | "special_variable_name":
                 return self._simple(node)

@@ -128,8 +128,8 @@ class Frame(Struct, gc=False):
     # words and redirections in the order of the script; keywords are not included
     tokens: list[Token]
     starts: list[int]  # start offset of each token in `tokens`
-    # simplified copy of the text from `start` to `end`, on one line and with the same byte
-    # offsets, for the parser tree-sitter; see `lexer`
+    # one-line copy of the text from `start` to `end`, simplified for the parser tree-sitter, with
+    # the same byte offsets; see `lexer`
     skeleton: bytes
     # offsets of the lines that can be parsed without the text before them; the parser may split the
     # text at these offsets

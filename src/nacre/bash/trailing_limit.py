@@ -40,9 +40,9 @@ def find_trailing_limit(text: bytes) -> TrailingLimit | None:
 def _without_last_stage(
     frame: tokens.Frame, stages: list[Node], text: bytes
 ) -> TrailingLimit | None:
-    """Remove a `head` or `tail` that is the last stage of a pipeline. Only the last stage of a
-    pipeline is removed: nacre keeps a limited number of output lines, so it could not apply both
-    limits of `head -n 900 | tail -n 3` to longer output."""
+    """Remove a `head` or `tail` that is the last stage of a pipeline. In a pipeline that ends with
+    `head -n 900 | tail -n 3`, only the `tail` stage is removed: without the `head` stage, nacre
+    might drop lines 898 to 900 from a longer output."""
     last = stages[-1]
     limit = _parse_limit(frame, last)
     if limit is None:

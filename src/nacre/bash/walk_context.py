@@ -26,7 +26,8 @@ _ASSIGNED: Final = re.compile(
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """Position of the text being analyzed within the script that the caller passed to `analyze`."""
+    """Position of an analyzed text, for example the string in `bash -c '...'`, in the script that
+    was passed to `analyze`."""
 
     # offset of the analyzed text in the script; None if the script does not contain that text
     # verbatim
@@ -182,8 +183,9 @@ class Context:
             self.state.assign(name, value)
 
     def forget_assigned(self, start: int) -> None:
-        """Mark every variable that the analyzed text assigns after the offset `start` as unknown,
-        because a function body at `start` may run after these assignments."""
+        """Mark as unknown every variable that is assigned after the offset `start`. A shell
+        function that is defined at `start` may be called after any assignment that follows it in
+        the script."""
         for token in self.tokens_from(start):
             if isinstance(token, tokens.WordToken) and token.assigns:
                 self.state.assign(token.assigns[1], UNKNOWN)

@@ -177,8 +177,7 @@ class Walker(NestedCommands):
             steps[-1] = (left.operator, left.right)
             left = left.left
             steps.append((b"", left))
-        # Possible shell states after a failure of the last visited command in a chain such as
-        # `a && b`.
+        # Shell states that are possible if the visited part of a chain such as `a && b` has failed.
         failed: list[KnownState] = []
         for operator, step in reversed(steps):
             worked = self.state
@@ -381,8 +380,8 @@ class Walker(NestedCommands):
             self.keep_assignment(self.assignment(token), token)
 
     def _literal_word(self, token: tokens.WordToken) -> Word:
-        """Return a word that has only the position and the variable's name of an array assignment
-        such as `name=(a b)`, not its elements."""
+        """Return a `Word` for an array assignment such as `name=(a b)`, with its position and the
+        variable's name, but without the elements of the array."""
         start, end = self.origin.map_span(token.start, token.end)
         assert token.assigns is not None
         return Word(start=start, end=end, prefix=token.assigns[1])
@@ -482,8 +481,9 @@ def _may_end(node: Node, body: tuple[ParsedCommand, ...]) -> bool:
 def _branches(node: Node) -> bool:
     match node:
         case Loop(condition=Sequence(items=[Simple()]), body=body):
-            # `_branches` does not count a loop such as `while true` as a condition; `_may_end`
-            # recognizes a loop such as `while test ...` by the name of its command.
+            # A loop whose condition is one command may be endless, as `while true` is, so only the
+            # loop's body is checked. `_may_end` recognizes a loop such as `while test ...` by the
+            # command name `test`.
             return _branches(body)
         case If() | Loop() | Case() | Chain():
             return True

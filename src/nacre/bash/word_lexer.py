@@ -182,8 +182,8 @@ class WordLexer:
         return True
 
     def pieces(self, parts: list[Part], plain: re.Pattern[bytes], escapable: bytes) -> None:
-        """Read the text and the expansions inside double quotes or a heredoc, up to a byte that the
-        pattern `plain` does not match, such as the closing quote."""
+        """Read the text and the expansions inside double quotes or a heredoc. The pattern `plain`
+        matches ordinary text and must not match the byte that ends the quoted text."""
         while self.at < self.limit:
             byte = self.source[self.at]
             if byte == 0x5C:

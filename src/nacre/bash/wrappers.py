@@ -33,8 +33,8 @@ class ChildShell(Struct, frozen=True, kw_only=True):
 
 
 class ScriptArgument(Struct, frozen=True, kw_only=True):
-    """Script in the arguments of a command such as `eval` or `bash -c`: the words, joined by
-    blanks."""
+    """Script that a command such as `eval` or `bash -c` gets as arguments; the script is `words`,
+    joined by blanks."""
 
     words: tuple[Word, ...]
     shell: ChildShell | None  # shell that runs the script; None: the current shell, as with `eval`

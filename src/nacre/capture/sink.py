@@ -74,8 +74,8 @@ class Sink:
         """Move the stream to the spill file and keep hardly any of its bytes in memory from now on.
 
         The engine calls `move_to_disk` when it detaches a run (lets it continue in the background),
-        because the caller no longer waits for the output. Return the capture (kept output) that
-        memory had before the stream was moved to disk.
+        because the caller no longer waits for the output. Return a `Capture` of the output that was
+        in memory before the stream was moved to disk.
         """
         had = self.capture_so_far()
         self.copy_to_disk()

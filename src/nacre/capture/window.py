@@ -26,7 +26,7 @@ class Window:
         self._tail = keep.tail
         self.head = bytes(memoryview(beginning)[: keep.head])
         del beginning[: keep.head]
-        # chunks of bytes from after the stream's head; the last bytes are the tail
+        # chunks of output that follow the stream's head; old chunks are dropped, the tail is kept
         self._chunks: deque[bytes | bytearray] = deque([beginning])
         self._held = len(beginning)
 
@@ -49,8 +49,8 @@ class Window:
         self._held = 0
 
     def tail_so_far(self) -> bytes:
-        """Return the tail of the output that has been written to the window so far; unlike after
-        `tail`, more output may be written afterwards."""
+        """Return the tail of the output so far; more output may be written to the window
+        afterwards."""
         joined = b"".join(self._chunks)
         return joined[max(0, len(joined) - self._tail) :]
 
@@ -61,8 +61,8 @@ class Window:
         return b"".join(self._chunks)
 
     def _drop_oldest(self, count: int) -> None:
-        """Drop the oldest `count` bytes of the window, one chunk at a time, so that at most one
-        chunk is copied."""
+        """Drop the oldest `count` bytes of output from memory, whole chunks first, so that at most
+        one chunk must be cut and copied."""
         while count > 0:
             chunk = self._chunks.popleft()
             self._held -= len(chunk)

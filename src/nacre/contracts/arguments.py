@@ -54,7 +54,7 @@ def read_arguments(arguments: object, shape: type[T], *, without: tuple[str, ...
     """Convert the arguments of a tool call to the struct `shape`. Raises Refused, with an
     explanation, for an unknown, invalid or missing argument.
 
-    `without` names the fields of the struct that the tool does not accept with its current options.
+    An argument that is named in `without` is refused as unknown, although the struct declares it.
     """
     # `dict` is checked before `Mapping`, because isinstance with an abstract base class is slow.
     if not isinstance(arguments, (dict, Mapping)):

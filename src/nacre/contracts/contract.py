@@ -34,8 +34,8 @@ class Admitted(Struct, frozen=True, kw_only=True):
     # functions that check or change the plan of this call before the run
     steps: Sequence[Step] = ()
     reply_context: Any = None
-    # `Caller` of this tool call, with the directory of the call's session; None: the `Caller` that
-    # was given to `admit` is used
+    # `Caller` (facts about the calling side) with the directory of the session that the call uses;
+    # None: the method `admit` has not changed the `Caller` that it was given
     caller: Caller | None = None
 
 

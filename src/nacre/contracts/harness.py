@@ -36,8 +36,8 @@ from nacre.prepare.directory import check_directory
 from nacre.text.clean import decode, drop_partial_end
 
 _TRUNCATION_SUFFIX: Final = "... (truncated)"
-# Of a long output, nacre also keeps the last 16 KiB, which no reply shows, to search them for
-# bash's message about a missing command.
+# The last 16 KiB of a long output are kept only to be searched for bash's message about a missing
+# command; no reply shows them.
 _KEEP: Final = Keep(whole=MIB, head=MIB - len(_TRUNCATION_SUFFIX), tail=16 * KIB)
 
 _DESCRIPTION: Final = "Execute a bash command and return stdout/stderr"

@@ -1,4 +1,4 @@
-"""Selecting the session (persistent shell) of a tool call: its key and its shell's directory."""
+"""Choice of the session (persistent shell) in which a tool call runs."""
 
 from collections.abc import Hashable
 from functools import lru_cache

@@ -19,8 +19,8 @@ Safety = Annotated[tuple[str, ...], Meta(extra=MORE)]
 
 
 class SharedOptions(Struct, frozen=True, kw_only=True):
-    """Options that the contracts phoenix, pi and nacre share; each contract has its own
-    defaults."""
+    """Options that the contracts `phoenix`, `pi` and `nacre` share; each of these contracts (tool
+    dialects) has its own defaults."""
 
     # Selected safety rules: names of rule packs and ids of rules; `-id` removes a rule.
     safety: Safety = ()

@@ -198,9 +198,8 @@ class Engine:
                 if supervisor is None or not supervisor.context.intact():
                     supervisor = Supervisor(self._new_context(), ref(self))
                 supervisor.thread = ident
-                # The supervisor is added to `_supervisors` before `_idle_supervisor` is cleared, so
-                # that a signal handler that calls `wake` always finds the supervisor in one of
-                # them.
+                # Set `_supervisors` first and clear `_idle_supervisor` second: a signal handler may
+                # call `wake` between the two assignments, and must find the supervisor.
                 self._supervisors[ident] = supervisor
                 self._idle_supervisor = None
             return supervisor

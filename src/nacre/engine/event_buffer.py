@@ -77,9 +77,9 @@ class EventBuffer:
         return Chunk(run=run, stream=stream, data=piece, skipped=skipped)
 
     def pop_skipped(self, run: str) -> Chunk | None:
-        """Return an empty chunk with the number of bytes that were skipped after the last chunk of
-        a stream, or None if no skipped bytes are left to report. The owner of the event buffer
-        calls `pop_skipped` at the end of the run."""
+        """Return an empty chunk whose field `skipped` is the number of bytes skipped at the end of
+        a stream; return None if all skipped bytes are reported. The owner of the event buffer calls
+        `pop_skipped` at the end of the run."""
         if not self._skipped:
             return None
         stream, skipped = self._skipped.popitem()

@@ -15,7 +15,7 @@ _FIRST_INTERVAL: Final = 0.1  # seconds until the first check whether the run wa
 _CONFIRM_INTERVAL: Final = 0.15
 _MAX_INTERVAL: Final = 0.5  # maximum seconds between two checks whether the run waits for input
 
-# Number of output bytes and of stdin bytes when a run waits for input; see `Run.question`.
+# Two byte counts of a run that waits for input: output read and stdin written; see `Run.question`.
 Question = tuple[int, int]
 
 

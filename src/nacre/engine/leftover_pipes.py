@@ -2,10 +2,10 @@
 
 nacre keeps the output pipes of leftover processes open and reads them, because a closed pipe would
 kill its writer at the next line, and a full pipe would block its writer. While a thread of this
-process drives an event loop, the loop reads the pipes of leftover processes, including leftover
-processes of other engines. Output that a leftover process writes after its run's end goes to the
-callback `on_data`, which discards the output by default. While no thread drives an event loop, the
-pipes of leftover processes are parked: they stay unread in a list in this module.
+process drives an event loop, the loop reads the pipes of all leftover processes, even if another
+`Engine` object of this process started them. Output that a leftover process writes after its run's
+end goes to the callback `on_data`, which discards the output by default. While no thread drives an
+event loop, the pipes of leftover processes are parked: they stay unread in a list in this module.
 """
 
 import os
@@ -100,8 +100,8 @@ _lock = threading.Lock()
 
 
 def after_fork() -> None:
-    """Reset this module after fork(2), because a thread of the parent process may have held the
-    lock, and because the parent process still reads the parked pipes."""
+    """Reset this module in a forked child: replace the lock, which a thread of the parent process
+    may have held, and empty the list of pipes, which the parent process still reads."""
     global _lock
     _lock = threading.Lock()
     _parked.clear()

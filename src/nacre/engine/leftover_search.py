@@ -2,10 +2,10 @@
 
     start -> list the processes -> (timer: look again) -> describe them -> on_found
 
-A forked copy of the shell saves the session state and must not be reported as a leftover process,
-so the search waits as long as a copy of the shell may be about to save the state. A leftover
-process inside execve(2) has no arguments to show yet, so the search waits up to `_MAX_EXEC` seconds
-until the process has arguments.
+The search must not report the forked copy of the shell that saves the session state, so the search
+waits for a limited time until this copy has started to save the state. A leftover process inside
+execve(2) has no arguments to show yet, so the search waits up to `_MAX_EXEC` seconds until the
+process has arguments.
 """
 
 from collections.abc import Callable, Iterable

@@ -109,9 +109,8 @@ TABLE: dict[tuple[State, Trigger], Step] = {
     (State.STOPPING, Trigger.CANNOT_KILL): Step(State.DRAINING, (Action.DRAIN,)),
     (State.DRAINING, Trigger.PIPES_ENDED): Step(State.SETTLING, (Action.FIND_LEFTOVERS,)),
     (State.DRAINING, Trigger.DRAIN_OVER): Step(State.SETTLING, (Action.FIND_LEFTOVERS,)),
-    # The search for leftover processes has its own state, SETTLING, because the search may take
-    # time: it waits for the process that saves the session state, and for processes inside
-    # execve(2).
+    # SETTLING is a state of its own because the search for leftover processes may have to wait for
+    # a process inside execve(2), or for the process that saves the session state.
     (State.SETTLING, Trigger.LEFTOVERS_KNOWN): Step(State.DONE, (Action.FINISH,)),
 }
 

@@ -35,8 +35,8 @@ class EventSink(Protocol):
     def on_chunk(self, stream: Stream, data: bytes | bytearray, *, may_skip: bool) -> None: ...
 
     def on_finished(self, event: Finished) -> None:
-        """Accept the last event of a run; the receiver reports later that every event was
-        delivered."""
+        """Accept the last event of a run without waiting for its delivery; the receiver calls
+        `on_delivered` when no event is left to deliver."""
         ...
 
     def join(self) -> None: ...
@@ -45,8 +45,8 @@ class EventSink(Protocol):
 def start_listener_thread(
     listening: Listening, loop: EventLoop, *, on_room: LoopCall, on_delivered: LoopCall
 ) -> "ListenerThread":
-    """Start the thread that calls a listener; its callbacks `on_room` and `on_delivered` run on the
-    event loop. Raises Refused when no thread can be started."""
+    """Start the thread that calls a listener. The callbacks `on_room` and `on_delivered` run on the
+    event loop, not in the listener's thread. Raises Refused when no thread can be started."""
     try:
         return ListenerThread(
             listening,
@@ -58,8 +58,8 @@ def start_listener_thread(
 
 
 class EventThread(threading.Thread):
-    """Thread that calls a listener; the class lets `Engine.close` detect that a listener called
-    it."""
+    """Thread that calls a listener; by this class, `Engine.close` recognizes a call from inside a
+    listener."""
 
 
 class ListenerThread:

@@ -137,8 +137,8 @@ class LoopContext:
         )
 
     def _owns_orphans(self) -> bool:
-        """Return whether every orphan that this process has adopted must belong to the only live
-        run."""
+        """Return whether this process adopts orphans and has only one live run, so that all adopted
+        orphans belong to this run."""
         return self.own_process and len(self.shell_pids) == 1
 
     @property

@@ -100,8 +100,11 @@ class Output:
                 self._loop.watch(channel.reader.fd, partial(self._on_readable, channel))
 
     def read_without_backpressure(self) -> None:
-        """From now on, read the output without waiting for a slow listener, because a child that is
-        blocked on a full pipe would never reach its signal handler."""
+        """From now on, read the output without waiting for a slow listener.
+
+        A run that is being stopped is read without backpressure, because a program that blocks on
+        a full pipe could not finish its TERM handler.
+        """
         self._backpressure = False
         self._may_skip = True
         self.watch()
@@ -183,8 +186,8 @@ class Output:
                 return
 
     def _on_limit(self, channel: _Channel) -> bool:
-        """Go on, close the pipe or stop the run, as the run's plan demands when an output file has
-        reached its size limit; return whether nacre stops reading the stream."""
+        """React to an output file that has reached its size limit: go on, close the stream's pipe
+        or stop the run, as the run's plan says. Return whether the pipe was closed."""
         if self._at_limit is AtLimit.STOP:
             self._at_limit = AtLimit.GO_ON
             self._on_disk_limit()

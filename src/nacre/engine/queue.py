@@ -36,7 +36,7 @@ class RunQueue:
         self._used = 0
         self._capacity: int | None = None
         self._waiting: deque[Run] = deque()
-        # Lanes in which a command runs; runs of one lane execute one at a time.
+        # Lanes that have a running command; a lane is a group of runs that execute one at a time.
         self._busy_lanes: set[str] = set()
         # runs that have a slot (permission to start) but are not yet notified of it
         self._admitted: deque[Run] = deque()
@@ -53,9 +53,8 @@ class RunQueue:
             return False
 
     def requeue_first(self, run: "Run") -> bool:
-        """Put a run whose spawn failed for lack of descriptors back at the head of the queue;
-        return False, without queueing the run, if no other run uses descriptors that could become
-        free."""
+        """Put a run back at the head of the queue after its spawn failed for lack of descriptors.
+        Return False, without queueing the run, if no other run can free descriptors by ending."""
         with self._lock:
             self._remove(run)
             if self._used <= 0:
@@ -85,8 +84,8 @@ class RunQueue:
 
     def _admit_next(self) -> None:
         """Give a slot (permission to start) to each queued run that may start now, and notify the
-        run. If an interrupt (Ctrl-C) stops `_admit_next` halfway, the next call of `_admit_next`
-        notifies the remaining runs."""
+        run. An interrupt (Ctrl-C) may leave runs that have a slot but were not notified; the next
+        call of `_admit_next` notifies these runs."""
         for run in list(self._waiting):
             if run.queue_state is QueueState.QUEUED:
                 if run.lane in self._busy_lanes:
@@ -103,9 +102,8 @@ class RunQueue:
             self._admitted.popleft()
 
     def _can_enter(self, run: "Run") -> bool:
-        """Return whether a run may start now, instead of waiting in the queue. A run must not
-        overtake a queued run that waits only for free descriptors, and not for another run of its
-        lane (a group of runs that execute one at a time)."""
+        """Return whether a run may start now, instead of waiting in the queue. No run may overtake
+        a queued run that waits only for free descriptors."""
         if run.lane in self._busy_lanes or not self._fits(run.cost):
             return False
         return all(each.lane in self._busy_lanes for each in self._waiting)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nacre.sessions.lease import SessionLease
     from nacre.store.run_record import RunRecord
 
-# Seconds after the spawn in which the event loop does not watch the output pipes of a run without a
+# Seconds from the spawn until the event loop begins to watch the output pipes of a run that has no
 # listener. Most commands end within 4 ms, so reading their output only after the exit saves a
 # wake-up of the event loop, which costs a few percent of the time that a short command takes.
 _QUIET_START: Final = 0.004
@@ -181,8 +181,8 @@ class Run:
         """Return None unless the run waits for input on its stdin.
 
         While the run waits for input, `question` returns two counts: the bytes of output read so
-        far, and the bytes of stdin written so far. If the number of output bytes or of stdin bytes
-        has changed between two calls of `question`, the run waits for another input than before.
+        far, and the bytes of stdin written so far. If two calls of `question` return different
+        counts, a new wait for input has begun between the calls.
         """
         pipe = None if self._stdin is None else self._stdin.drained_pipe
         if self._child is None or self._stdin is None or pipe is None:
@@ -365,8 +365,8 @@ class Run:
     def _watch(self) -> None:
         """Watch the output, arm the timeout and record the start, for a run that did not end at
         once."""
-        # The kernel's OOM kills are counted before the run record is written: where memory is
-        # scarce, the kernel may kill the command while nacre is still writing the record.
+        # The kernel's count of OOM kills is read before the run record is written, so that an OOM
+        # kill of the command during the write is detected as an increase of the count.
         self._builder.oom_kills_before = processes.count_oom_kills()
         if self._record is not None:
             self.name = self._record.write_start() if self._on_started is None else self.name
@@ -519,8 +519,8 @@ class Run:
         self._context.shell_pids.discard(shell.pid)
         if self._stdin is not None:
             self._stdin.close()
-        # An interrupt (Ctrl-C) after `_child` is set to None leaks a descriptor of the shell,
-        # because the repeated action `_finish` then skips `_release`.
+        # If Ctrl-C interrupts `_release` after `_child` is set to None, the rest of `_release` is
+        # never executed, so a descriptor of the shell stays open.
         self._child = None
         pipes = {} if self._output.ended else self._output.release_pipes()
         if self._builder.exited:

@@ -1,9 +1,9 @@
 """Starting a run's shell: create the files that the command needs, choose the run tag (mark of the
 run's processes), write the run record, then take the session's shell or spawn a new one.
 
-An interrupt (Ctrl-C in a host) may cut the start of a shell short at any point, so `try_start` can
-be called again, and does not repeat completed steps. If an interrupt cuts the spawn of a shell
-short, the spawn is rolled back.
+An interrupt (Ctrl-C in a host) may cut the start of a shell short at any point. After an interrupt,
+`try_start` can be called again: steps that were completed have no further effect. If an interrupt
+cuts the spawn of a shell short, the spawn is rolled back.
 """
 
 from typing import TYPE_CHECKING
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class ShellStart:
-    """Start of one run's shell. The docstring of `engine.run.Run` explains why attributes have
-    class-level defaults."""
+    """Object that starts the shell of one run. The docstring of `engine.run.Run` explains why
+    attributes have class-level defaults."""
 
     child: Child | None = None
     # Lease: the hold that the command of this run has on its session (persistent shell).
@@ -46,8 +46,8 @@ class ShellStart:
         self._record = record
         self._record_early = record is not None and (hosted or record.write_early)
         if self._record_early:
-            # A run record that is written before the spawn contains the run tag (mark of the run's
-            # processes), so `__init__` already chooses the tag.
+            # If the run record is written before the spawn, the run tag (mark of the run's
+            # processes) is chosen here, because the run record contains the tag.
             self._choose_tag()
 
     def roll_back(self) -> bool:

@@ -2,8 +2,8 @@
 left.
 
 A run creates its `Stopping` object only when the run is about to be stopped, so a command that
-exits normally has no overhead. The table in `engine/lifecycle` decides when a signal is sent to the
-process tree, and `engine/run` sets the timer for the grace.
+exits normally has no overhead. The state table in `engine/lifecycle` decides when a run's processes
+get a signal, and `engine/run` sets the timer for the seconds between TERM and KILL.
 """
 
 import signal as signals

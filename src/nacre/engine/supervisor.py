@@ -88,9 +88,9 @@ class Supervisor:
             self.rest_if_idle()
 
     def rest_if_idle(self) -> None:
-        """Make the supervisor idle if no operation and no event is pending: detach from asyncio,
-        leave the output pipes of leftover processes (which outlived their runs) to other event
-        loops, and return the supervisor to the engine."""
+        """Make the supervisor idle and return it to the engine, if no operation and no event is
+        pending. An idle supervisor leaves the output pipes of leftover processes (which outlived
+        their runs) to other event loops."""
         if self.operations or self.closed or self.context.has_pending_events:
             return
         self._detach()
@@ -121,8 +121,8 @@ class Supervisor:
                 self._driver = 0
 
     def _step(self, timeout: float | None) -> None:
-        # Without operations, only a watched descriptor or the warden (nacre's daemon) can wake the
-        # event loop.
+        # A step of the event loop without a pending operation only serves a watched descriptor or
+        # the warden (nacre's daemon), so the supervisor may be idle again after the step.
         lonely = not self.operations
         try:
             if self._interrupted:

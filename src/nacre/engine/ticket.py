@@ -93,7 +93,7 @@ class Ticket(Generic[Answer]):
             answered: asyncio.Future[None] = host.create_future()
             self._on_answer = partial(_set_future, answered, thread)
             if not supervisor.attach(host):
-                break  # `Engine.close` has already waited for the operation to end
+                break  # the ticket's operation has already ended during `Engine.close`
             try:
                 await answered
             except asyncio.CancelledError as error:

@@ -1,4 +1,5 @@
-"""JSON form of a run and reading of a part of its output, for the command line, RPC and MCP.
+"""Functions for the command line, RPC and MCP that convert a run to JSON and read a part of its
+output.
 
 The JSON form of a run is what `nacre ps --json` prints.
 """

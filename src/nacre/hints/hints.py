@@ -3,7 +3,8 @@
 Each hint is one function, which checks how a run ended and what the end of its output says. A hint
 about programs, ports, disks or locks is given only if the output and the state of the machine
 agree, because words in an output alone prove nothing. A hint never changes the reported outcome of
-a run. A hint function returns None if the hint does not apply or if the facts are unknown.
+a run. A hint function returns None if its hint does not apply, or if nacre cannot find out whether
+the hint applies.
 """
 
 import os
@@ -178,8 +179,9 @@ def port_in_use(facts: RunFacts) -> str | None:
         return None
     near = "\n".join(lines[max(0, at[-1] - 2) : at[-1] + 6])
     used_ports = set(ports.listening_sockets().values())
-    # The hint names a port only if exactly one number in the lines around the error message
-    # (`address already in use`), or else in the script, is a port in use.
+    # The hint `port_in_use` searches for numbers that are ports in use: first in the lines around
+    # the error message, then in the script. The hint `port_in_use` names a port only if the
+    # searched text contains exactly one port in use.
     for match in (near.replace(":", " "), decode(facts.script).replace(":", " ")):
         named = {port for each in _NUMBER.findall(match) if (port := int(each)) in used_ports}
         if len(named) == 1:

@@ -11,7 +11,7 @@ from typing import Final
 
 from nacre.bash.commands import Analysis, ParsedCommand
 
-# Progress lines are removed only from an output that has at least this number of them.
+# minimum number of progress lines in a command's output; with fewer, the output stays unchanged
 _WORTHWHILE: Final = 5
 
 _TROUBLE: Final = re.compile(

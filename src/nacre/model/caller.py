@@ -1,7 +1,8 @@
 """`Caller`: facts about the calling side, such as directory, workspace, environment and session.
 
-`tool.caller_factory` builds one `Caller` for each directory. The contracts (tool dialects) and the
-steps that prepare a command read facts about the calling side from the `Caller`.
+The module `tool.caller_factory` creates a new `Caller` object when the working directory of the
+calls changes. The contracts (tool dialects) and the steps that prepare a command read facts about
+the calling side from the `Caller`.
 """
 
 import os
@@ -61,8 +62,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     session: str = ""  # name of the caller's session, or a random id for an unnamed session
     # Session name that the user chose; empty: an unnamed session, private to this caller.
     session_name: str = ""
-    # Function that takes a session key and returns the session's working directory (None: unknown)
-    # and whether it is certain that no running command will change that directory.
+    # Function that returns two facts about the session with a given key: its working directory
+    # (None: unknown), and whether it is certain that no running command will change the directory.
     session_cwd: Callable[[str], tuple[bytes | None, bool]] = lambda _: (None, True)
     # Whether the session's directory `cwd` may change before the command runs.
     cwd_may_change: bool = False

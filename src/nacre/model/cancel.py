@@ -32,7 +32,7 @@ class CancelToken:
         return self._signal is not None
 
     def cancel(self, signal: int = signals.SIGTERM) -> None:
-        """Stop every command that runs with this token or is about to start with this token."""
+        """Stop every command that runs, or is about to start, with this cancellation token."""
         check_signal(signal)
         with self._lock:
             self._signal = signal

@@ -156,8 +156,8 @@ class SessionSaved(Struct, frozen=True, kw_only=True):
     """Result for a command's session: the session saved the state in which the command left its
     shell."""
 
-    # Whether the session lost the state after its previous command, although the reply to that
-    # command said that the state was saved.
+    # Whether the state from the session's previous command was lost, although the reply to that
+    # command had reported the state as saved.
     previous_state_lost: bool = False
 
 

@@ -215,8 +215,8 @@ class Session(
     contract: str = ""
     cwd_when_decided: bytes = b""  # working directory of the session when the plan was made
     detached: bool = False  # whether the command uses the session's state without changing it
-    # Digest of the user's shell startup files, which selects the snapshot with which a new session
-    # starts; empty: no snapshot.
+    # Digest of the user's shell startup files: the key under which nacre stores what the files
+    # define, for new sessions; empty: a new session starts without these definitions.
     setup_signature: str = ""
 
 

@@ -25,8 +25,8 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 
 class ListenOptions(Struct, frozen=True, kw_only=True):
-    """Delivery options of a listener (a callback for output) when the run is in another process
-    than the listener; see `events.Listening`."""
+    """Options for sending a run's output to a listener (callback) in another process; see
+    `events.Listening`."""
 
     buffer: int
     full: Full
@@ -81,8 +81,8 @@ class PortOpened(Struct, frozen=True, kw_only=True, tag="port"):
 class HttpAnswered(Struct, frozen=True, kw_only=True, tag="http"):
     condition: HttpAnswers
     status: int
-    # Pid of the process that listens on the port in the condition's URL, if that process does not
-    # belong to the run.
+    # If only processes outside of the run listen on the TCP port of the awaited URL: the pid of one
+    # of these processes.
     foreign_pid: int | None = None
 
 
@@ -138,8 +138,8 @@ class StartRun(
     max_live: int | None = None
     idempotency_key: IdempotencyKey | None = None
     watched: bool = False  # whether the client reads the run's output file while it waits
-    # Conditions that end the wait; the calling process checks them and never sends them to the
-    # warden.
+    # Conditions of the argument `until`; the calling process checks them itself and does not send
+    # them to the warden (nacre's daemon).
     until: tuple[Condition, ...] = ()
 
 
@@ -253,7 +253,8 @@ class EndRun(Struct, frozen=True, kw_only=True):
 Action = WriteInput | SendSignal | EndRun
 
 
-# Amount of a run's output that a report keeps.
+# How much output the status of a run contains by default: all of it or, if the output is long, its
+# head and its tail.
 REPORT_KEEP = Keep(whole=2 * MIB, head=512 * KIB, tail=1536 * KIB)
 
 
@@ -278,15 +279,15 @@ class Interact(Struct, frozen=True, kw_only=True):
     wait_limit: float = 0.0  # maximum seconds to wait for the first event of any of the runs
     until: tuple[Condition, ...] = ()
     input_is_event: bool = True  # whether the request stops waiting when a run waits for input
-    # Offset of the first output byte that the response reports; None: 0 if the job request has no
-    # action, else the size of the output before the action.
+    # Offset of the first output byte to report. None: report all output or, if the job request has
+    # an action, only the output since the action.
     since: int | None = None
     keep: Keep = REPORT_KEEP
     # Whether run ids that do not exist are only listed in the response; False: they make the
     # request fail.
     skip_unknown: bool = False
-    # Maximum seconds for the action of the job request, plus the grace between the first signal and
-    # KILL if the action is `EndRun`; None: no limit.
+    # Maximum seconds for carrying out `action` on all runs; None: no limit. For the action
+    # `EndRun`, its grace (seconds from the first signal to KILL) is added to `action_limit`.
     action_limit: float | None = 5.0
 
 
@@ -318,8 +319,8 @@ class Running(
     output: Capture  # output of the run until now
     log: bytes | None = None  # path of the file that receives the run's whole output
     waits_for_input: bool = False
-    # Condition of the call's argument `until` that the run has met; set by the calling process,
-    # never sent by the warden.
+    # The `until` condition that the run has met; None: no condition was met. The calling process
+    # sets `met`; the warden (nacre's daemon) never sends it.
     met: ConditionMet | None = None
 
 
@@ -335,7 +336,7 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     capture: Capture
     line: int = 1  # number, in the run's whole output, of the excerpt's first line, counted from 1
     byte: int = 0  # offset, in the run's whole output, of the excerpt's first byte
-    complete: bool = True  # False: the excerpt was cut to the maximum size that the request allows
+    complete: bool = True  # False: a size limit ended the excerpt before the end of the output
 
 
 class MatchedLine(Struct, frozen=True, kw_only=True):
@@ -385,7 +386,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     seconds: float
     ending: Ending | None  # how the run ended; None: the run is still running
     output: Excerpt | Matches
-    total: Capture  # only the size, line count and saved file of the run's whole output are used
+    total: Capture  # whole output of the run; replies use only its size, line count and saved file
     processes: RunProcesses = RunProcesses()
     # Event, other than the end of the run, that ended the wait for this run.
     event: Event | None = None

@@ -44,8 +44,8 @@ def add_findings(plan: Plan, *findings: AnyFinding) -> Plan:
 
 
 def refuse_step(refusal: AnyRefusal) -> Step:
-    """Return a preparation step that always refuses the plan. A contract (tool dialect) puts a step
-    that always refuses after its other steps, because `decide` returns the first refusal."""
+    """Return a preparation step that always refuses the plan; it must be the last step, because
+    `decide` calls no step after a refusal."""
 
     def step(plan: Plan, caller: Caller) -> AnyRefusal:
         del plan, caller

@@ -14,7 +14,9 @@ def check_directory(plan: Plan, caller: Caller) -> Plan | BadDirectory:
     directory."""
     path = plan.command.cwd
     if caller.cwd_may_change and path == caller.cwd and not plan.command.cwd_given:
-        return plan  # the session itself checks its directory when the command starts
+        # A running command may still change the session's directory, so the session checks the
+        # directory when the next command starts.
+        return plan
     problem = _find_problem(path)
     if problem is None:
         return plan
@@ -29,7 +31,7 @@ def _find_problem(path: bytes) -> DirectoryProblem | None:
     except PermissionError:
         return DirectoryProblem.FORBIDDEN
     except (OSError, ValueError):
-        # A directory is also missing if a parent in its path is a file (NotADirectoryError).
+        # A directory counts as missing if a parent in its path is a file (NotADirectoryError).
         return DirectoryProblem.MISSING
     return DirectoryProblem.FORBIDDEN if stat.S_ISDIR(mode) else DirectoryProblem.NOT_A_DIRECTORY
 

@@ -121,8 +121,8 @@ def environment_step(
         if policy == "inherit" and not defaults and not command.call_env:
             return plan
         passed, dropped = _filter_variables(policy, allowed, caller.variables)
-        # For a command in a session, the session itself sets the variables of the tool call, and
-        # only for this call.
+        # In a session (a persistent shell), the session manager sets the variables of the tool call
+        # instead, so that they do not last beyond this call.
         extra = command.call_env if plan.session is None else {}
         env = {**passed, **defaults, **extra}
         plan = msgspec.structs.replace(plan, command=msgspec.structs.replace(command, env=env))

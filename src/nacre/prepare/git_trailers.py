@@ -134,7 +134,8 @@ def _insertions(commit: Commit, key: bytes, line: bytes) -> dict[int, bytes]:
 
 
 def _reason_against(commit: Commit, line: bytes, script: bytes) -> str | None:
-    """Return the reason why a `git commit` command itself rules out the trailer, or None."""
+    """Return why the text of a `git commit` command does not allow nacre to add the trailer line;
+    None if nacre may add the line."""
     command = commit.command
     if not command.exact or not _stands_there(commit, script):
         return "the commit is inside a text that cannot be changed in place"

@@ -62,7 +62,7 @@ class Match(Struct, frozen=True, kw_only=True):
 
 def load_rules(given: Sequence[UserRule]) -> tuple[InterceptionRule, ...]:
     """Convert the interception rules in the user's settings to `InterceptionRule` objects. Raises
-    ValueError, with the rule's number, for an invalid interception rule."""
+    ValueError for an invalid interception rule; the message contains the number of the rule."""
     return tuple(_load_rule(number, each) for number, each in enumerate(given, 1))
 
 
@@ -109,8 +109,8 @@ def interception_step(
     rules: Sequence[InterceptionRule], mode: Mode
 ) -> Callable[[Plan, Caller], Plan | Intercepted]:
     def step(plan: Plan, caller: Caller) -> Plan | Intercepted:
-        """Refuse a command for which the agent has a better tool, or only add a finding in the mode
-        `warn`."""
+        """Refuse a command for which the agent has a better tool; in the mode `warn`, only add a
+        finding that names the better tool."""
         if mode == "off" or not caller.tools:
             return plan
         found = find_match(analyze_plan(plan, caller), rules, caller.tools)

@@ -260,8 +260,8 @@ def _text(key: str, word: Word) -> Arguments:
 
 
 def _about(looks: dict[bytes, Callable[[ParsedCommand], Arguments | None]]) -> FindArguments:
-    """Return a function that selects, by a command's program name, a check in `looks` and applies
-    it to the command."""
+    """Combine the checks in `looks`, a map from program name to check, into one function that
+    checks a command."""
 
     def look(command: ParsedCommand, script: bytes) -> Arguments | None:
         del script

@@ -8,8 +8,8 @@ from nacre.model.requests import Condition, FileExists
 def resolve_files(
     until: tuple[Condition, ...], cwd: bytes, home: bytes | None = None
 ) -> tuple[Condition, ...]:
-    """Return the `until` conditions with absolute file paths. The directory `home` replaces a
-    leading `~`; if `home` is None, the `~` is kept."""
+    """Return the conditions `until`, and make the path of each awaited file absolute. The directory
+    `home` replaces a leading `~`; if `home` is None, the `~` is kept."""
     return tuple(
         FileExists(resolve_path(cwd, _expand_home(each.path, home)))
         if isinstance(each, FileExists)

@@ -1,6 +1,7 @@
 """Sealed memory files, for a command's stdin and for a script that is too long for an argument.
 
-A memory file needs no process that writes to it, leaves nothing on disk, and ends with EOF.
+A reader of a memory file gets all bytes and then EOF. A memory file leaves nothing on disk, and
+unlike a pipe, it needs no process that writes while the reader reads.
 """
 
 import fcntl
@@ -31,8 +32,8 @@ def build_script_loader(fd: int) -> bytes:
     """Return a short script that reads a long script from `fd`, closes `fd`, and runs the long
     script.
 
-    Because `fd` is closed before the long script runs, the child processes of the long script do
-    not inherit `fd`. `eval` parses a script as `bash -c` does, except that the message of a syntax
-    error contains `eval:`.
+    The short script closes `fd` before it runs the long script, so that the commands of the long
+    script do not inherit `fd`. `eval` parses a script as `bash -c` does, except that the message of
+    a syntax error contains `eval:`.
     """
     return b'eval "exec %d<&-; $(</dev/fd/%d)"' % (fd, fd)

@@ -66,8 +66,8 @@ def _drain(pipe: int) -> None:
 def make_undumpable() -> bool:
     """Restrict access to `/proc/PID/fd`, `mem` and `environ` of this process to root.
 
-    Access to the files in /proc of the processes that this process starts is not restricted. Return
-    False when the kernel refuses to restrict access to this process's files in /proc.
+    Access to a child process's files in /proc is not restricted. Return False when the kernel
+    refuses to restrict access to this process's files in /proc.
     """
     refused: int = ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     return not refused

@@ -110,7 +110,7 @@ class PipeReader:
         try:
             fcntl.fcntl(self.fd, fcntl.F_SETPIPE_SZ, size)
         except OSError:
-            # The pipe keeps its size if this process has no permission to enlarge it, or if the
-            # unread data would not fit into a smaller pipe.
+            # Enlarging a pipe fails without permission, and shrinking a pipe fails if the unread
+            # data would not fit; the pipe then keeps its size.
             return False
         return True

@@ -5,8 +5,8 @@ A process is a member of a run's process tree if it has the run tag, is in the s
 descends from a member, or was a member in an earlier scan. Each process of nacre itself is a
 subreaper: the kernel reparents orphans of its commands to it, so no orphan gets lost. If a scan of
 /proc finds no member of the run's process tree, the scan returns the processes that hold the run's
-output pipe open for writing. The search through the run's output pipe leaves out processes that are
-older than the run's shell or descend from this process.
+output pipe open for writing. A process that is older than the run's shell, or descends from this
+process, does not belong to the run just because it holds the run's output pipe open.
 
 A signal is sent to a process by identity: open a pidfd, compare the start time, then send the
 signal. The shell's process group is signalled as a group, because a signal to the group also
@@ -47,8 +47,7 @@ class ProcessTree:
         self._shell = shell
         self._tag = tag
         self._pipes = pipes
-        # callback that returns whether every orphan that this process adopts must belong to this
-        # run
+        # callback that returns whether all orphans adopted by this process belong to this run
         self._owns_orphans = owns_orphans
         # callback that closes cached descriptors, so that a scan of /proc finds free ones
         self._free_descriptors = free_descriptors

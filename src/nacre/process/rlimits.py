@@ -5,8 +5,8 @@ spawning process sets soft limits on itself during the spawn, so that the child 
 (`temporary_rlimits`). Only nacre's own processes, never a host process, set limits on themselves. A
 lower hard limit cannot be set temporarily, because the spawning process could not raise its hard
 limit again. A limit of CPU time or memory cannot be set temporarily, because it could kill the
-spawning process. The program prlimit(1) sets hard limits below those of the spawning process and
-limits of CPU time or memory, and then execs the shell.
+spawning process. Limits that cannot be set temporarily are set by the program prlimit(1), which
+then execs the shell.
 """
 
 import os
@@ -103,7 +103,7 @@ def read_umask() -> int:
 def plan_rlimits(
     theirs: tuple[tuple[int, int], ...], ours: tuple[tuple[int, int], ...]
 ) -> tuple[tuple[Rlimit, ...], tuple[bytes, ...]]:
-    """Split the resource limits that a child gets from its caller (`theirs`) by how they are set.
+    """Split the resource limits of a caller (`theirs`) into two groups for the spawn of a child.
 
     Return two tuples: the resource limits that this process sets on itself during the spawn, and
     options for prlimit(1), which sets the other limits. `ours` holds the resource limits of this

@@ -39,7 +39,8 @@ class Tag(Struct, frozen=True):
     def includes(self, soft_locks: int | None) -> bool:
         """Return whether a process with this soft RLIMIT_LOCKS belongs to this run.
 
-        A process of a run that was started inside this run belongs to this run, too.
+        If a command of this run uses nacre to start another run, the processes of that other run
+        belong to this run, too.
         """
         other = parse_tag(soft_locks)
         if other is None:
@@ -81,7 +82,9 @@ class TagFactory:
         if not self._possible:
             return None
         number = next(self._numbers) % (1 << _OWN_BITS)
-        while not number % (1 << _OUTER_BITS):  # outer number 0 means that there is no outer run
+        # Skip a number whose lower 24 bits are 0, because a tag with 0 in its field `outer` means
+        # that there is no outer run.
+        while not number % (1 << _OUTER_BITS):
             number = next(self._numbers) % (1 << _OWN_BITS)
         return Tag(number, self._outer)
 

@@ -3,10 +3,10 @@
 
 `subprocess.Popen` (without `preexec_fn`) ends in one C function that vforks and execs. The Python
 code of `subprocess.Popen` handles cases that nacre does not have, and takes up to a twelfth of the
-time of an `echo`. On Python versions where its parameters are known, nacre calls the C function
-behind `subprocess.Popen` directly, to save the time of the Python code. If the C function behind
-`subprocess.Popen` has unknown parameters or fails, nacre uses Popen itself, which starts the
-process or raises an error with the reason.
+time in which nacre runs an `echo`. To save this time, nacre calls the C function behind
+`subprocess.Popen` directly, on Python versions where the parameters of the C function are known. If
+the C function behind `subprocess.Popen` has unknown parameters or fails, nacre uses Popen itself,
+which starts the process or raises an error with the reason.
 """
 
 import fcntl
@@ -88,8 +88,8 @@ def _read_trouble(reading: int) -> bytes:
     succeeded.
 
     When vfork returns, the child's exec has already failed or succeeded. The error pipe is read
-    without blocking, because a process that another thread forks during the spawn inherits the
-    pipe's write end, so that EOF would come only after the exit of that process.
+    without blocking, because its EOF may come late: if another thread forks during the spawn, the
+    forked process also holds the pipe's write end open.
     """
     try:
         return os.read(reading, 1)

@@ -69,9 +69,9 @@ def spawn_posix(request: SpawnRequest, attempt: SpawnAttempt) -> None:
         variables = [b"%b=%b" % each for each in env.items()]
         # The warden (nacre's daemon) sets the resource limits of a command's caller on itself
         # during the spawn, so that the child inherits them; the lock of `temporary_rlimits` keeps
-        # two threads from doing so at the same time. A process other than the warden needs no lock:
-        # its other threads set at most a run tag on the process, and a child that inherits a wrong
-        # run tag soon gets its own tag.
+        # two threads from doing so at the same time. Outside the warden, a spawn needs no lock:
+        # other threads change only RLIMIT_LOCKS (the run tag) of the process, and nacre soon sets
+        # the child's own run tag.
         with temporary_rlimits(request.limits) if request.umask >= 0 else nullcontext():
             problem = library.posix_spawn(
                 ctypes.byref(pid),
@@ -96,8 +96,8 @@ def _build_signal_set(library: Any) -> Any:
     """Return the set of signals that get their default action in the child.
 
     The C library reserves the signals 32 and 33 for itself; `posix_spawn` would make the child and
-    all its descendants ignore them. The bits of the signals 32 and 33 are set directly in the
-    memory of the signal set, so that the child treats both signals as this process does.
+    all its descendants ignore them. To give the signals 32 and 33 their default action in the
+    child, nacre sets their bits in the signal set, unless this process ignores them.
     """
     found = ctypes.create_string_buffer(_STRUCT_SIZE)
     library.sigemptyset(found)

@@ -43,8 +43,8 @@ _BACKGROUNDS: Final = re.compile(rb"(?<![&<>|])&(?![&>])|setsid")
 
 
 SpawnFunction = Callable[[SpawnRequest, SpawnAttempt], None]
-# Background threads of nacre, which `_needs_tag_at_start` does not count as threads of the host,
-# because they do not keep other threads from running.
+# Background threads of nacre, which do not delay other threads; `_needs_tag_at_start` counts only
+# the threads of the host.
 idle_threads: Final[set[threading.Thread]] = set()
 
 
@@ -79,7 +79,8 @@ class Spawner:
 
     @property
     def hard_limit(self) -> int:
-        """Hard RLIMIT_LOCKS that a shell keeps when nacre sets its soft limit to a run tag."""
+        """Hard RLIMIT_LOCKS of a shell; nacre keeps this value when it sets the soft RLIMIT_LOCKS
+        to a run tag."""
         return self._tags.hard
 
     def spawn(
@@ -102,8 +103,8 @@ class Spawner:
             attempt.rollback()
             if isinstance(error, OSError):
                 raise Refused(_build_refusal(plan, error)) from error
-            # The spawn of a shell raises ValueError for a NUL byte or an invalid variable name, for
-            # example.
+            # A spawn raises ValueError, for example, if the script contains a NUL byte or an
+            # environment variable has an invalid name.
             if isinstance(error, ValueError):
                 raise Refused(CannotSpawn(reason=str(error))) from error
             raise
@@ -193,13 +194,13 @@ def _needs_tag_at_start(plan: Plan) -> bool:
     millisecond to start. nacre may tag the shell too late, when bash has already started a process,
     if another thread of the host gets the GIL at the spawn and holds it for 5 ms. nacre may also
     tag the shell too late because, now and then, the kernel lets the shell run for its whole time
-    slice before the host runs again. If the host has other threads or the script starts a
-    background process, prlimit(1) sets the run tag and then execs the shell, which costs half a
-    millisecond. nacre's guess whether a script starts background processes decides only how the
-    shell gets its run tag: from prlimit(1), or from nacre after the spawn. Under
-    `LeftoverPolicy.END`, which ends all processes that outlive the shell, prlimit(1) sets the run
-    tag for every script, because files that the script reads, such as the user's shell startup
-    files, can start processes as well.
+    slice before the host runs again. If the host has other threads, or if the script seems to start
+    a background process, prlimit(1) sets the run tag and then execs the shell. Starting a shell
+    through prlimit(1) takes half a millisecond longer. The search for background commands in a
+    script decides only how the shell gets its run tag: from prlimit(1), or from nacre after the
+    spawn. If nacre must end leftover processes (`LeftoverPolicy.END`), prlimit(1) sets the run tag
+    for every script, because any script may start processes through files that it reads, such as
+    the user's shell startup files.
     """
     script = plan.command.script
     if plan.leftovers is LeftoverPolicy.END or threading.active_count() - len(idle_threads) > 1:

@@ -1,10 +1,10 @@
-"""Index that maps run tags and sessions to pids, and reads each process only once.
+"""Index that finds the processes of a run by their run tag (a resource limit) or Unix session.
 
-The kernel issues pids in ascending order, so a new process has a pid above the last scanned pid. To
-find the processes that an `echo` command left running, the tag index checks one pid instead of
-scanning all of /proc. The tag index needs only two system calls for each process, which return its
-soft RLIMIT_LOCKS and its session. When the kernel's pids have wrapped around, or may have done so,
-the index is rebuilt from a full scan of /proc.
+The kernel issues pids in ascending order, so a new process has a pid above the last scanned pid.
+The tag index checks only new pids: after an `echo` command, one pid instead of all of /proc. The
+tag index needs only two system calls for each process, which return its soft RLIMIT_LOCKS and its
+session. When the kernel's pids have wrapped around, or may have done so, the index is rebuilt from
+a full scan of /proc.
 """
 
 import os
@@ -32,25 +32,25 @@ class TagIndex:
         self._untagged = processes.soft_locks(os.getpid())
         # maps the number of a run (field `own` of its run tag) to the pids of the run's processes
         self._tagged: dict[int, list[int]] = {}
-        # maps the number of an outer run (field `outer` of a run tag) to the pids of the processes
-        # of all runs that were started inside the outer run
+        # maps the number of an outer run to the pids of all processes in its inner runs: runs that
+        # a command of the outer run started
         self._nested: dict[int, list[int]] = {}
-        self._sessions: dict[int, list[int]] = {}  # maps a session to its pids except its leader
+        # maps a Unix session id to the pids of the session's processes, without the session leader
+        self._sessions: dict[int, list[int]] = {}
 
     def start(self, shell: int | None, *, alone: bool) -> None:
-        """Prepare the index for a shell that has just started, and whose children will have later
-        pids.
+        """Prepare the tag index for a new shell, whose children will have later pids.
 
-        If `alone` is true (no other run is running), the index drops its entries for older
-        processes. `shell` is the pid of the new shell, or None when a prewarmed shell, which has an
-        older pid, is about to run the command.
+        If `alone` is true (no other run is running), the tag index forgets all older processes,
+        because they belong to no running command. `shell` is the pid of the new shell, or None when
+        a prewarmed shell, which has an older pid, is about to run the command.
         """
         if alone or self._scanned_to is None:
             self._scanned_to, self._scanned_at = shell or self._last_pid.read(), now()
             self._clear()
 
     def spare_descriptors(self) -> None:
-        """Close the descriptors that the index keeps open, because a scan of /proc needs free
+        """Close the descriptors that the tag index keeps open, because a scan of /proc needs free
         descriptors."""
         self._last_pid.close()
 
@@ -72,12 +72,13 @@ class TagIndex:
         return [each for each in found if each.alive and not processes.is_thread(each.pid)]
 
     def tag_early_children(self, shell: int, tag: Tag, pipes: Callable[[], frozenset[int]]) -> None:
-        """Tag the processes that a shell started before the shell itself was tagged.
+        """Set the run tag on early children: processes that a shell started before nacre had set
+        the run tag on the shell itself.
 
         A shell rarely starts a process before it is tagged, but on a busy machine, bash may fork
-        before the kernel lets this process run again and tag the shell. A process that the shell
-        started before it was tagged is in the shell's session, or has left that session and still
-        holds the run's output pipe.
+        before the kernel lets this process run again and tag the shell. An early child, started
+        before its shell was tagged, is found by the shell's Unix session or by the run's output
+        pipe that the child holds open.
         """
         while fresh := self._scan_new():
             early = [pid for pid in fresh if self._is_early(pid, shell, pipes)]

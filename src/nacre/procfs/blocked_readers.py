@@ -32,8 +32,8 @@ class _Calls(NamedTuple):
 
 
 _CALLS: Final = {
-    # The field `first` holds the system call numbers of read, readv, preadv2, splice, tee, accept
-    # and accept4; the field `second` holds the number of sendfile.
+    # The descriptor to read from is the first argument of read, readv, preadv2, splice, tee, accept
+    # and accept4, and the second argument of sendfile.
     "x86_64": _Calls(
         frozenset({0, 19, 327, 275, 276, 43, 288}),
         frozenset({40}),

@@ -154,8 +154,8 @@ class LastPid:
     def _open(self) -> None:
         """Open `/proc/loadavg`, and duplicate its descriptor.
 
-        `LastPid` holds two descriptors that `close` can free, because a scan of /proc needs two and
-        the host may have used up all others.
+        The duplicate descriptor is a reserve: a scan of /proc needs two descriptors, and `close`
+        frees two, even if the host has used up all others.
         """
         self._fds.append(os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC))
         with suppress(OSError):

@@ -1,1 +1,1 @@
-"""Operations on a run from any process, written as sequences of waits."""
+"""Operations that any process can perform on a run, written as coroutines; see `runs/sequence`."""

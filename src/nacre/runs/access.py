@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 KEEP: Final = Keep(whole=MIB, head=256 * KIB, tail=768 * KIB)
 GRACE: Final = 5.0  # default seconds between TERM and KILL when a run is ended
-_POLL_INTERVAL: Final = 0.05  # seconds between two reads of the store
+_POLL_INTERVAL: Final = 0.05  # seconds between two polls of the store for a run's end
 _KILL_WAIT: Final = 2.0  # maximum seconds to wait until killed processes have disappeared
 _INPUT_WAIT_TIME: Final = 0.4  # seconds that the warden needs to detect that a run waits for input
 
@@ -77,8 +77,8 @@ class RunAccess:
 
     def end(self, name: str, number: int, grace: float) -> Ticket[Outcome | None]:
         """End the run: send signal `number` to its process tree, and KILL after `grace` seconds.
-        The response of the operation is the run's outcome, or None when a process of the run could
-        not be killed. Raises NoSuchRun, OSError."""
+        The returned ticket delivers the run's outcome, or None when a process of the run could not
+        be killed. Raises NoSuchRun, OSError."""
         run = self.find(name)
         return self._start(lambda control: control.end(run, number, grace), None)
 
@@ -191,8 +191,9 @@ class RunControl:
             if not left and known is not None:
                 return known
             if now() >= give_up_at:
-                # At the deadline `give_up_at`, return None if a process of the run is still alive,
-                # or an outcome with the ending `Lost` if no owner has reported how the run ended.
+                # If a process of the run is still alive after the deadline `give_up_at`, return
+                # None; if no process is left, no owner has reported how the run ended, so the run
+                # is lost.
                 return None if left else _lost_outcome(run)
             if left and now() >= kill_at and processes is not None:
                 processes.signal(signals.SIGKILL)
@@ -265,7 +266,8 @@ class _EndReader:
         known = stored_run.build_outcome(self.run, KEEP)
         if known is None or self.run.end_entry is not None or not _has_new_warden(self.run):
             return known
-        # No process has stored how the run ended, but a new warden may be about to store it.
+        # The store does not say how the run ended, but a new warden may be about to record it, so
+        # `read` returns None until `_recovery_deadline`.
         self._recovery_deadline = self._recovery_deadline or now() + _KILL_WAIT
         return known if now() >= self._recovery_deadline else None
 
@@ -308,8 +310,8 @@ def _in_live_warden(run: StoredRun) -> bool:
 
 def _connection_to_owner(run: StoredRun, context: LoopContext) -> WardenConnection | None:
     """Return a new connection to the run's owner if the owner is a warden that a newer warden has
-    replaced. Return None if the current warden owns the run, because requests to the current warden
-    use a shared connection."""
+    replaced. Return None if the current warden owns the run: no new connection is needed, because
+    requests to the current warden use a shared connection."""
     assert run.owner is not None
     if run_owner.parse_owner(endpoint.read_owner() or "") == run.owner:
         return None
@@ -317,7 +319,7 @@ def _connection_to_owner(run: StoredRun, context: LoopContext) -> WardenConnecti
 
 
 def _has_new_warden(run: StoredRun) -> bool:
-    """Return whether a newer warden than the run's owner is alive and watches the run."""
+    """Return whether a live warden other than the run's owner watches the run."""
     current, owned = run_owner.parse_owner(endpoint.read_owner() or ""), run.owner
     watched = (
         run.start_entry.shell is not None

@@ -72,8 +72,8 @@ class Dispatcher:
     def _start_limited(
         self, request: requests.StartRun, listening: Listening | None, cancel: CancelToken | None
     ) -> Ticket[Response]:
-        """Start, in this process, a run whose request has an idempotency key or limits the number
-        of live runs."""
+        """Start a run in this process, after checking the request's limit of live runs and its
+        idempotency key."""
         number = self._store.next_number()
         with self._lock:
             if request.max_live is not None and len(self._live_commands) >= request.max_live:
@@ -213,10 +213,11 @@ def _with_caller_env(plan: Plan) -> Plan:
 
 
 def _without_conditions(request: requests.StartRun) -> requests.StartRun:
-    """Remove the `until` conditions from a request to the warden, because this process checks them.
+    """Return the request to the warden without the conditions of the argument `until`, because the
+    warden does not check these conditions; this process does.
 
-    The field `watched` makes the warden write the run's output to the log at once, because this
-    process searches the log for the text that an `until` condition waits for.
+    The field `watched` makes the warden write the run's output to a file at once, so that this
+    process can search the file for the text that an `until` condition waits for.
     """
     if not request.until:
         return request

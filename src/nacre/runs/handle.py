@@ -32,7 +32,7 @@ class Page(Struct, frozen=True, kw_only=True):
     """A part of a run's output."""
 
     data: bytes
-    cursor: int  # offset of the byte after this page: `since` of the next read
+    cursor: int  # byte offset where the next page begins; pass it as `since` to read that page
     over: bool  # whether the run has ended and this is the last page of its output
 
     @property
@@ -116,7 +116,7 @@ class RunHandle:
         raise_if_rejected(await self._access.signal(self.id, signal_number(signal)))
 
     def end(self, signal: str | int = "TERM", *, grace: float = GRACE) -> Outcome | None:
-        """End the run: send this signal to its process tree, and KILL after `grace` seconds. Return
+        """End the run: send `signal` to its process tree, and KILL after `grace` seconds. Return
         the run's outcome, or None when a process could not be killed."""
         return self._access.end(self.id, signal_number(signal), _seconds(grace) or 0.0).wait()
 

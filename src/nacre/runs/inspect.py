@@ -151,8 +151,8 @@ def find_leftovers(runs: list[StoredRun]) -> dict[str, tuple[Survivor, ...]]:
 
 
 def find_members(runs: Iterable[StoredRun]) -> dict[str, list[Process]]:
-    """Return the live processes of each run, found in one scan of /proc; no process when /proc is
-    unreadable."""
+    """Return the live processes of each run, found in one scan of /proc; if /proc is unreadable,
+    return an empty list for each run."""
     tags = {run.name: tag for run in runs if (tag := tag_of(run)) is not None}
     found: dict[str, list[Process]] = {name: [] for name in tags}
     try:

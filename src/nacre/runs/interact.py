@@ -95,7 +95,8 @@ class Interaction:
         self._request = request
         self._control = control
         self._since: dict[str, int] = {}  # maps a run id to the first output byte to report
-        # maps a run id to the run's leftover processes before the action of the `Interact` request
+        # maps a run id to the leftover processes of the run, as found right before the `Interact`
+        # request acts on the run
         self._left: dict[str, tuple[Survivor, ...]] = {}
         self._events: dict[str, Event] = {}
         self._ended: list[str] = []
@@ -148,8 +149,9 @@ class Interaction:
         return self._find_all(tuple(run.name for run in runs))
 
     def _first_byte(self, run: StoredRun) -> int:
-        """Return the offset from which the run's output is reported: `since` of the request, if
-        given; else, if the request has an action, the current size of the output; else 0."""
+        """Return the offset of the first byte of the run's output that the `Interact` request
+        reports. If an `Interact` request has no `since`, it reports only new output if it has an
+        action, and all output otherwise."""
         if self._request.since is not None:
             return self._request.since
         return 0 if self._request.action is None else run.size() or 0
@@ -173,7 +175,7 @@ class Interaction:
         elif run.ending is not None and not self._left[run.name]:
             self._events[run.name] = AlreadyEnded()
             if run.end_entry is not None and run.end_entry.left_running:
-                # the run's leftover processes have exited since its end
+                # the run has ended, and the processes that it left running have exited, too
                 self._ended.append(run.name)
         elif isinstance(action, SendSignal):
             raise_if_rejected(await control.signal(run, action.signal))
@@ -184,7 +186,8 @@ class Interaction:
     # Waiting.
 
     async def _wait(self, runs: list[StoredRun]) -> None:
-        """Wait for the first event of any run: its end, an input wait, or a met condition."""
+        """Wait until one of the runs ends, waits for input, or meets a condition of the `Interact`
+        request."""
         request = self._request
         may_wait_for_input = request.input_is_event and any(
             run.start_entry.open_stdin for run in runs

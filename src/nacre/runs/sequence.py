@@ -118,8 +118,7 @@ class Task(Generic[Result]):
             self._finish(result=end.value)
         except BaseException as raised:
             if self.done:
-                # The coroutine has already ended, so a callback raised this exception, not the
-                # coroutine.
+                # An exception after the end of the coroutine comes from a callback.
                 raise
             if getattr(self._steps, "cr_frame", None) is None:
                 self._finish(error=raised)
@@ -152,8 +151,8 @@ async def after(seconds: float | None) -> None:
 
 
 class Answer(Wait, Generic[Result]):
-    """Result of an operation that calls a callback when it is done: `deliver` is the callback, and
-    `await answer` returns the value that `deliver` got."""
+    """Awaitable result of an operation: the operation passes its result to `deliver`, and
+    `await answer` returns this result."""
 
     def __init__(self) -> None:
         self.operation: Operation | None = None  # operation to resume after an interrupt
@@ -299,7 +298,7 @@ class Sequence(Generic[Result]):
         self._task.cancel()
 
     def signal(self, number: int) -> None:
-        """Ignore the signal, because only runs get signals, and a `Sequence` is not a run."""
+        """Do nothing: only runs get signals, and a `Sequence` is not a run."""
 
     def resume(self) -> None:
         self._task.resume()

@@ -44,8 +44,8 @@ class WatchedStart(Sequence[Response]):
     """Operation that starts a run in the warden, and stops waiting for the run as soon as a
     condition in the call's argument `until` is met.
 
-    Cancelling a `WatchedStart` ends its run, unless an earlier call with the same idempotency key
-    started the run.
+    Cancelling a call ends the run that the call started, but not a run that an earlier call with
+    the same idempotency key started.
     """
 
     def __init__(

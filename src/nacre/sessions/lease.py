@@ -3,8 +3,7 @@
 When the command's shell exits, `SessionLease` searches the remaining processes for savers: forked
 copies of the shell that write its state to a draft file. `SessionLease` records the draft (the file
 that a saver writes) as pending in the session's ledger file, and releases the session for the next
-command. The module `store.session_files` turns the draft, the file with the shell state that a
-forked copy of the shell has saved, into the session's new state.
+command. Once the draft is complete, `store.session_files` converts it to the session's new state.
 """
 
 import os
@@ -70,12 +69,12 @@ class SessionLease:
 
     def may_be_saving(self, find_left: Callable[[], list[Process]], seconds: float) -> bool:
         """Return whether a saver (a forked copy of the shell) is writing the shell's state, or may
-        be about to start. `seconds` is the time since the shell exited. `find_left` returns the
-        processes that the shell left running."""
+        soon start to write it. `seconds` is the time since the shell exited. `find_left` returns
+        the processes that the shell left running."""
         if not self._is_unsaved():
             return False
-        # `find_file_writers`, which finds processes that are writing the shell's state to the draft
-        # file, is called last, because such a process may start during the other checks.
+        # The search for savers (`find_file_writers`) comes last, so that it also finds a saver that
+        # started while `may_save_soon` ran.
         return (
             seconds < _SAVE_START
             or self.may_save_soon(find_left(), seconds)
@@ -97,12 +96,12 @@ class SessionLease:
         the shell's state. `seconds` is the time since the processes in `left` were listed.
 
         EOF on the output pipe does not prove that every copy of the shell has ended: the shell may
-        have closed its end of the pipe earlier, and a copy may still be about to save the state. On
-        a busy machine, a forked copy of the shell may need more time until it starts to save the
-        shell's state.
+        have closed its end of the pipe earlier, and a copy may still be about to save the state. A
+        forked copy of the shell usually starts to save the shell's state within `_SAVE_START`
+        seconds, but may need up to `_SAVE_START_BUSY` seconds on a busy machine.
         """
         if any(self.is_saver(each.pid) for each in left):
-            return False  # one of the processes is already saving the shell's state
+            return False  # a process in `left` is already saving the shell's state
         copies = [each for each in left if _LOADER_MARK in processes.command_line(each.pid)]
         if not copies or not self._is_unsaved() or seconds > _SAVE_START_BUSY:
             return False
@@ -128,8 +127,8 @@ class SessionLease:
         ]
 
     def rename_prewarmed(self, left: tuple[Survivor, ...]) -> tuple[Survivor, ...]:
-        """Describe each copy of a prewarmed shell by the user's command, because its real command
-        line is nacre's loader script."""
+        """In a list of leftover processes, show the user's command for each copy of a prewarmed
+        shell, instead of nacre's loader script."""
         command_line = f"{decode(self._plan.shell)} -c {decode(self._plan.command.original)}"
         return tuple(
             msgspec.structs.replace(each, command=command_line)

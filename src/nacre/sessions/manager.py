@@ -149,8 +149,8 @@ class SessionManager:
                 if locked or not alone:
                     ledger = file.apply_pending_draft(file.read_ledger())
                 elif session.detached:
-                    # A command that only copies the session's state (`session.detached`) does not
-                    # wait for the session's lock.
+                    # A detached command reads the session's state but does not change it, so the
+                    # command does not wait for the session's lock.
                     ledger = file.read_ledger()
                 state = None if ledger is None else self._initial_state(plan, session, file, ledger)
                 begins = ledger is not None and state is not BEING_READ
@@ -210,7 +210,7 @@ class SessionManager:
         loop.call_later(pause, again)
 
     def _open_file(self, place: str, key: str) -> SessionFile:
-        """Return the open files of a session, from the manager's cache if possible. Raises
+        """Return the open files of a session; open them only if they are not open yet. Raises
         OSError."""
         file = self._files.get((place, key))
         if file is not None and file.is_removed and not self._lease_counts.get(file):
@@ -235,7 +235,9 @@ class SessionManager:
                 ledger, name=session.name, contract=session.contract, created=time.time()
             )
             if session.name and not session.detached:
-                file.write_ledger(ledger)  # makes it possible to find the new session by its name
+                # Other processes find a new session by the name in its ledger file, so this file
+                # is written before the command starts.
+                file.write_ledger(ledger)
         spec = _shell_spec(_in_session_cwd(plan, session, ledger), session, ledger, state)
         stands = ledger.directory or session.cwd_when_decided
         # The state after a session's first command is always saved, because the session keeps the
@@ -386,8 +388,8 @@ def _keeps_state(plan: Plan, session: Session, state: ShellState | None) -> bool
 
 
 def _may_trap(script: bytes, state: ShellState | None) -> bool:
-    """Return whether a script may change the traps for INT or QUIT. If `_may_trap` returns True for
-    a script that changes no trap, saving the shell's state only takes longer."""
+    """Return whether a script may change the traps for INT or QUIT. If `_may_trap` wrongly
+    returns True, the only effect is that saving the shell's state takes longer."""
     if _MAY_TRAP.search(script):
         return True
     if state is None:

@@ -53,11 +53,12 @@ class PrewarmedShell:
         draft: str,
         background: bool = False,
     ) -> None:
-        """Start the shell of a plan, but do not run the plan's script yet. A command may use the
-        prewarmed shell only if the command needs the shell properties in `base` and belongs to the
-        session `session`. When the shell exits, its state is saved to a draft: a file with the id
-        `draft_id` and the path `draft`. If `background` is True, no caller waits for the shell, and
-        nacre starts it with `posix_spawn`, which does not block other threads. Raises Refused."""
+        """Start a shell with the directory and environment that `plan` describes, and let the shell
+        wait for a script. A command may use the prewarmed shell only if the command needs the shell
+        properties in `base` and belongs to the session `session`. When the shell exits, its state
+        is saved to a draft: a file with the id `draft_id` and the path `draft`. If `background` is
+        True, no caller waits for the shell, and nacre starts it with `posix_spawn`, which does not
+        block other threads. Raises Refused."""
         self.state = ""  # name of the session state that the shell restores; empty: none
         self._control = self._script = self._state = -1
         self.base = base

@@ -34,8 +34,8 @@ class SetupCache:
     def __init__(self, run: Callable[[Plan], None], worker: Worker) -> None:
         """`run` executes a command that reads the user's shell startup files, and returns when the
         command has ended."""
-        # Pair: the values (signature, environment, directory) from which a session's initial shell
-        # state was last computed, and the computed shell state.
+        # Inputs (signature, environment, directory) of the last call of `initial_state`, and the
+        # shell state that the call returned; None before the first call.
         self._last_state: tuple[object, ShellState] | None = None
         self._run = run
         self._worker = worker
@@ -44,15 +44,15 @@ class SetupCache:
 
     def state(self, plan: Plan, session: Session) -> ShellState | None:
         """Return the initial shell state of a new session. Return None if the session starts
-        without the user's shell set-up, and BEING_READ if the user's shell startup files are still
-        being read, so that the caller must retry."""
+        without definitions from the user's shell startup files. Return BEING_READ while the user's
+        shell startup files are still being read; the caller must then retry."""
         name = session.setup_signature
         if not name:
             return None
         # The worker thread adds the signature of the startup files to `_snapshots` before it
-        # removes the signature from `_reading`, so `SetupCache.state` checks `_reading` first. If
-        # `SetupCache.state` checked `_snapshots` first, the startup files would be read twice when
-        # the worker thread finished between the two checks.
+        # removes the signature from `_reading`, so `SetupCache.state` checks `_reading` first.
+        # Checking `_snapshots` before `_reading` would be a race: if the worker thread finished
+        # between the two checks, the startup files would be read a second time.
         reading = name in self._reading
         found = self._snapshots.get(name) or setup_snapshots.load_snapshot(name)
         if found is None:
@@ -91,7 +91,7 @@ class SetupCache:
             # stored on disk, the next process reads the startup files again.
             pass
         finally:
-            # New sessions wait until `_snapshots` has an entry for the user's shell startup files,
-            # so an entry without a state is added if the startup files could not be read.
+            # Add an entry to `_snapshots` even if the user's shell startup files could not be read
+            # (then with `state=None`), because new sessions wait for this entry.
             self._snapshots[session.setup_signature] = snapshot
             self._reading.discard(session.setup_signature)

@@ -73,10 +73,9 @@ def compute_signature(env: Mapping[bytes, bytes], place: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _referenced_files(stamp: tuple[bytes, int, int, int], home: bytes) -> tuple[bytes, ...]:
-    """Return the files that a shell startup file sources by a literal path, or, if `stamp`
-    describes a directory, the files in the directory. `stamp` is the path, modification time, size
-    and inode of a file or directory, and is the cache key, so that a changed file is read again.
-    Raises OSError.
+    """Return the files that a shell startup file sources by a literal path, or the files in a
+    directory. `stamp` (path, modification time, size and inode of the startup file or directory) is
+    the cache key, so that a changed file is read again. Raises OSError.
     """
     path = stamp[0]
     if os.path.isdir(path):

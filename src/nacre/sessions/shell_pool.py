@@ -97,8 +97,9 @@ class ShellPool:
         return len(alike) >= PER_SESSION
 
     def add(self, shell: PrewarmedShell) -> None:
-        """Add a prewarmed shell to the pool. Kill the shells with an earlier state of the added
-        shell's session, and the oldest shells when the pool or the process has too many."""
+        """Add a prewarmed shell to the pool, and kill the shells of the same session that have
+        another session state. If the pool or the process then has too many prewarmed shells, kill
+        the oldest shells of the pool."""
         self._shells.append(shell)
         gone = [
             each

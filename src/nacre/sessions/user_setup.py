@@ -54,9 +54,9 @@ _ESCAPE: Final = re.compile(rb"\\[abefnrtvE]")
 _ASSIGNMENT: Final = re.compile(
     rb"([A-Za-z_]\w*)\"?'?\]?[+:]?=[\"']?[^\s\"'$;)]|\bprintf -v ([A-Za-z_]\w*)"
 )
-# `_SECRET_NAME` matches more variable names than `text.secrets`, which also checks the environment
-# of programs: a session can do without a variable from startup files, but a program may need a
-# variable of its environment.
+# `_SECRET_NAME` matches more variable names than `text.secrets`, because a session can do without a
+# variable from startup files. `text.secrets` also filters the environment of programs, which may
+# not work without their variables.
 _SECRET_NAME: Final = re.compile(
     rb"(?i)(?:\w*_)?(?:TOKENS?|SECRETS?|KEYS?|\w*PASS|PASSWDS?|AUTH|BEARER|PAT|CREDS?|APIKEYS?)(?:_\w*)?"
 )
@@ -300,8 +300,8 @@ def _with_variables(variables: dict[bytes, bytes]) -> ShellState:
 
 
 def _merge(one: ShellState, other: ShellState | None) -> ShellState:
-    """Merge what bash startup files define with the exported variables of the user's own shell (zsh
-    or fish), which replace bash variables of the same name."""
+    """Add the exported variables of the user's zsh or fish (`other`) to the bash state `one`. If
+    both shells set a variable, the value in `other` is used."""
     if other is None:
         return one
     return msgspec.structs.replace(one, variables={**one.variables, **other.variables})

@@ -41,8 +41,8 @@ def build_loader(
 
 
 # Bash code that sets `$?` to the exit status of the session's previous command. `_AGAIN` sets `$?`
-# by running a child process, and only a trap on CHLD can notice the child process. `_AGAIN_UNSEEN`
-# calls a function to set `$?`, for sessions that have a trap on CHLD.
+# by running a child process, and only a trap on CHLD can notice the child process. For a session
+# with a trap on CHLD, `_AGAIN_UNSEEN` sets `$?` by a function call, which needs no child process.
 _QUIETLY: Final = b"2>/dev/null {BASH_XTRACEFD}>/dev/null"
 _AGAIN: Final = b"( \\builtin exit %%d ) >/dev/null %b && \\builtin :; " % _QUIETLY
 _AGAIN_UNSEEN: Final = (
@@ -68,9 +68,10 @@ def build_call(
     The bash code that `build_call` returns changes the directory, sets variables, and makes the
     shell save its state when the shell ends. If `draft`, the file for the saved state, is None, the
     shell's state is not saved. `directory` is the start directory of the command; None means the
-    session's own directory. `home` is the directory that the session keeps unless the command
-    itself changes directory. `traps` means that the shell prints its traps on INT and QUIT to a
-    file when it ends. `seen` means that the session has a trap that would notice a child process.
+    session's own directory. `home` is the session's own directory, which the session keeps if the
+    command ends in the directory where it started. `traps` means that the shell prints its traps on
+    INT and QUIT to a file when it ends. `seen` means that the session has a trap that would notice
+    a child process.
     """
     said = []
     if directory is not None:
@@ -102,9 +103,10 @@ def _exit_trap(
     """Return the EXIT trap, in which a forked copy of the shell saves the shell's state while the
     shell exits.
 
-    Only one command of the EXIT trap runs in the shell itself, because a trap of the user could
-    notice commands that run there. The last command of the EXIT trap prints the shell's traps on
-    INT and QUIT to a file; without `traps` it is left out, because it takes time.
+    All commands of the EXIT trap except the last one run in the forked copy of the shell, because a
+    trap of the user could notice commands that run in the shell itself. The last command of the
+    EXIT trap, which prints the shell's traps on INT and QUIT to a file, takes time and is left out
+    if `traps` is False.
     """
     came = b""
     if directory is not None and home is not None:

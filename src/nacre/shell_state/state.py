@@ -1,11 +1,12 @@
-"""State of a session's shell: parsed from a file (the draft), compared, and restored in the next
-shell.
+"""State of a session's shell: parsed from a file (the draft), and restored in the next shell.
 
 The script `save.bash` writes the draft, a file with the shell's state, when a session's shell ends.
 `save.bash` saves the shell's variables, functions and aliases as the output of the bash commands
-`declare -p`, `declare -f` and `alias -p`. The saved variables are parsed one by one for three
-reasons: some are bash's own and never part of the state, some belong to one call only, and the
-`declare` commands that bash prints can add attributes to a variable, but not remove them.
+`declare -p`, `declare -f` and `alias -p`. The saved variables are parsed one by one, because bash's
+own variables and variables that were set for one call only are not part of the state. The restore
+script unsets the variables of the new shell's environment before it sets the saved variables,
+because the `declare` commands that bash prints can add attributes to a variable, but never remove
+them.
 """
 
 import re
@@ -39,7 +40,7 @@ _SET_BY_BASH: Final = b"HOSTNAME HOSTTYPE IFS MACHTYPE OLDPWD OPTERR OSTYPE PATH
 _CHANGES: Final = frozenset(b"iluc")
 _COMPAT: Final = b"BASH_COMPAT"  # bash variable that is also a shell option
 
-# first line that `declare -p` prints in a function with local options
+# first line that `declare -p` prints inside a function that has called `local -`
 _LOCAL_OPTIONS: Final = b"local -\n"
 _VARIABLE: Final = re.compile(
     rb"""declare\ -(\S+)\ ([A-Za-z_][A-Za-z0-9_]*)
@@ -134,11 +135,11 @@ def parse_draft(
     return None if the text is incomplete or invalid.
 
     `traps` is the text in which the shell printed its traps on INT and QUIT, or None. `before` is
-    the shell's state before the command, or None if only the environment before the command
-    (`given`) is known. `spared` are variables that were set for one tool call only; the returned
-    state has the values that these variables had before the call. `ignored` are signals that the
-    shell inherited as ignored; bash prints each of them as a trap with an empty command, although
-    no script set a trap.
+    the shell's state before the command; if `before` is None, the environment `given` is used in
+    its place. `spared` are variables that were set for one tool call only; the returned state has
+    the values that these variables had before the call. `ignored` are signals that the shell
+    inherited as ignored; bash prints each of them as a trap with an empty command, although no
+    script set a trap.
     """
     found = parse_sections(draft, mark)
     if found is None:
@@ -223,7 +224,7 @@ def _parse_traps(
 
 def _parse_trap_names(text: bytes) -> dict[bytes, bytes]:
     """Return a map from signal name to trap command. The prefix SIG is removed from the signal
-    names, because bash does not print it in POSIX mode."""
+    names, because bash prints `INT` in POSIX mode, but `SIGINT` in its default mode."""
     return {_SIG.sub(b"", name): words for words, name in TRAP.findall(text)}
 
 
@@ -254,8 +255,8 @@ def export_declarations(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 def initial_state(snapshot: ShellState, env: Mapping[bytes, bytes], directory: bytes) -> ShellState:
     """Return the first state of a session, built from a snapshot of the user's shell set-up."""
-    # Variables of the command's environment override those from the user's shell startup files,
-    # most importantly the variables that select pagers and editors that never prompt.
+    # Variables of the command's environment, such as `PAGER=cat`, override those from the user's
+    # shell startup files; otherwise a program could start a pager or an editor that prompts.
     variables = {**snapshot.variables, **export_declarations(env)}
     if b"PATH" in snapshot.variables:
         variables[b"PATH"] = snapshot.variables[b"PATH"]
@@ -265,9 +266,9 @@ def initial_state(snapshot: ShellState, env: Mapping[bytes, bytes], directory: b
 def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
     """Return a bash script that restores a session's state in a new shell.
 
-    `given` are the names of the variables in the new shell's environment, where exported functions
-    are variables, too. Shell options and traps that would affect the restore script itself are set
-    later, right before the script of the next command.
+    `given` are the names of the variables in the new shell's environment; an exported function `f`
+    is the variable `BASH_FUNC_f%%`. Shell options and traps that would affect the restore script
+    itself are set later, right before the script of the next command.
     """
     out = [b"builtin cd -- %b\n" % quote(state.directory)]
     out.append(b"builtin umask %b\n" % state.umask if state.umask else b"")
@@ -289,7 +290,9 @@ def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
     if state.arguments:
         out.append(b"builtin set -- %b\n" % b" ".join(map(quote, state.arguments)))
     out.append(_shopt_lines(state))
-    if _COMPAT in state.variables:  # BASH_COMPAT is not an array, so `builtin declare` accepts it
+    # BASH_COMPAT has no array value, so it can be set by `builtin declare`, which works even if the
+    # session has a function named `declare`.
+    if _COMPAT in state.variables:
         out.append(b"builtin " + state.variables[_COMPAT])
     early = {name: words for name, words in state.traps.items() if name not in _LATE}
     out += [b"builtin trap -- %b %b\n" % (words, name) for name, words in early.items()]

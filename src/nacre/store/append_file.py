@@ -31,9 +31,9 @@ class AppendFile:
     def __init__(self, *, lines: bool = False, max_bytes: int | None = None) -> None:
         """Create an `AppendFile` without opening a file; the first append opens the file.
 
-        With `lines`, an append first adds a newline if another process left an incomplete last
-        line. Once the file has `max_bytes` bytes, the next append renames the full file, see
-        `rotate`.
+        If `lines` is true and the file ends inside a line (its writer was killed, or the disk was
+        full), the next append starts with a newline. If the file has `max_bytes` bytes or more, the
+        next append renames the file (see `rotate`) and writes to a new file.
         """
         self._fd: int | None = None
         self._path = ""
@@ -43,16 +43,15 @@ class AppendFile:
         self._closed = False  # after `close`, each append opens the file and closes it
         self._lines = lines
         self._max_bytes = max_bytes
-        # The lock is reentrant, because a signal handler may call `close` while its thread is
-        # appending.
+        # An `AppendFile` has a reentrant lock, because a signal handler may call `close` while the
+        # interrupted thread is inside `append`.
         self._lock = threading.RLock()
         _all.add(self)
 
     def append(self, path: str, data: bytes) -> None:
         """Append the data to the file with one write(2). Raises OSError.
 
-        The response to a tool call waits for `append`, so the method takes as few steps as
-        possible.
+        `AppendFile.append` must be fast, because the response to a tool call waits for it.
         """
         with self._lock:
             self._busy = True
@@ -68,7 +67,7 @@ class AppendFile:
             self._busy = True
             try:
                 fd = self._append(path, b".")
-                # no other process shares the position of this descriptor
+                # the file offset after the byte; no other process moves this descriptor's offset
                 return os.lseek(fd, 0, os.SEEK_CUR)
             finally:
                 self._finish()
@@ -93,11 +92,11 @@ class AppendFile:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            if not self._busy:  # an append that is still running closes the file at its end
+            if not self._busy:  # a call of `append` that is still running will close the file
                 self._close()
 
     def after_fork(self) -> None:
-        """Replace the lock and close the file in a child process that the host program forked.
+        """Make an `AppendFile` usable in a child process that the host program forked.
 
         A forked child gets a new lock, because the thread that held the parent's lock may not exist
         in the child. A forked child shares the open file and its position with the parent, so the
@@ -136,7 +135,7 @@ class AppendFile:
         except OSError:
             return False
         if status.st_ino != self._inode or status.st_dev != self._device:
-            return False  # the host closed the descriptor, and another file now has its number
+            return False  # the host closed `fd`, and the same number now refers to another file
         if self._max_bytes is not None and status.st_size >= self._max_bytes:
             rotate(self._path, status)
             return False
@@ -184,7 +183,7 @@ def rotate(path: str, status: os.stat_result) -> None:
     except OSError:
         _remove_if_stale(lock)
         return
-    # If renaming fails, the full file keeps growing, and the next append tries to rename it again.
+    # If a full log file cannot be renamed, it keeps growing, and the next append tries again.
     with suppress(OSError):
         if os.path.samestat(os.stat(path), status):
             for number in range(KEPT_ROTATIONS - 1, 0, -1):

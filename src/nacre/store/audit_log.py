@@ -61,7 +61,7 @@ class AuditLine:
 def _timestamp() -> str:
     """Return the current UTC time in ISO 8601 format, to the millisecond.
 
-    The time is not formatted with `datetime`, because that takes three times as long.
+    Formatting the time with `datetime` would take three times as long.
     """
     second, rest = divmod(time.time_ns(), 1_000_000_000)
     return f"{_format_second(second)}.{rest // 1_000_000:03}+00:00"

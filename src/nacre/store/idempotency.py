@@ -36,7 +36,8 @@ class Claim(Struct, frozen=True, kw_only=True):
 def claim_key(key: IdempotencyKey, workspace: bytes, run: int, kind: run_owner.Kind) -> Claim:
     """Claim an idempotency key for a run. Raises OSError.
 
-    Return the valid claim on the idempotency key: the new claim, or the claim of an earlier call.
+    Return the existing claim on the idempotency key if that claim is valid; otherwise, return the
+    new claim.
     """
     path = _claim_path(key.id, workspace)
     mine = Claim(id=key.id, run=run, digest=key.digest, owner=run_owner.own_id(kind))
@@ -52,8 +53,8 @@ def claim_key(key: IdempotencyKey, workspace: bytes, run: int, kind: run_owner.K
             there = _read_claim(path)
             if there is not None and (there.run == run or _is_valid(there, workspace)):
                 return there
-            # No other process can replace the invalid claim at the same time, because this process
-            # holds the lock on the directory of the claims.
+            # This process holds the lock on the directory of the claims, so no other process
+            # replaces the same invalid claim at the same time.
             os.rename(draft, path)
             return mine
     finally:

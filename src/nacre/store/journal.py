@@ -45,12 +45,13 @@ class StartEntry(
     timeout: float | None = None
     # names of the command's environment variables; None: those of the process that executes the run
     variables: list[str] | None = None
-    workspace_key: str = ""  # digest of the workspace's path; the path may be invalid UTF-8
+    # digest of the workspace's path, because the path itself may be invalid UTF-8
+    workspace_key: str = ""
     owner: str = ""  # process that executes the run, as text; see `store.run_owner`
     open_stdin: bool = False  # whether the run's stdin accepts input
     tag: int | None = None  # number that marks every process that the run started
-    # `shell`, `detached_at`, `job` and `completion_line` are set only in the file `plan` of a
-    # detached run's directory.
+    # The fields `shell`, `detached_at`, `job` and `completion_line` are set only in the file `plan`
+    # in the directory of a detached run.
     shell: Survivor | None = None
     detached_at: float | None = None  # Unix time at which the run was detached
     job: bool = False  # whether the run was detached as a background job

@@ -39,8 +39,8 @@ class LateOutput:
         self._indices: dict[Stream, _IndexedStream] = {}
 
     def append(self, stream: Stream, data: bytes | bytearray) -> bool:
-        """Append what a leftover process has printed to the run's output file; return False once
-        the file has reached the run's disk limit."""
+        """Append output of a leftover process (a process that has outlived its run) to the run's
+        output file; return False once the file has reached the run's disk limit."""
         try:
             fd = self._fds.get(stream)
             if fd is None:

@@ -157,8 +157,8 @@ class RunRecord:
             prepared, self._prepared = self._prepared, None
             return prepared
         path = f"{self._make_directory()}/{stream.value}"
-        # The output file may exist already, because nacre repeats an action of the run that an
-        # interrupt (Ctrl-C) has cut short.
+        # If an interrupt (Ctrl-C) cuts an action of the run short, nacre repeats the whole action,
+        # so the output file may exist already.
         fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         with suppress(OSError):  # the file system may not support locks
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -194,8 +194,9 @@ class RunRecord:
         """Record how the run ended, and return whether the store has all of the run's output.
 
         `settle` appends the completion line, in which nacre says how the run ended, to the output
-        file. `settle` is called after nacre has written `outcome.draft`, which says at which bytes
-        of the output file the completion line is, and before nacre renames this draft to `outcome`.
+        file. nacre writes the file `outcome.draft`, calls `settle`, and then renames the file to
+        `outcome`. The file `outcome.draft` already says at which bytes of the output file the
+        completion line will be.
         """
         self.assign_name()
         if self._prepared is not None:

@@ -6,9 +6,9 @@
 
 When a session's shell ends, a forked copy of it (the saver) writes the shell's state to a file (the
 draft), and no caller waits for the saver. The session's ledger file contains the id of the draft
-file, and the next process that uses the session converts the draft to the saved state of the
-session. A draft file is valid only if the saver (the process that writes the shell's state) has
-written it completely.
+(the file with the ended shell's state), and the next process that uses the session converts the
+draft to the session's saved state. A draft file is valid only if the saver (the process that writes
+the shell's state) has written it completely.
 """
 
 import fcntl
@@ -36,7 +36,8 @@ from nacre.store.state_dir import (
 
 # seconds between two attempts to lock a session, or to read the draft file of its shell state
 _POLL_INTERVAL: Final = 0.0005
-# seconds to wait for the end of a session's command, or until its state is saved
+# maximum seconds to wait for a session's lock, or until the session's shell state is completely
+# written
 _LOCK_TIMEOUT: Final = 1.0
 _LOOK_TIMEOUT: Final = 0.2  # seconds to wait for a session's lock when the session is only listed
 _HOUR: Final = 3600.0
@@ -55,14 +56,13 @@ class PendingDraft(
     omit_defaults=True,
     rename={"draft_id": "mark", "call_variables": "spared"},
 ):
-    """Data about the draft file of a session's shell state, kept until the draft is converted to
-    the session's saved state."""
+    """Data about a draft: a file with the state of an ended shell, not yet converted to the
+    session's saved state."""
 
     draft_id: str
-    # Variables that were set for one tool call only, so that the session must not keep them. In a
-    # session without a saved state, `call_variables` maps each variable to its value before the
-    # tool call, or to None if it had no value. In a session with a saved state, `call_variables`
-    # maps each variable to None.
+    # Variables that were set for one tool call only, so that the session must not keep them. Each
+    # value in `call_variables` is the variable's value before the tool call, or None if the
+    # variable was unset or the session has a saved state.
     call_variables: dict[bytes, bytes | None] = {}
     status: int | None = None  # exit status of a killed shell, which could not save its status
     ignored: tuple[str, ...] = ()  # names of signals that the shell's parent process ignored
@@ -126,8 +126,8 @@ class SessionFile:
 
     @property
     def is_removed(self) -> bool:
-        """Return whether the session was deleted after this process opened its files; a new session
-        with the same name makes no difference."""
+        """Return whether the session whose files this process opened was deleted, even if a new
+        session with the same name exists."""
         return os.fstat(self._fd).st_nlink == 0
 
     def read_ledger(self) -> Ledger:
@@ -183,8 +183,8 @@ class SessionFile:
             self.remove_draft(pending.draft_id)
 
     def apply_pending_draft(self, ledger: Ledger) -> Ledger | None:
-        """Convert the draft file with the state of the session's last shell to the saved state of
-        the session; return the session's new ledger.
+        """Convert the draft file, to which the session's last shell wrote its state, to the
+        session's saved state. Return the resulting contents of the session's ledger file.
 
         Return None while a process is still writing the shell's state to the draft file. Raises
         OSError.
@@ -197,8 +197,8 @@ class SessionFile:
         if not draft.endswith(b"#%b end\n" % mark):
             if processes.find_file_writers(self.draft_path(pending.draft_id)):
                 return None
-            # Read the draft file again, because the process that wrote it may have completed it
-            # between the first read and the search for that process.
+            # Read the draft file again, because its writer may have completed it after the first
+            # read and exited before the search for writers.
             draft = _read_file(self.draft_path(pending.draft_id))
         before = self.read_state(ledger)
         state = states.parse_draft(

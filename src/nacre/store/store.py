@@ -66,7 +66,8 @@ class Store:
         return RunRecord(self._files, plan, workspace, number)
 
     def clean_up_sometimes(self) -> None:
-        """Delete old stored runs, for a limited time, if a cleanup of the store is due."""
+        """If a cleanup of the store is due, delete old stored runs, but stop when a time limit is
+        reached."""
         last = self._files.last
         if last % _EVERY_RUNS == 1 and last != self._cleaned_at:
             self._cleaned_at = last
@@ -85,8 +86,8 @@ class Store:
             from nacre.store import session_files
 
             session_files.remove_old_sessions(old, _TIME_SLICE)
-        # A cleanup that deleted no entries is complete, so the modification time of the file
-        # `stamp` is set to the time of the cleanup.
+        # If the store has nothing to delete, the cleanup is complete; the modification time of the
+        # file `stamp` is the time of the last complete cleanup.
         if not cleanup.clean_up(self._bounds, seconds=_TIME_SLICE):
             os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             os.utime(stamp)

@@ -1,6 +1,6 @@
 """Reading of a stored run: its journal entries, its output, and whether the run is still alive.
 
-This module only reads the store; `store.run_record` writes the files of a run.
+The module `stored_run` only reads the store; `store.run_record` writes the files of a run.
 """
 
 import io
@@ -113,8 +113,8 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the process that owns the run, or else the run's shell, is alive; meant
-        for a run whose end is not recorded."""
+        """Return whether the run's owner process or the run's shell is alive; meant for a run whose
+        end is not recorded."""
         if self.owner is None:
             return False
         if self.owner.is_alive:
@@ -251,8 +251,8 @@ def read_run_directory(path: str) -> tuple[StartEntry | None, EndEntry | None]:
     """Return the start entry (file `plan`) and the end entry (file `outcome`) in a run's directory.
 
     Return (start entry, None) if the run's directory has no end entry, and (None, None) if the
-    run's directory has no start entry. If the file `outcome` does not exist yet, the end entry is
-    read from its draft, `outcome.draft`.
+    run's directory has no start entry. The end entry is read from the temporary file
+    `outcome.draft` if the file `outcome` does not exist yet.
     """
     begun, outcome = _read_entry(f"{path}/plan"), f"{path}/outcome"
     ended = _read_entry(outcome) or _read_entry(draft_path(outcome))

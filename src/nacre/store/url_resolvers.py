@@ -28,8 +28,9 @@ def build_resolvers(workspace: bytes) -> Mapping[str, Resolver]:
 def _resolve_artifact(workspace: bytes, rest: str) -> Resolved:
     """Return the path of the file that contains a run's complete output.
 
-    If the run's output is stored in the journal, the returned `Resolved` tells the engine to write
-    the output to the file before it starts the command.
+    Short output of a run is stored in the journal and not in a file of its own. A command that uses
+    an `artifact://` URL needs a file, so nacre writes short output to a file before the command
+    starts.
     """
     try:
         run = stored_run.find_run(stored_run.parse_run_id(rest), workspace)

@@ -6,8 +6,8 @@ from typing import BinaryIO
 
 
 class HiddenRangesFile(io.RawIOBase, BinaryIO):
-    """Read-only file object for an output file that skips the byte ranges in `hidden`. The
-    positions of `seek` and `tell` do not count the bytes in the ranges of `hidden`."""
+    """Read-only file object for an output file that skips the byte ranges in `hidden`. `seek` and
+    `tell` use positions in the visible text, as if the hidden bytes were not in the file."""
 
     def __init__(self, file: BinaryIO, hidden: tuple[tuple[int, int], ...]) -> None:
         super().__init__()
@@ -48,9 +48,8 @@ class HiddenRangesFile(io.RawIOBase, BinaryIO):
         super().close()
 
     def _locate(self, at: int) -> tuple[int, int | None]:
-        """Convert a position that does not count hidden bytes to an offset in the file; also return
-        how many bytes can be read from this offset up to the next hidden range (None if no hidden
-        range follows)."""
+        """Return the file offset of a position in the visible text, and the number of bytes from
+        this offset to the next hidden range (None if no hidden range follows)."""
         for start, end in self._hidden:
             if at < start:
                 return at, start - at

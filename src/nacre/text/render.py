@@ -24,7 +24,7 @@ MAX_LINE: Final = 2000  # maximum characters of a rendered line
 # of the line limit.
 _HEAD: Final = 4
 _CONTROLS: Final = b"\x1b\r\b"
-_REPEATS: Final = 256  # number of copies of a line that are compared with the output at once
+_REPEATS: Final = 256  # number of identical lines that `_count_repeats` checks in one step
 _WORTHWHILE: Final = 8  # minimum bytes to show of a cut line; a shorter part is not shown
 _MARK: Final = "..."  # text shown where a line is cut to fill the byte limit
 
@@ -43,11 +43,10 @@ class Rendered(Struct, frozen=True, kw_only=True):
     head: str  # rendered head of the output; the whole output if nothing was omitted
     tail: str = ""
     omitted: Omitted | None = None
-    # Line ranges that are shown: first and last line number.
+    # Ranges of output lines that are shown, each as (first line number, last line number).
     shown: tuple[tuple[int, int], ...] = ()
     shortened: bool = False  # whether a shown line was too long and lost its middle
-    # Number of bytes of the reply's byte limit that stay unused, because no part of another line
-    # fits into them.
+    # Unused rest of the output's byte limit, in bytes; too small to show a part of another line.
     spare: int = 0
 
     @property
@@ -338,15 +337,15 @@ def _cut_middle(
 
 
 def _start_of(capture: Capture, rest: _Lines) -> int:
-    """Return the byte offset where the captured output begins; `rest` is the last part of the
-    captured output."""
+    """Return the byte offset at which an output begins, computed from the end of its last lines
+    (`rest`) and its size."""
     return rest.start + len(rest.data) - capture.size
 
 
 def _last_entries(rest: _Lines, max_bytes: int, last: int) -> list[_Entry]:
-    """Render the last lines of `rest`: all lines, or at least one line more than is needed to fill
-    `max_bytes` bytes. `last` is the number of the last line of the output; after a final newline,
-    the empty rest counts as the last line."""
+    """Render the last lines of `rest`: enough lines to fill `max_bytes` bytes and one more line, or
+    all lines if `rest` is shorter. `last` is the number of the last line of the output; after a
+    final newline, the empty rest counts as the last line."""
     data, size = rest.data, 2 * max_bytes + MAX_LINE
     while True:
         at = data.rfind(b"\n", 0, max(0, len(data) - size)) + 1
@@ -379,7 +378,7 @@ def _back(entry: _Entry, room: int) -> _Fragment:
 def _fragment(
     entry: _Entry, room: int, split: Callable[[bytes, int], tuple[bytes, str, str]]
 ) -> _Fragment:
-    """Cut a part of a rendered line that fills `room` bytes, rounded down to whole characters.
+    """Return a part of a rendered line, cut to at most `room` bytes without splitting a character.
     Return an empty fragment if `room` is too small to show at least `_WORTHWHILE` bytes of the
     line."""
     raw, budget = entry.text.encode(), room - 1 - len(_MARK)

@@ -90,10 +90,10 @@ def grep(
     first: int = 1,
     last: int | None = None,
 ) -> Iterator[FoundLine | int]:
-    """Yield the lines that match `pattern`, with `context` lines before and after each match. After
-    each block of lines, also yield the number of the next line to search, which shows how far the
-    search has come. `source` is a stream of output that begins at line number `first`, and `last`
-    is the number of the last line to search."""
+    """Yield the lines that match `pattern`, with `context` lines before and after each match. As a
+    progress report after each block of lines, yield the number of the next line to search. `source`
+    is a stream of output that begins at line number `first`, and `last` is the number of the last
+    line to search."""
     before: deque[FoundLine] = deque(maxlen=context)
     after = 0
     for block in _blocks(source, first, last):
@@ -129,10 +129,10 @@ def _matching(block: _Block, pattern: re.Pattern[str]) -> Iterator[FoundLine]:
 
 
 def _candidates(block: _Block, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    """Yield the lines that may match, found by searching the whole block of lines at once. A
-    pattern that cannot match across newlines finds the same lines in a whole block as in single
-    lines. In a block of many lines, the regular-expression engine skips lines without a match at
-    full speed."""
+    """Yield the lines that may match, found by searching the whole block of lines at once. For a
+    pattern that cannot match across newlines, searching a whole block finds the same lines as
+    searching each line separately. In a block of many lines, the regular-expression engine skips
+    lines without a match at full speed."""
     at, number, text = 0, block.first, block.text
     whole = re.compile(pattern.pattern, pattern.flags | re.MULTILINE)
     while at < len(text) and (hit := whole.search(text, at)):

@@ -1,4 +1,5 @@
-"""One tool call: its state, the check of its response, and its line in the audit log."""
+"""State of one tool call, conversion of the engine's response to the result of the call, and the
+call's line in the audit log."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -70,7 +71,7 @@ class Call:
 
 
 class CallLog:
-    """Writer of the lines in the audit log about the calls of one tool."""
+    """Writer for the audit log, which gets one line about each call of a tool."""
 
     def __init__(self, audit: AuditLog, contract: str) -> None:
         self._audit = audit

@@ -110,7 +110,7 @@ class Tool:
             session=self._name,
             has_sessions=self.contract.has_sessions,
         )
-        # Unnamed sessions (workspace key and session key), which `close` deletes.
+        # Unnamed sessions that `close` deletes, each as (workspace key, session key).
         self._unnamed_sessions: set[tuple[str, str]] = set()
 
     def call(
@@ -376,8 +376,9 @@ class Tool:
             raise
 
     def _listening(self, listen: Listen) -> Listening | None:
-        """Return the listener with its delivery options; a plain function as listener gets the
-        contract's minimum interval between two events."""
+        """Return the listener for a run's output as a `Listening`. If the listener is a plain
+        function, it gets an event at most every `event_interval` seconds, a value of the
+        contract."""
         if listen is None or isinstance(listen, Listening):
             return listen
         return Listening(listener=listen, every=self.contract.event_interval)
@@ -403,9 +404,9 @@ class Tool:
 
 
 class _Guard:
-    """Context manager around one tool call, which writes a refused call to the audit log. If an
-    exception interrupts the tool call, even before the wait for its response begins, `_Guard` stops
-    the command."""
+    """Context manager around one tool call; if the call is refused, `_Guard` writes the refusal to
+    the audit log. If an exception interrupts the tool call, even before the wait for its response
+    begins, `_Guard` stops the command."""
 
     __slots__ = ("_call", "_stop", "_tool")
 

@@ -54,7 +54,7 @@ class ConnectionState(enum.Enum):
 class _StartLimiter:
     """Limiter that lets only one of many connections in this process start a warden.
 
-    Connections that may not start a warden wait a moment for the warden that is already starting.
+    While a warden started by one connection gets ready, the other connections wait for that warden.
     Without `_StartLimiter`, dozens of connections of one process could each start a Python process
     (a warden) at once.
     """
@@ -253,8 +253,8 @@ class WardenConnection:
         with suppress(OSError):
             byte = os.read(self._ready_fd, 1)
         if byte:
-            # After the byte with which a new warden reports that it is ready, its pipe delivers
-            # nothing but EOF, so the event loop stops watching the pipe.
+            # After a new warden has reported on its pipe that it is ready, only EOF can follow, so
+            # the event loop stops watching the pipe.
             self._loop.unwatch(self._ready_fd)
             return
         self._close_ready_fd()

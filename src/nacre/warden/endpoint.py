@@ -7,8 +7,8 @@ of the warden.
     warden.log           error messages (stderr) of the warden
 
 Sockets are opened through a descriptor of the state directory, because the path of the directory
-may be longer than a socket address can be. The descriptor of the state directory also makes sure
-that the directory is not replaced by another one between two system calls.
+may be longer than a socket address can be. With a descriptor of the state directory, two system
+calls use the same directory, even if another directory gets its path between the calls.
 """
 
 import fcntl

@@ -2,10 +2,10 @@
 
 The client grants the warden credit: the number of output bytes that the client has room for. The
 warden sends no output beyond the client's credit (the bytes that the client has room for), because
-that output would only pile up in the socket. Output beyond the client's credit is kept in a bounded
-buffer; when the buffer is full, the oldest output is dropped and counted. If the client asked for
-backpressure, the warden drops no output: the command blocks while the warden's buffer for the
-client is full. Sending events needs no thread, because everything happens on the warden's event
+that output would only pile up in the socket. Output that the client has no room for is kept in a
+bounded buffer; when the buffer is full, the oldest output is dropped and counted. If the client
+asked for backpressure, the warden drops no output: the command blocks while the warden's buffer for
+the client is full. Sending events needs no thread, because everything happens on the warden's event
 loop.
 """
 

@@ -52,7 +52,7 @@ class FramedSocket:
         self._takes_descriptors = takes_descriptors
         self._incoming = FrameBuffer()
         self._outgoing = bytearray()
-        self._sent_sizes: list[int] = []  # for each send(2): number of written bytes of `_outgoing`
+        self._sent_sizes: list[int] = []  # how many bytes of `_outgoing` each send(2) wrote
         self.descriptors: list[int] = []  # file descriptors received from the other end
         connection.setblocking(False)
         loop.watch(self._fd, self.read)

@@ -21,8 +21,8 @@ from nacre.warden.event_stream import EventStream
 if TYPE_CHECKING:
     from nacre.warden.server_connection import PendingRequest
 
-# Seconds after the start of a run at which its output is copied to disk for other readers, while a
-# client still waits for the run.
+# Seconds from the start of a run until its output is also written to disk, where other processes
+# can read it while the run continues.
 _DISK_DELAY = 0.25
 # Seconds between two checks whether the user's shell startup files have been read.
 _SETUP_POLL = 0.1
@@ -164,7 +164,8 @@ class HostedRun:
             return  # the run is about to end, and its outcome is a better response than `Running`
         running, client = self._detach(), self._client
         if self.run.queued:
-            self._record.write_start()  # the start entry lets other processes find the queued run
+            # Other processes can find the queued run once its start entry is in the journal.
+            self._record.write_start()
             running = self.run.snapshot()
         if running is not None and waits_for_input:
             running = msgspec.structs.replace(running, waits_for_input=True)

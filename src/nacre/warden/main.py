@@ -38,8 +38,8 @@ def run_warden(ready: int | None, adopt: str | None) -> int:
     the exit code.
 
     `ready` is the descriptor of a pipe that gets one byte when the warden can be reached. `adopt`
-    describes output pipes of processes that outlived their run's shell; the warden inherits these
-    pipes and reads them (see `pipe_handover`).
+    lists inherited pipes for the warden to read: output pipes of processes that outlived their
+    run's shell (see `pipe_handover`).
     """
     run_tag.drop_tag()
     _raise_rlimits()

@@ -2,10 +2,10 @@
 still hold the pipes open.
 
 A warden that already listens receives the pipes of leftover processes over its socket. If no warden
-listens, the process that has the pipes of leftover processes starts a new warden, which inherits
-the pipes, because the starting process may exit the next moment. If a newly started warden finds
-that another warden already runs, the new warden passes the pipes of leftover processes on to the
-other warden.
+listens, a new warden inherits the pipes of leftover processes from the process that starts it,
+because that process may exit before the new warden listens. If a newly started warden finds that
+another warden already runs, the new warden passes the pipes of leftover processes on to the other
+warden.
 """
 
 import os
@@ -104,8 +104,8 @@ def parse_handover(word: str) -> tuple[Adopt, list[int]]:
 
 
 def forward_pipes(adopt: Adopt, fds: list[int]) -> None:
-    """Pass the pipes that this new warden inherited on to the warden that already runs; retry,
-    because the other warden may not listen yet."""
+    """Send the inherited pipes of this new warden to the warden that already runs; retry, because
+    the other warden may not listen yet."""
     end = time.monotonic() + _FORWARD_TIMEOUT
     while time.monotonic() < end:
         with suppress(OSError):

@@ -78,7 +78,7 @@ class Adopt(Struct, frozen=True, kw_only=True, tag="Adopt"):
     id: int = 0
     run: str
     workspace: bytes
-    # output streams of the run; the frame passes one descriptor for each stream to the warden
+    # output streams of the run whose pipes are passed, in the order of the passed descriptors
     streams: tuple[Stream, ...]
     limit: int
 
@@ -151,8 +151,8 @@ def decode_warden_frame(data: bytes) -> FromWarden:
 
 
 class FrameTooLong(Exception):
-    """Error for a received frame above the size limit: its sender does not use the socket protocol
-    of the warden (nacre's daemon)."""
+    """Error for a received frame above the size limit. The sender of a frame above the size limit
+    does not use the socket protocol of the warden (nacre's daemon)."""
 
 
 class FrameBuffer:

@@ -33,7 +33,8 @@ from nacre.warden.server_connection import PendingRequest, ServerConnection
 
 IDLE_SECONDS: Final = 60.0  # seconds without work until the warden exits
 _MAX_LOG: Final = 1024 * 1024  # maximum size of the warden's log in bytes
-# Output bytes of a run above which freed memory is returned to the kernel after the run.
+# If a run's output has more bytes than `_TRIM_ABOVE`, the warden returns freed memory to the kernel
+# after the run.
 _TRIM_ABOVE: Final = 16 * 1024 * 1024
 _RETRY_INTERVAL: Final = 0.05
 _FIRST_REQUEST_TIME: Final = 10.0  # minimum seconds that a new warden waits for its first request
@@ -43,8 +44,7 @@ class Warden:
     def __init__(self, lock: endpoint.WardenLock, *, idle: float = IDLE_SECONDS) -> None:
         self._idle_timer: Timer | None = None
         self._retired = False
-        # whether a client has sent a request, or has given the warden the pipes of processes that
-        # outlived their run's shell
+        # whether a client has sent the warden a request, or the open output pipes of an ended run
         self.used = False
         self.stopping = False
         self._shutting_down = False
@@ -138,7 +138,7 @@ class Warden:
         """
         if not self._retired:
             self._retired = True
-            # stop recovering runs whose owner process was killed: the next warden recovers them
+            # The next warden, not this one, recovers runs whose owner process was killed.
             self.recovery.drop()
             endpoint.remove_public_socket()
             self._lock.release()
@@ -254,8 +254,8 @@ class Warden:
             self._watch_leftover(leftover, None)
 
     def adopt_pipes(self, frame: Adopt, fds: list[int]) -> None:
-        """Read from now on the output pipes of leftover processes, which outlived the shell of a
-        run that another process executed."""
+        """Take over the open output pipes of an ended run from the process that executed the
+        run."""
         self.used = True
         readers = {}
         for stream, fd in zip(frame.streams, fds, strict=False):
@@ -307,7 +307,7 @@ def _prepare_output(record: RunRecord) -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         why = Unavailable(problem=f"the output cannot be stored: {error.strerror or error}{where}")
-        # Write the end of a run that could not start, because its start may already be in the
-        # journal, and another process could wait for its end.
+        # Record the end of the run although its command never ran, because a process that has read
+        # the run's start in the journal may wait for its end.
         record.write_end(Outcome(run=record.name, ending=NotStarted(why), output=Capture()))
         raise Refused(why) from None

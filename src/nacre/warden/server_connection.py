@@ -89,8 +89,8 @@ class ServerConnection:
         except msgspec.MsgspecError:
             raise
         except Exception:
-            # Disconnect the client; otherwise the frame that caused the error would be processed
-            # again.
+            # If a frame from the client causes an unexpected error, disconnect the client;
+            # otherwise the warden would process the same frame again.
             self._hang_up()
             raise
 
@@ -105,8 +105,9 @@ class ServerConnection:
                 if (pending := self.pending.get(number)) is not None:
                     pending.cancel(signal_number)
                 else:
-                    # If the request that a client cancels never arrived, or was already answered,
-                    # the warden still sends a response; a client ignores a second response.
+                    # The warden also responds if a client cancels a request that never arrived. If
+                    # a request was answered before the client cancelled it, the client gets two
+                    # responses to the request, and ignores the second one.
                     self.send(ResponseFrame(number, Rejected(refusal=CalledOff())))
             case DetachNow(id=number):
                 if (pending := self.pending.get(number)) is not None:

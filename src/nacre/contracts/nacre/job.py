@@ -147,7 +147,7 @@ Wait = Callable[[float | None], tuple[float, float | None]]
 
 
 class JobReplyContext(Struct, frozen=True, kw_only=True):
-    """Facts about a call of the tool `job` that only the reply to the call needs."""
+    """Facts about a call of the tool `job` that are needed only for building its reply."""
 
     action: str
     max_bytes: int

@@ -64,8 +64,8 @@ _PROMPT: Final = 2000  # maximum number of characters of a program's prompt in a
 _COMMAND: Final = 80  # maximum number of characters of a command that a reply quotes
 # Number of omitted output bytes above which a reply also suggests a search with `grep`.
 _LONG_OUTPUT: Final = 1024 * 1024
-# Pattern that a successful command must match to get a hint: it finds changes of the shell's state
-# (`cd`, `export`, `source`) and here-documents.
+# Pattern for scripts that may get a hint even if they succeed: scripts with a change of the shell's
+# state (`cd`, `export`, `source`) or a here-document.
 _MAY_NEED_HINT: Final = re.compile(
     rb"\b(?:cd|chdir|pushd|popd|export|source)\b|(?:^|[;&\n])\s*\.\s|<<"
 )

@@ -16,5 +16,6 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     until: bool = False  # whether the call waits for a condition of its argument `until`
     # Name of the session (persistent shell) that runs the command; empty: no session.
     session: str = ""
-    # Maximum wait in seconds that replaced a longer requested wait; None: no replacement.
+    # Seconds to which a longer requested wait was reduced; None: the requested wait was not
+    # reduced.
     wait_clamped_to: float | None = None

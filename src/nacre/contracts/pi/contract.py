@@ -202,9 +202,9 @@ class Pi:
         setup = caller.setup_signature() if options.snapshot else ""
         made_of = (
             kind,
-            # The key of a session contains only whether the session loads what the user's shell
-            # startup files define, not these definitions, because a session keeps the definitions
-            # with which it started.
+            # The session key contains only whether the user's shell startup files are loaded. The
+            # content of the startup files is not in the session key, because a session keeps the
+            # definitions with which it started.
             options.snapshot,
             options.prefix,
             options.environment,

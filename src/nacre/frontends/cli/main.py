@@ -40,9 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser([word for word in words if not word.startswith("-")][:1])
     options, rest = parser.parse_known_args(words)
     if rest and options.name == "write" and not any(word.startswith("-") for word in rest):
-        # In `nacre write`, words that argparse could not assign to an argument become part of the
-        # text to write: a last word after an option, or the words of a text that the user typed
-        # without quotes.
+        # argparse cannot assign a text that comes after an option, or all words of a text without
+        # quotes; `nacre write` adds the unassigned words to the text that it writes.
         options.text, rest = " ".join([*([options.text] if options.text else []), *rest]), []
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}; does the command need quotes?")
@@ -74,7 +73,8 @@ def entry() -> NoReturn:
         code = 1
     if (sessions := sys.modules.get("nacre.sessions.manager")) is not None:
         sessions.close_all()
-    # `os._exit` does not flush stdout a second time, and does not wait for a blocked writer thread.
+    # `os._exit` ends the process without flushing stdout again and without waiting for a blocked
+    # writer thread.
     os._exit(code)
 
 
@@ -99,8 +99,8 @@ def _print_error(text: str) -> None:
 def build_parser(loaded: Collection[str] = tuple(_COMMANDS)) -> argparse.ArgumentParser:
     """Build the argument parser of all commands.
 
-    Only the commands in `loaded` get their arguments in the parser, because adding the arguments
-    imports the command's module.
+    The parser gets arguments only for the commands in `loaded`, because adding the arguments of a
+    command imports the command's module.
     """
     parser = argparse.ArgumentParser(
         prog="nacre", description="The shell tool for language-model agents."

@@ -109,9 +109,10 @@ class McpServer(MCPServer[Any]):
                 beside.start_soon(_wait_for_cancel, cancel, context)
                 if context is not None and wants:
                     beside.start_soon(self._send_progress, context, news)
-                # The tool call is shielded from cancellation, so that a cancelled command gets its
-                # grace (time between TERM and KILL). The task `_wait_for_cancel` receives the
-                # cancellation of a tool call and cancels the command.
+                # The tool call runs in a scope that anyio does not cancel, because a cancelled
+                # command may still run for its grace (time between TERM and KILL). The task
+                # `_wait_for_cancel` receives the cancellation of a tool call and cancels the
+                # command.
                 with anyio.CancelScope(shield=True):
                     reply = await answered()
                 beside.cancel_scope.cancel()
@@ -237,8 +238,8 @@ def _wants_progress(context: Context[Any, Any]) -> bool:
 
 
 async def _wait_for_cancel(cancel: CancelToken, context: Context[Any, Any] | None) -> None:
-    """Cancel the command of a tool call when the client disconnects or when this task is cancelled;
-    after the reply to the call has arrived, cancelling has no effect."""
+    """Cancel the command of a tool call when the MCP client disconnects, or when the task that runs
+    `_wait_for_cancel` is cancelled; do nothing to a call that already has its reply."""
     request = None if context is None else context.request_context.request
     gone = getattr(request, "scope", {}).get(CANCELLED)
     try:

@@ -61,8 +61,8 @@ class LineWriter:
     """Thread-safe writer of complete lines to a descriptor."""
 
     def __init__(self, sink: int, broken: Callable[[], object] = lambda: None) -> None:
-        """`sink` is the descriptor to which the lines are written; a thread whose write to `sink`
-        fails calls `broken`."""
+        """`LineWriter` writes its lines to the descriptor `sink`, and calls `broken` when a write
+        fails, in the thread that tried to write."""
         # Error of a failed write; None while writing to the client works.
         self.problem: OSError | None = None
         self._sink = sink

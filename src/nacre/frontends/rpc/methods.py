@@ -1,8 +1,8 @@
 """Methods that carry out RPC messages and build the data of their responses; see docs/guide/rpc.md.
 
-RPC calls with the same contract (tool dialect), directory, options and other tools share one
-`Tool`. Each `Tool` of the RPC server has its own session, if its contract has sessions. The JSON
-lines of the RPC server are read and written in `server`.
+RPC calls share one `Tool` if their contract (tool dialect), directory, options and list of the
+model's other tools are equal. Each `Tool` of the RPC server has its own session, if its contract
+has sessions. The JSON lines of the RPC server are read and written in `server`.
 """
 
 import codecs
@@ -51,7 +51,7 @@ class ToolKey(Struct, frozen=True, kw_only=True):
 
     contract: str
     cwd: str | None = None
-    options: str = "{}"  # options of the contract as JSON text, so that the key is hashable
+    options: str = "{}"  # options of the contract as JSON text, because a dict is not hashable
     tools: tuple[str, ...] = ()
 
 
@@ -116,7 +116,8 @@ class RpcCall:
         ticket.then(on_answer)
 
     def stop(self) -> None:
-        """Stop the command that this RPC call runs, or the call's wait for another run."""
+        """Stop the command of an RPC call; if the call waits for a run that another call started,
+        stop only the wait."""
         self.cancel.cancel()
         if self._cancel_wait is not None:
             self._cancel_wait()
@@ -143,8 +144,8 @@ class RpcCall:
     def _on_chunk(self, stream: Stream, text: str, skipped: int) -> None:
         """Send a piece of a command's output to the client as one `bash_output` event.
 
-        `skipped` is the number of output bytes that were dropped, because a command that is being
-        stopped does not wait for a slow client.
+        `skipped` is the number of output bytes that were dropped before this piece. nacre drops
+        output for a slow client while the command is being stopped, or after its shell has exited.
         """
         if text or skipped:
             envelope: Message = {} if self.id is None else {"id": self.id}

@@ -142,7 +142,8 @@ def _is_wide_search(
 ) -> Iterator[RuleMatch]:
     """Yield a match for each protected start directory of a `find` whose results are deleted. The
     safety rule always matches a deleting `find` that starts at `/`. A deleting `find` that starts
-    at another protected directory matches only if no test such as `-name` narrows its search."""
+    at a protected directory other than `/` matches only if no test such as `-name` narrows its
+    search."""
     arguments = find.arguments
     at = 0
     while at < len(arguments) and known_prefix(arguments[at])[:2] in (

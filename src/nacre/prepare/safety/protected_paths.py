@@ -26,8 +26,8 @@ CRITICAL: Final = frozenset(
 _PATTERN: Final = re.compile(rb"[*?\[]|[@!+]\(")
 _HOMES: Final = (b"/home", b"/Users")
 _DRIVE: Final = re.compile(rb"/mnt/[a-z]")
-# Pattern of a last path component that matches all files: `*`, `**`, `.*`, `?*`, `.[!.]*` and
-# similar globs.
+# Regular expression for globs that match all files of a directory, such as `*`, `**`, `.*`, `?*`
+# and `.[!.]*`.
 EVERYTHING: Final = re.compile(
     rb"\.?(?:\*+|\?+\*|\[[!^][^\]]*\]\*|\[a-z\]\*|\[a-zA-Z\]\*|\.\*|[!+*]\(.*\))"
 )
