@@ -179,14 +179,15 @@ def _shown(case: Case) -> Iterator[str]:
     if "reply" in case:
         yield json.dumps(case["reply"], ensure_ascii=False)
     elif "matches" in case:
-        yield f"{case['matches'].strip()}    (a pattern)"
+        yield from f"{case['matches'].strip()}    (a regular expression)".split("\n")
     else:
         yield from case["text"].split("\n")
     yield "```"
     if case.get("is_error"):
         yield "an error"
     if case.get("details"):
-        yield f"details `{json.dumps(case['details'])}`"
+        details = json.dumps(case["details"]).replace('"NULL"', "null")
+        yield f"details `{details}`"
 
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {

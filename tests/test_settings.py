@@ -177,7 +177,7 @@ def test_a_workspace_may_not_loosen(
         ("[phoenix]\ncoauthor = 1\n", ":2: [phoenix] bad option: coauthor must be true or false"),
         ("[harness]\n\nfoo = 1\n", ":3: [harness] there is no option 'foo'"),
         ("[phoenx]\n", ":1: there is no table 'phoenx'; did you mean [phoenix]?"),
-        ("colour = 1\n", ":1: there is no table 'colour'; there is nacre, phoenix"),
+        ("colour = 1\n", ":1: there is no table 'colour'; choose from nacre, phoenix"),
         ("phoenix = 3\n", ":1: phoenix must be a table; write [phoenix] above its keys"),
         ("[phoenix\n", " is not TOML: "),
         ("[pi]\nintercept = 'maybe'\n", ":2: [pi] bad option: intercept cannot be 'maybe'"),

@@ -119,7 +119,7 @@ class _File:
         for name in self.tables:
             if name not in known:
                 near = did_you_mean(name, known).replace("'", "[", 1).replace("'", "]", 1)
-                hint = near or f"there is {', '.join(known)}"
+                hint = near or f"choose from {', '.join(known)}"
                 raise self.error(f"there is no table {name!r}; {hint}", "", name)
 
     def error(self, problem: str, table: str, key: str) -> SettingsError:

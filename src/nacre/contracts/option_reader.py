@@ -45,7 +45,7 @@ def read_options(options: Mapping[str, Any], shape: type[T], *, strict: bool = F
     known = [field.encode_name for field in fields]
     for key in options:
         if key not in known:
-            hint = did_you_mean(key, known) or f"there is {', '.join(known)}"
+            hint = did_you_mean(key, known) or f"choose from {', '.join(known)}"
             raise ValueError(f"there is no option {key!r}; {hint}")
     try:
         if strict:

@@ -23,7 +23,7 @@ def for_provider(spec: ToolSpec, format: Format) -> dict[str, Any]:
             schema = _require_all(spec.schema) if _forbid_extra(spec.schema) else spec.schema
             return {"type": "function", "function": said | {"parameters": schema} | strict}
         case _:
-            raise ValueError(f"there is no format {format!r}; there is {', '.join(FORMATS)}")
+            raise ValueError(f"there is no format {format!r}; formats: {', '.join(FORMATS)}")
 
 
 def _forbid_extra(schema: dict[str, Any]) -> bool:

@@ -50,6 +50,6 @@ def options_type(name: str) -> type[Struct]:
 def _contract_module(name: str) -> Any:
     known = contract_names()
     if name not in known:
-        there = f"there is no contract {name!r}; there is {', '.join(known)}"
+        there = f"there is no contract {name!r}; contracts: {', '.join(known)}"
         raise ValueError(f"{there}; {did_you_mean(name, known)}".rstrip("; "))
     return import_module(_MODULES[name])

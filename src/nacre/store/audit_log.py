@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from nacre.store.append_file import AppendFile
-from nacre.store.state_dir import private_state_dir
+from nacre.store.state_dir import describe_os_error, private_state_dir
 
 FILE_NAME: Final = "audit.jsonl"
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -39,7 +39,7 @@ class AuditLog:
             self._path = self._path or f"{private_state_dir()}/{FILE_NAME}"
             self._file.append(self._path, data)
         except OSError as error:
-            self.problem = f"the audit log could not be written: {error}"
+            self.problem = f"the audit log could not be written: {describe_os_error(error)}"
         else:
             self.problem = None
 

@@ -55,6 +55,12 @@ def check_private(path: str) -> None:
         )
 
 
+def describe_os_error(error: OSError) -> str:
+    """Return an OSError as text without its number: the path first, then the problem."""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"
+
+
 def make_private_directory(path: str) -> str:
     """Create the directory and its missing parents with mode 0700, independent of the umask.
 

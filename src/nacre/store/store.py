@@ -15,6 +15,7 @@ from nacre.model.requests import IdempotencyKey, StartRun
 from nacre.store import cleanup, idempotency, run_owner
 from nacre.store.cleanup import StoreLimits
 from nacre.store.run_record import RunFiles, RunRecord
+from nacre.store.state_dir import describe_os_error
 
 # Number of runs after which the store checks whether a cleanup is due.
 _EVERY_RUNS: Final = 64
@@ -34,7 +35,8 @@ def claim_run(key: IdempotencyKey, workspace: bytes, number: int, kind: run_owne
     try:
         there = idempotency.claim_key(key, workspace, number, kind)
     except OSError as error:
-        raise Refused(Unavailable(problem=f"the request id cannot be stored: {error}")) from None
+        problem = f"the request id cannot be stored: {describe_os_error(error)}"
+        raise Refused(Unavailable(problem=problem)) from None
     if there.digest != key.digest:
         raise Refused(OtherRequest(id=key.id, run=f"r{there.run}"))
     return there.run
@@ -59,7 +61,8 @@ class Store:
         try:
             return self._files.next_number()
         except OSError as error:
-            raise Refused(Unavailable(problem=f"the state cannot be stored: {error}")) from None
+            problem = f"the state cannot be stored: {describe_os_error(error)}"
+            raise Refused(Unavailable(problem=problem)) from None
 
     def new_record(self, plan: Plan, workspace: bytes, number: int | None = None) -> RunRecord:
         """Create the record object of a run that is about to start, without writing to disk."""

@@ -151,7 +151,7 @@ def open_socket() -> socket.socket:
 
 
 def remove_public_socket() -> None:
-    """Remove `warden.sock`, the socket name that clients connect to, if it still belongs to this
+    """Remove warden.sock, the socket name that clients connect to, if it still belongs to this
     warden; the caller must hold the warden's lock."""
     with suppress(OSError), _state_dir_fd_path() as directory:
         if os.path.samefile(f"{directory}/{socket_name(os.getpid())}", f"{directory}/{SOCKET}"):
@@ -159,7 +159,7 @@ def remove_public_socket() -> None:
 
 
 def remove_own_socket() -> None:
-    """Remove `warden.PID.sock`, the name of this warden's socket that contains its pid."""
+    """Remove warden.PID.sock, the name of this warden's socket that contains its pid."""
     with suppress(OSError), _state_dir_fd_path() as directory:
         os.unlink(f"{directory}/{socket_name(os.getpid())}")
 

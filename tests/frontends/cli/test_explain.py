@@ -151,7 +151,7 @@ def test_stdin_and_a_reader_that_goes_away() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--contract", "phoenx", "ls"], "there is no contract 'phoenx'; there is nacre, phoenix"),
+        (["--contract", "phoenx", "ls"], "no contract 'phoenx'; contracts: nacre, phoenix"),
         (["--set", "saftey=disk", "ls"], "there is no option 'saftey'; did you mean 'safety'?"),
         (
             ["--set", "safety=disc", "ls"],

@@ -210,13 +210,13 @@ def test_lines_that_make_no_sense_get_an_error_line_and_the_loop_goes_on(rpc: Rp
         assert sorted(message) == ["error", "success", "type"]
         assert (message["type"], message["success"]) == ("response", False)
     rpc.send_line(b"")  # the server ignores an empty line
-    assert rpc.refused().startswith("type is required; there is bash, ")
+    assert rpc.refused().startswith("type is required; types: bash, ")
     rpc.send(id="a", type="sing")
     assert rpc.next() == {
         "id": "a",
         "type": "response",
         "success": False,
-        "error": "there is no type 'sing'; there is bash, abort_bash, call, schema, ps, read, "
+        "error": "there is no type 'sing'; types: bash, abort_bash, call, schema, ps, read, "
         "wait, write, kill, ping",
     }
     assert rpc.refused(type="ping", id={"x": 1}) == "id must be a string or a number"

@@ -243,9 +243,9 @@ def _check_arguments(given: Arguments) -> None:
                 f"{name} cannot be used with action {given.action}, which takes {does}"
             )
     if "run" in takes and given.run is None and given.runs is None:
-        several = " (or runs, of several)" if "runs" in takes else ""
+        several = " (or runs, a list of ids)" if "runs" in takes else ""
         raise bad_arguments(
-            f"action {given.action} needs run, the id of one{several}; list shows all"
+            f"action {given.action} needs run, an id like r7{several}; action list shows the runs"
         )
     if given.run is not None and given.runs is not None:
         raise bad_arguments("run and runs exclude each other; give one of them")

@@ -45,7 +45,7 @@ class Options(SharedOptions, frozen=True, kw_only=True):
         ValueError for an unknown rule name or an invalid rule."""
         for name in self.intercept_rules:
             if name not in _DEFAULTS:
-                hint = did_you_mean(name, _DEFAULTS) or f"there is {', '.join(_DEFAULTS)}"
+                hint = did_you_mean(name, _DEFAULTS) or f"choose from {', '.join(_DEFAULTS)}"
                 raise ValueError(f"there is no interception rule {name!r}; {hint}")
         mine = interception.load_rules(self.rules)
         return (*mine, *(_DEFAULTS[name] for name in self.intercept_rules))

@@ -50,9 +50,7 @@ def main(options: argparse.Namespace) -> int:
         known = [spec["name"] for spec in tool.specs()]
         if options.tool not in known:
             hint = "; --set async=true brings job" if options.contract == "pi" else ""
-            raise UsageError(
-                f"there is no tool {options.tool!r}; there is {', '.join(known)}{hint}"
-            )
+            raise UsageError(f"there is no tool {options.tool!r}; tools: {', '.join(known)}{hint}")
     except UsageError as error:
         print_problem(str(error))
         return 2
@@ -71,7 +69,10 @@ def _parse_arguments(given: str) -> dict[str, Any]:
         text = sys.stdin.buffer.read().decode() if given == "-" else given
         arguments = json.loads(text)
     except (ValueError, RecursionError, OSError) as error:
-        raise UsageError(f"ARGUMENTS is not JSON ({error}); give an object") from None
+        example = '{"command": "ls"}'
+        raise UsageError(
+            f"ARGUMENTS is not JSON ({error}); give an object, like {example}"
+        ) from None
     if not isinstance(arguments, dict):
         raise UsageError('ARGUMENTS must be a JSON object, like {"command": "ls"}')
     return arguments

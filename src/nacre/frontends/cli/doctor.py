@@ -28,7 +28,7 @@ from nacre.process import rlimits, run_tag
 from nacre.process.own_process import become_subreaper, landlock_version
 from nacre.procfs import processes
 from nacre.store import run_owner
-from nacre.store.state_dir import check_private, state_dir
+from nacre.store.state_dir import check_private, describe_os_error, state_dir
 from nacre.text.clean import human_size
 from nacre.warden import endpoint
 
@@ -211,7 +211,7 @@ def _state() -> Diagnosis:
             check_private(state_dir())
         return _writable("state", Path(state_dir()), remedy)
     except OSError as error:
-        return Diagnosis("state", str(error), remedy)
+        return Diagnosis("state", describe_os_error(error), remedy)
 
 
 def _warden() -> Diagnosis:

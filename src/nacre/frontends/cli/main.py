@@ -44,7 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # quotes; `nacre write` adds the unassigned words to the text that it writes.
         options.text, rest = " ".join([*([options.text] if options.text else []), *rest]), []
     if rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}; does the command need quotes?")
+        remedy = (
+            "quote a command with blanks"
+            if options.name in ("run", "explain")
+            else f"nacre {options.name or ''} --help lists the arguments".replace("  ", " ")
+        )
+        parser.error(f"unrecognized arguments: {' '.join(rest)}; {remedy}")
     if options.name is None:
         parser.print_help()
         return 2
@@ -103,7 +108,9 @@ def build_parser(loaded: Collection[str] = tuple(_COMMANDS)) -> argparse.Argumen
     command imports the command's module.
     """
     parser = argparse.ArgumentParser(
-        prog="nacre", description="The shell tool for language-model agents."
+        prog="nacre",
+        description="The shell tool for language-model agents.",
+        epilog="nacre COMMAND --help lists the arguments of a command.",
     )
     parser.add_argument("--version", action="version", version=f"nacre {__version__}")
     commands = parser.add_subparsers(dest="name", metavar="COMMAND")

@@ -10,7 +10,12 @@ from nacre.tool.tool import Tool
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_contract_argument(parser)
-    parser.add_argument("--format", choices=("anthropic", "openai", "mcp"), default="anthropic")
+    parser.add_argument(
+        "--format",
+        choices=("anthropic", "openai", "mcp"),
+        default="anthropic",
+        help="format of the schemas (default anthropic)",
+    )
     parser.add_argument("--cwd", metavar="D", help="directory (default: the current one)")
     add_option_arguments(parser)
 

@@ -25,7 +25,7 @@ def add_caller_arguments(parser: argparse.ArgumentParser) -> None:
         "--tools",
         default="",
         metavar="a,b",
-        help="another tool of the agent, for interception (option intercept of pi)",
+        help="other tools of the agent, for interception (option intercept of pi)",
     )
     add_option_arguments(parser)
 

@@ -161,7 +161,7 @@ class Server:
             return self._write_error(None, None, "id must be a string or a number")
         if not isinstance(verb, str) or verb not in self._verbs.names:
             wrong = "type is required" if verb is None else f"there is no type {verb!r}"
-            return self._write_error(id, None, f"{wrong}; there is {', '.join(self._verbs.names)}")
+            return self._write_error(id, None, f"{wrong}; types: {', '.join(self._verbs.names)}")
         if id is not None and verb != "abort_bash" and any(each.id == id for each in self._calls):
             return self._write_error(id, verb, f"the id {id!r} is in use; choose another")
         return self._dispatch(

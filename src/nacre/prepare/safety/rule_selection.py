@@ -20,14 +20,14 @@ def select_rules(names: Sequence[str]) -> tuple[SafetyRule, ...]:
     rules: dict[str, SafetyRule] = {}
     if names and names[0].startswith("-"):
         raise ValueError(
-            f"{names[0]} removes a rule from no pack; name the pack first, as in disk,{names[0]}"
+            f"{names[0]} removes a rule, but no pack comes before it; write one, such as disk"
         )
     for name in names:
         wanted = name.removeprefix("-")
         found = {key: rule for key, rule in RULES.items() if wanted in (key, rule.pack)}
         if not found:
             near = did_you_mean(wanted, [*RULES, *PACKS])
-            hint = near or f"there is {', '.join((*PACKS, *RULES))}"
+            hint = near or f"choose from {', '.join((*PACKS, *RULES))}"
             raise ValueError(f"there is no safety rule or pack {wanted!r}; {hint}")
         if name.startswith("-"):
             rules = {key: rule for key, rule in rules.items() if key not in found}
