@@ -23,8 +23,8 @@ import nacre
 from nacre.contracts.nacre import contract, job
 from nacre.model.requests import IdempotencyKey
 from nacre.process.process_tree import send_signal
-from nacre.procfs import processes
-from nacre.runs import inspect
+from nacre.procfs import ports, processes
+from nacre.runs import conditions, inspect
 from nacre.store import idempotency
 from nacre.store.workspace import find_workspace
 from nacre.text import line_index
@@ -391,6 +391,51 @@ def test_a_cancelled_call_ends_its_command(tool: nacre.Tool) -> None:
     asyncio.run(cancelled())
     assert named("sleep 67.1") == []
     assert [job["state"] for job in listed(tool)] == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("until", "module", "function", "call"),
+    [
+        ({"port": 1}, ports, "is_port_taken", 3),
+        ({"idle": 9}, conditions._WatchedRun, "log_status", 3),
+        ({"output": "never"}, conditions, "encode_query", 1),
+    ],
+)
+def test_an_interrupt_while_conditions_are_checked_ends_the_command(
+    tool: nacre.Tool,
+    monkeypatch: pytest.MonkeyPatch,
+    until: dict[str, Any],
+    module: Any,
+    function: str,
+    call: int,
+) -> None:
+    """Python raises KeyboardInterrupt between any two bytecodes, also inside a check."""
+    original, calls = getattr(module, function), 0
+
+    def interrupted(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise KeyboardInterrupt
+        return original(*args)
+
+    tool.call({"command": "true"})  # starts the warden
+    monkeypatch.setattr(module, function, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tool.call({"command": "sleep 67.9", "until": until})
+    assert {run.state for run in tool.runs()} <= {"exited", "cancelled"}
+    assert not named("67.9")
+
+
+def test_a_check_that_fails_does_not_hurt_the_command(
+    tool: nacre.Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(port: int) -> bool:
+        raise OSError(24, f"Too many open files while port {port} is checked")
+
+    monkeypatch.setattr(ports, "is_port_taken", fail)
+    reply = tool.call({"command": "sleep 68.1", "until": {"port": 1}, "wait": 0.6})
+    assert reply.text == "[r1 is running; until is not true yet]"
 
 
 def test_cancelling_a_wait_leaves_the_run(tool: nacre.Tool) -> None:

@@ -1,6 +1,7 @@
 """Tests of the background jobs of the pi contract."""
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,18 @@ def test_poll_waits_for_the_first_and_not_for_ever(tmp_path: Path) -> None:
         tool.call({"command": "sleep 0.1; echo done", "async": True})
         polled = job(tool, poll=["r1", "r2"])
         assert [each["status"] for each in polled.details["jobs"]] == ["running", "completed"]
+        job(tool, cancel=["r1"])
+
+
+def test_a_cancelled_poll_still_reports_the_jobs(tmp_path: Path) -> None:
+    with pi(tmp_path) as tool:
+        tool.call({"command": "sleep 300.556", "async": True})
+        token = nacre.CancelToken()
+        threading.Timer(0.3, token.cancel).start()
+        polled = tool.call({"poll": ["r1"]}, tool="job", cancel=token)
+        assert polled.text.startswith("r1 running: sleep 300.556\n")
+        assert not polled.is_error
+        assert tool.call({}, tool="job", cancel=token).text == "No background jobs run."
         job(tool, cancel=["r1"])
 
 

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.eventloop import EventLoop, now
-from nacre.runs.sequence import Answer, Sequence, Steps, WaitCancelled, after, all_of, first_of
+from nacre.runs.sequence import (
+    Answer,
+    Sequence,
+    Steps,
+    Task,
+    TaskGroup,
+    WaitCancelled,
+    after,
+    all_of,
+    first_of,
+)
 
 
 @pytest.fixture
@@ -183,6 +193,77 @@ def test_an_interrupt_inside_a_coroutine_is_raised_after_the_cleanup(host: Host)
         host.drive()
     assert host.answers == ["cancelled"]
     assert log[-1] == "other is cleaned up"
+
+
+def test_an_interrupt_in_the_cleanup_of_a_loser_is_raised_and_not_lost(host: Host) -> None:
+    async def interrupted_in_cleanup() -> str:
+        try:
+            await after(None)
+        except WaitCancelled:
+            raise KeyboardInterrupt from None
+        return ""
+
+    log = Log()
+    host.start(first_of(interrupted_in_cleanup(), log.step("fast", 0.0)))
+    with pytest.raises(KeyboardInterrupt):
+        host.drive()
+    assert host.answers == ["cancelled"]
+
+
+@pytest.mark.parametrize("function", ["_advance", "_finish", "_on_done", "_on_task_done", "_wake"])
+def test_an_interrupt_at_any_entry_of_the_driver_does_not_lose_the_sequence(
+    function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an interrupt, the supervisor calls `resume`, and the ticket calls `cancel`."""
+    for number in range(1, 12):
+        loop = EventLoop()
+        host, log = Host(loop), Log()
+
+        async def steps(log: Log) -> str:
+            group = first_of(log.step("slow", None, cleanup=0.0), log.step("fast", 0.0))
+            return (await all_of(group))[0]
+
+        sequence = Sequence(
+            steps(log),
+            loop,
+            host.answers.append,
+            cancelled="cancelled",
+        )
+        with monkeypatch.context() as patch:
+            interrupt_call(patch, function, number)
+            sequence_starts = True
+            deadline = now() + 5
+            while not host.answers and now() < deadline:
+                try:
+                    if sequence_starts:
+                        sequence_starts = False
+                        sequence.start()
+                    loop.step(0.05)
+                except KeyboardInterrupt:
+                    sequence.resume()
+                    sequence.cancel()
+        loop.close()
+        assert len(host.answers) == 1, number
+        assert log.count("slow begins") == log.count("slow is cleaned up"), number
+
+
+def interrupt_call(patch: pytest.MonkeyPatch, name: str, number: int) -> None:
+    """Make the call with this number, of the driver's functions with this name, raise
+    KeyboardInterrupt at its entry."""
+    calls = 0
+    for kind in (Task, TaskGroup, Sequence):
+        original = getattr(kind, name, None)
+        if original is None:
+            continue
+
+        def interrupted(*args: Any, _original: Any = original, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == number:
+                raise KeyboardInterrupt
+            return _original(*args, **kwargs)
+
+        patch.setattr(kind, name, interrupted)
 
 
 def test_a_sequence_that_is_dropped_unfinished_reports_nothing(

@@ -151,7 +151,7 @@ def test_a_tool_that_cannot_be_made_says_why(arguments: dict[str, Any], complain
 
 
 def test_an_unknown_format_says_what_there_is() -> None:
-    with pytest.raises(ValueError, match="there is anthropic, openai, mcp"):
+    with pytest.raises(ValueError, match="formats: anthropic, openai, mcp"):
         nacre.Tool().specs(format="cohere")  # type: ignore[arg-type]
 
 

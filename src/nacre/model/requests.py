@@ -289,6 +289,8 @@ class Interact(Struct, frozen=True, kw_only=True):
     # Maximum seconds for carrying out `action` on all runs; None: no limit. For the action
     # `EndRun`, its grace (seconds from the first signal to KILL) is added to `action_limit`.
     action_limit: float | None = 5.0
+    # Whether a cancelled request still reports its runs; False: a cancelled request is rejected.
+    report_when_cancelled: bool = False
 
 
 JobRequest = ReadOutput | ListRuns | Interact

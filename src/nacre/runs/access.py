@@ -30,7 +30,7 @@ from nacre.model.requests import Done, Rejected, Response, Running
 from nacre.process.process_tree import TaggedProcesses
 from nacre.process.run_tag import Tag
 from nacre.process.run_tag import parse_tag as read_tag
-from nacre.runs.sequence import Answer, Sequence, Steps, WaitCancelled, after, first_of
+from nacre.runs.sequence import Answer, Sequence, Steps, after, first_of
 from nacre.store import run_owner, stored_run
 from nacre.store.stored_run import NoSuchRun, StoredRun
 from nacre.warden import endpoint
@@ -243,7 +243,9 @@ class RunControl:
         try:
             asked.start()
             return await answer
-        except WaitCancelled:
+        except GeneratorExit:  # in a fork of the host, the connection belongs to the parent process
+            raise
+        except BaseException:  # cancelled, or interrupted by Ctrl-C
             asked.give_up()
             raise
 

@@ -40,7 +40,7 @@ from nacre.process.process_tree import TaggedProcesses
 from nacre.process.run_tag import Tag
 from nacre.procfs import ports
 from nacre.runs.access import tag_of
-from nacre.runs.sequence import Answer, Steps, WaitCancelled, after, first_of
+from nacre.runs.sequence import Answer, Steps, after, first_of
 from nacre.store import output_range, stored_run
 from nacre.store.run_record import runs_directory
 from nacre.store.state_dir import state_dir
@@ -94,7 +94,9 @@ async def run_search(plan: Plan, context: LoopContext) -> Outcome:
     try:
         search.start()
         return await answer
-    except WaitCancelled:
+    except GeneratorExit:
+        raise
+    except BaseException:  # cancelled, or interrupted by Ctrl-C
         search.cancel()
         search.cancel()  # a second cancel sends KILL to the search process
         await answer
@@ -208,10 +210,11 @@ async def _wait_for_port(condition: PortOpen, run: _WatchedRun) -> ConditionMet:
     check scans the sockets of the run's processes, even if the port seems to be free.
     """
     for check in itertools.count(1):
-        if check % _FULL_SCAN_EVERY == 0 or ports.is_port_taken(condition.port):
-            for pid, listens in ports.find_ports(run.members()).items():
-                if condition.port in listens:
-                    return PortOpened(condition=condition, pid=pid)
+        with suppress(OSError):  # for example if this process has no free descriptor at the moment
+            if check % _FULL_SCAN_EVERY == 0 or ports.is_port_taken(condition.port):
+                for pid, listens in ports.find_ports(run.members()).items():
+                    if condition.port in listens:
+                        return PortOpened(condition=condition, pid=pid)
         await after(_POLL_INTERVAL)
     raise AssertionError
 
@@ -244,12 +247,14 @@ async def _wait_for_http(
     try:
         probe.start()
         await ended
-    except WaitCancelled:
+    except GeneratorExit:
+        raise
+    except BaseException:  # cancelled, or interrupted by Ctrl-C
         probe.stop()
         # When a wait for a URL is cancelled, nacre waits for the end of the thread that sends the
         # requests only if the URL is on this machine, because a request to a remote server may take
         # long to end.
-        if probe.is_local:
+        if probe.is_local and probe.ident is not None:
             await ended
         raise
     if probe.status is None:
@@ -261,7 +266,10 @@ async def _wait_for_http(
 def _foreign_listener(port: int, run: _WatchedRun) -> int | None:
     """Return the pid of a process outside the run that listens on this TCP port; None if no
     process, or a process of the run, listens on it."""
-    listens, members = ports.find_listeners(port), set(run.members())
+    try:
+        listens, members = ports.find_listeners(port), set(run.members())
+    except OSError:
+        return None
     return None if not listens or members & set(listens) else listens[0]
 
 

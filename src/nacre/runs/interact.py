@@ -49,7 +49,7 @@ from nacre.runs.inspect import (
     read_from,
     read_output,
 )
-from nacre.runs.sequence import Sequence, Steps, after, all_of, first_of
+from nacre.runs.sequence import Sequence, Steps, WaitCancelled, after, all_of, first_of
 from nacre.store import listing
 from nacre.store.stored_run import NoSuchRun, StoredRun
 
@@ -70,7 +70,10 @@ def build_job_operation(
     answer: Callable[[Listing | Rejected], None],
 ) -> Sequence[Listing | Rejected]:
     steps = _answer_job(request, RunControl(context, workspace))
-    return Sequence(steps, context.loop, answer, cancelled=Rejected(refusal=NotWaited()))
+    cancelled: Listing | Rejected = Rejected(refusal=NotWaited())
+    if isinstance(request, Interact) and request.report_when_cancelled:
+        cancelled = Listing(runs=())  # the answer of a request that is cancelled before its start
+    return Sequence(steps, context.loop, answer, cancelled=cancelled)
 
 
 async def _answer_job(request: JobRequest, control: RunControl) -> Listing | Rejected:
@@ -107,10 +110,14 @@ class Interaction:
         runs, targets = self._find_runs()
         for run in runs:
             self._since[run.name] = self._first_byte(run)
-        if self._request.action is not None:
-            self._left = find_leftovers(targets)
-            await self._act(targets)
-        await self._wait(self._reload(runs))
+        try:
+            if self._request.action is not None:
+                self._left = find_leftovers(targets)
+                await self._act(targets)
+            await self._wait(self._reload(runs))
+        except WaitCancelled:
+            if not self._request.report_when_cancelled:
+                raise
         return self._report(self._reload(runs))
 
     # Methods that find the runs to which an `Interact` request applies.

@@ -52,43 +52,57 @@ class Wait:
 
 
 class Task(Generic[Result]):
-    """Driver of one coroutine on one event loop."""
+    """Driver of one coroutine on one event loop.
 
-    def __init__(self, steps: Steps[Result], on_done: Callback) -> None:
+    An interrupt (KeyboardInterrupt) can be raised between any two bytecodes. An interrupt inside
+    `_advance` is raised in the coroutine, and `resume` repeats a call that an interrupt prevented.
+    """
+
+    def __init__(self, steps: Steps[Result]) -> None:
         self.started = self.done = self._cancelled = False
-        self._cancel_pending = False  # the cancel came while the coroutine was running
+        self._unused = True  # the coroutine has not run yet
+        self._cancel_pending = False  # WaitCancelled is still to be raised in the coroutine
         self._steps = steps
-        self._on_done = on_done
+        # Callback for the end of the coroutine. A task that has not started has none, because a
+        # reference cycle would delay `__del__`.
+        self._on_done: Callback | None = None
         self._wait: Wait | None = None
         self._result: Result | None = None
         self._error: BaseException | None = None
+
+    def __del__(self) -> None:
+        if self._unused:
+            self._steps.close()  # otherwise Python warns that the coroutine was never awaited
 
     @property
     def failed(self) -> bool:
         return self._error is not None and not isinstance(self._error, WaitCancelled)
 
-    def start(self, loop: EventLoop) -> None:
+    def start(self, loop: EventLoop, on_done: Callback) -> None:
         if not self.done:
-            self.started, self._loop = True, loop
+            self._loop, self._on_done = loop, on_done
+            self.started = True
             self._advance()
 
     def cancel(self) -> None:
         """Raise WaitCancelled inside the task's coroutine; a second call of `cancel` has no
         effect."""
-        if self.done or self._cancelled:
+        if self.done:
             return
-        self._cancelled = True
         if not self.started:
             self._steps.close()
             self._finish(error=WaitCancelled())
-        elif self._wait is None:
-            self._cancel_pending = True
-        else:
-            self._advance(WaitCancelled())
+            return
+        if not self._cancelled:
+            self._cancelled = self._cancel_pending = True
+        if self._cancel_pending and not self._running:  # a running coroutine: in its next wait
+            self._advance()
 
     def resume(self) -> None:
-        if self._wait is not None:
+        if self._wait is not None and not self._cancel_pending:
             self._wait.resume()
+        elif self.started and not self.done and not self._running:
+            self._advance()
 
     def result(self) -> Result:
         """Return the return value of the coroutine, or raise the exception that the coroutine
@@ -97,39 +111,53 @@ class Task(Generic[Result]):
             raise self._error
         return cast("Result", self._result)
 
+    @property
+    def _running(self) -> bool:
+        return bool(getattr(self._steps, "cr_running", False))
+
+    @property
+    def _ended(self) -> bool:
+        return getattr(self._steps, "cr_frame", None) is None
+
     def _wake(self, wait: Wait) -> None:
         if self._wait is wait:  # an abandoned wait may still call `_wake`
             self._advance()
 
     def _advance(self, error: BaseException | None = None) -> None:
         """Run the coroutine until its next wait; raise `error` inside it first, if one is given."""
-        if error is not None and self._wait is not None:
-            self._wait.abandon()
-        self._wait = None
         try:
+            if self._ended:  # an interrupt hit this task between the coroutine's end and `_finish`
+                raise WaitCancelled
+            if self._cancel_pending and error is None:
+                self._cancel_pending, error = False, WaitCancelled()
+            previous, self._wait = self._wait, None
+            if error is not None and previous is not None:
+                previous.abandon()
+            if error is not None and self._unused:
+                self._steps.close()
+                raise error
+            self._unused = False
             wait = self._steps.send(None) if error is None else self._steps.throw(error)
             self._wait = wait
             if self._cancel_pending:
-                self._cancel_pending = False
-                self._advance(WaitCancelled())
+                self._advance()
             else:
                 wait.begin(self._loop, partial(self._wake, wait))
         except StopIteration as end:
             self._finish(result=end.value)
         except BaseException as raised:
-            if self.done:
-                # An exception after the end of the coroutine comes from a callback.
+            if self.done:  # the error comes from a callback that ran after the coroutine's end
                 raise
-            if getattr(self._steps, "cr_frame", None) is None:
+            if self._ended:
                 self._finish(error=raised)
-            else:
-                # An exception that was raised outside of the suspended coroutine, for example an
-                # interrupt (Ctrl-C), is raised inside the coroutine.
+            else:  # an interrupt hit this function, and the coroutine is still suspended
                 self._advance(raised)
 
     def _finish(self, *, result: Result | None = None, error: BaseException | None = None) -> None:
-        self.done, self._result, self._error = True, result, error
-        self._on_done()
+        self._result, self._error = result, error
+        self.done = True
+        if self._on_done is not None:
+            self._on_done()
 
 
 class _Delay(Wait):
@@ -171,11 +199,12 @@ class Answer(Wait, Generic[Result]):
     def resume(self) -> None:
         if self.operation is not None:
             self.operation.resume()
+        if self._value is not None and self._wake is not None:
+            self._wake()
 
     def __await__(self) -> Generator[Wait, None, Result]:
-        if self._value is None:
+        while self._value is None:
             yield self
-        assert self._value is not None
         return self._value[0]
 
 
@@ -187,8 +216,8 @@ class TaskGroup(Wait):
     """
 
     def __init__(self, *steps: Steps[Any]) -> None:
-        self.tasks = [Task(each, self._on_task_done) for each in steps]
-        self._enough: Callable[[], bool] = self._all_done
+        self.tasks = [Task(each) for each in steps]
+        self._enough: Callable[[], bool] = lambda: False  # set by each wait for the group
         self._wake: Callback | None = None
 
     async def first(self) -> Task[Any]:
@@ -215,29 +244,31 @@ class TaskGroup(Wait):
     ) -> None:
         if kind is GeneratorExit:
             return  # a coroutine that is being destroyed must not wait again
-        for task in self.tasks:
-            task.cancel()
         while not self._all_done():
             try:
+                for task in self.tasks:
+                    task.cancel()
                 await self._until(self._all_done)
             except GeneratorExit:
                 raise
             except BaseException as raised:  # noqa: BLE001 - raised again after the cleanup
-                error = error or raised
+                error = raised if error is None or isinstance(error, WaitCancelled) else error
+        if error is None or isinstance(error, WaitCancelled):
+            for task in self.tasks:
+                if task.failed:
+                    task.result()
         if kind is None and error is not None:
             raise error
-        for task in self.tasks:
-            if error is None and task.failed:
-                task.result()
 
     async def _until(self, enough: Callable[[], bool]) -> None:
         self._enough = enough
-        await self
+        while not enough():
+            await self
 
     def begin(self, loop: EventLoop, wake: Callback) -> None:
         for task in self.tasks:
             if not task.started and not self._enough():
-                task.start(loop)
+                task.start(loop, self._on_task_done)
         self._wake = wake
         self._on_task_done()
 
@@ -247,25 +278,33 @@ class TaskGroup(Wait):
     def resume(self) -> None:
         for task in self.tasks:
             task.resume()
+        self._on_task_done()
 
     def _on_task_done(self) -> None:
         if self._wake is not None and self._enough():
-            wake, self._wake = self._wake, None
-            wake()
+            self._wake()
 
     def _all_done(self) -> bool:
         return all(task.done for task in self.tasks)
 
 
-async def first_of(*steps: Steps[Result]) -> Result:
+def first_of(*steps: Steps[Result]) -> Steps[Result]:
     """Return the result of the coroutine that finishes first, and cancel the other coroutines."""
-    async with TaskGroup(*steps) as group:
-        return cast("Result", (await group.first()).result())
+    return _first_of(TaskGroup(*steps))
 
 
-async def all_of(*steps: Steps[Result]) -> list[Result]:
+async def _first_of(group: TaskGroup) -> Any:
+    async with group:
+        return (await group.first()).result()
+
+
+def all_of(*steps: Steps[Result]) -> Steps[list[Result]]:
     """Return the results of all coroutines; the first error cancels the other coroutines."""
-    async with TaskGroup(*steps) as group:
+    return _all_of(TaskGroup(*steps))
+
+
+async def _all_of(group: TaskGroup) -> list[Any]:
+    async with group:
         return await group.all()
 
 
@@ -284,31 +323,41 @@ class Sequence(Generic[Result]):
     ) -> None:
         """`cancelled` is the result that the callback `answer` gets if the coroutine is cancelled
         or raises an exception."""
-        self._task = Task(steps, self._on_done)
+        self._task = Task(steps)
         self._loop = loop
         self._answer = answer
         self._cancelled_answer = cancelled
+        self._answered = False
 
     def start(self) -> None:
-        self._task.start(self._loop)
+        self._task.start(self._loop, self._on_done)
 
     def cancel(self, number: int = signals.SIGTERM) -> None:
         """Cancel the coroutine; a run for which the coroutine waits is not affected."""
         del number
         self._task.cancel()
+        if self._task.done:
+            self._on_done()
 
     def signal(self, number: int) -> None:
         """Do nothing: only runs get signals, and a `Sequence` is not a run."""
 
     def resume(self) -> None:
-        self._task.resume()
+        if self._task.done:
+            self._on_done()
+        else:
+            self._task.resume()
 
     def _on_done(self) -> None:
+        if self._answered:
+            return
         try:
             answer = self._task.result()
         except WaitCancelled:
             answer = self._cancelled_answer
         except BaseException:
+            self._answered = True
             self._answer(self._cancelled_answer)
             raise
+        self._answered = True
         self._answer(answer)

@@ -81,7 +81,6 @@ class WatchedStart(Sequence[Response]):
     async def _steps(self) -> Response:
         response, met = await self._start_and_watch()
         if isinstance(response, AlreadyStarted):
-            self._begun = False
             return await follow_earlier(response.run, self._request, self._context)
         if isinstance(response, Running) and met is not None:
             return msgspec.structs.replace(response, met=met)
@@ -108,10 +107,22 @@ class WatchedStart(Sequence[Response]):
         )
 
     async def _start(self) -> Response:
+        """Start the run and wait for the warden's response. If this wait fails, for example by a
+        KeyboardInterrupt, end the run, because no caller would know its id."""
         self._begun = True
         self._response.operation = self._start_operation
-        self._start_operation.start()
-        return await self._response
+        try:
+            self._start_operation.start()
+            response = await self._response
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self._start_operation.cancel()
+            self._cancelled_answer = await self._response
+            raise
+        if isinstance(response, AlreadyStarted):
+            self._begun = False  # from now on, a cancel ends only the wait of this call
+        return response
 
 
 async def follow_earlier(name: str, request: requests.StartRun, context: LoopContext) -> Response:

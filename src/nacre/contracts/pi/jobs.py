@@ -57,6 +57,7 @@ def admit_job(arguments: object, wait: float, grace: float) -> tuple[Interact, A
         input_is_event=False,
         skip_unknown=True,
         action_limit=None,
+        report_when_cancelled=True,
     )
     if given.list:
         nothing = Keep(whole=0, head=0, tail=0)
