@@ -26,9 +26,16 @@ def measure(program: Path) -> Iterator[Result]:
     threads = max(r[3] for r in rounds)
     detail = f"{wall:.3f} s, C {in_c:.3f} s, {ROUNDS} pairs"
     yield Result(f"{COUNT} commands at once, wall", wall / in_c, 1.1, "x", "at most", detail)
-    yield Result(f"{COUNT} commands at once, CPU", cpu, 0.25, "s", "at most", "of our process")
     yield Result(
-        f"{COUNT} commands at once, threads", threads, 1, "", "at most", "the caller's own"
+        f"{COUNT} commands at once, CPU", cpu, 0.25, "s", "at most", "CPU time of this process"
+    )
+    yield Result(
+        f"{COUNT} commands at once, threads",
+        threads,
+        1,
+        "",
+        "at most",
+        "only the thread that calls",
     )
 
 

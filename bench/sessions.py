@@ -43,10 +43,10 @@ def measure(program: Path) -> Iterator[Result]:
             yield _pairs(program, tool, "echo in a session, 20 ms apart", 0.6, pause=0.02)
             yield _pairs(program, tool, "the same back to back", 2.5)
             yield _pairs(
-                program, tool, "20 ms apart, saved each time (no promise)", math.inf, 0.02, SAVED
+                program, tool, "20 ms apart, state saved (no promise)", math.inf, 0.02, SAVED
             )
             yield _pairs(
-                program, tool, "and each changes something (no promise)", math.inf, 0.0, CHANGES
+                program, tool, "back to back, state changed (no promise)", math.inf, 0.0, CHANGES
             )
             yield from _idle(tool)
         with nacre.Tool("pi", cwd=home, env=env, place="warden") as tool:
@@ -97,7 +97,7 @@ def _idle(tool: nacre.Tool) -> Iterator[Result]:
     private = max(map(_private, shells)) / 1024
     waiting = f"{len(shells)} wait"
     yield Result("private memory of a shell that waits", private, 3.0, "MB", "at most", waiting)
-    yield Result("processor time of those in 2 s", spent, 0.0, "ticks", "at most", waiting)
+    yield Result("CPU time of waiting shells in 2 s", spent, 0.0, "ticks", "at most", waiting)
 
 
 def _private(pid: int) -> int:

@@ -53,7 +53,7 @@ print((ended - killed[0]) * 1e3, len(left) + len(outcome.left_running))
 
 def measure(program: Path) -> Iterator[Result]:
     del program  # `program` is unused: the limit is a fixed time, not a ratio to C
-    for kind, where, limit in (("ours", "a process of ours", 50.0), ("host", "a host", 80.0)):
+    for kind, where, limit in (("ours", "nacre's own process", 50.0), ("host", "a host", 80.0)):
         rounds = [_round(kind) for _ in range(ROUNDS)]
         milliseconds = [each[0] for each in rounds]
         detail = f"{min(milliseconds):.0f}..{max(milliseconds):.0f} ms in {ROUNDS} rounds"
