@@ -63,7 +63,7 @@ def interception() -> str:
     return "\n".join([*rows, ""])
 
 
-def told(contract: str) -> str:
+def descriptions(contract: str) -> str:
     """Return the description and the arguments of each tool, as the model gets them."""
     with nacre.Tool(contract, cwd="/repo") as tool:
         specs = tool.specs()
@@ -198,13 +198,16 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         f"options of {name}": partial(options, name) for name in registry.contract_names()
     },
     **{
-        f"contracts/{name}.md": {"told": partial(told, name), "cases": partial(cases, name)}
+        f"contracts/{name}.md": {
+            "descriptions": partial(descriptions, name),
+            "cases": partial(cases, name),
+        }
         for name in case_table.contracts()
     },
 }
 
 
-def drawn(page: str, text: str) -> str:
+def redraw(page: str, text: str) -> str:
     """Return the text of the page with its generated parts brought up to date."""
     for name, draw in PAGES[page].items():
         begin = f"<!-- drawn by scripts/draw_docs.py: {name} -->\n"
@@ -217,4 +220,4 @@ def drawn(page: str, text: str) -> str:
 if __name__ == "__main__":
     for page in PAGES:
         path = DOCS / page
-        path.write_text(drawn(page, path.read_text()))
+        path.write_text(redraw(page, path.read_text()))

@@ -133,4 +133,4 @@ def test_the_pages_show_the_code_as_it_is() -> None:
     spec.loader.exec_module(draw)
     for page in draw.PAGES:
         text = (ROOT / "docs" / page).read_text()
-        assert draw.drawn(page, text) == text, "run make docs"
+        assert draw.redraw(page, text) == text, "run make docs"

@@ -19,7 +19,7 @@ MODULES = sorted((ROOT / "src").rglob("*.py"))
 FORBIDDEN = re.compile(
     r"""\b(?:whoever|whomever|whatever|whichever|nobody|somebody|anybody|everybody|someone|anyone
     |shall|anew|lest|hence|thereby|of\ ours|one\ who|those\ who|by\ itself|so\ many
-    |(?:of|for|to|by|from|with)\ whom|has\ it\ done|he|she|his|her|him)\b""",
+    |(?:of|for|to|by|from|with)\ whom|of\ which|has\ it\ done|he|she|his|her|him)\b""",
     re.IGNORECASE | re.VERBOSE,
 )
 # Words that an engineer searches for, and that name something in nacre.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nacre.eventloop import EventLoop, now
 from nacre.runs.sequence import (
     Answer,
-    Sequence,
+    SequenceOperation,
     Steps,
     Task,
     TaskGroup,
@@ -37,8 +37,8 @@ class Host:
         self.loop = loop
         self.answers: list[Any] = []
 
-    def start(self, steps: Steps[Any]) -> Sequence[Any]:
-        sequence = Sequence(steps, self.loop, self.answers.append, cancelled="cancelled")
+    def start(self, steps: Steps[Any]) -> SequenceOperation[Any]:
+        sequence = SequenceOperation(steps, self.loop, self.answers.append, cancelled="cancelled")
         sequence.start()
         return sequence
 
@@ -137,7 +137,7 @@ def test_a_sequence_that_is_cancelled_before_its_start_answers_at_once(loop: Eve
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         steps = log.step("a", None)
-        Sequence(steps, loop, answers.append, cancelled="cancelled").cancel()
+        SequenceOperation(steps, loop, answers.append, cancelled="cancelled").cancel()
         del steps
         gc.collect()
     assert (answers, log) == (["cancelled"], [])
@@ -223,7 +223,7 @@ def test_an_interrupt_at_any_entry_of_the_driver_does_not_lose_the_sequence(
             group = first_of(log.step("slow", None, cleanup=0.0), log.step("fast", 0.0))
             return (await all_of(group))[0]
 
-        sequence = Sequence(
+        sequence = SequenceOperation(
             steps(log),
             loop,
             host.answers.append,
@@ -251,7 +251,7 @@ def interrupt_call(patch: pytest.MonkeyPatch, name: str, number: int) -> None:
     """Make the call with this number, of the driver's functions with this name, raise
     KeyboardInterrupt at its entry."""
     calls = 0
-    for kind in (Task, TaskGroup, Sequence):
+    for kind in (Task, TaskGroup, SequenceOperation):
         original = getattr(kind, name, None)
         if original is None:
             continue

@@ -205,10 +205,10 @@ def table(results: list[Result]) -> str:
     asks = [each for each in results if each.program.asks]
     right = [each for each in said if each.program.asks]
     rows = [
-        f"- programs that wait for input: {len(asks)}, of which {len(right)} were noticed "
+        f"- programs that wait for input: {len(asks)}; nacre noticed {len(right)} of them "
         f"(recall {len(right) / len(asks):.2f}), in {median(r.seconds for r in right):.1f} s",
-        f"- programs that do not: {len(results) - len(asks)}, of which {len(said) - len(right)} "
-        f"were taken for one (precision {len(right) / len(said):.2f})",
+        f"- other programs: {len(results) - len(asks)}; nacre took {len(said) - len(right)} of "
+        f"them for a program that waits for input (precision {len(right) / len(said):.2f})",
     ]
     wrong = [
         f"- wrong: `{each.program.command}` is {each.state}" for each in results if not each.right

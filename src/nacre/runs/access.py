@@ -15,8 +15,6 @@ import signal as signals
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from msgspec import Struct
-
 from nacre.engine.engine import Engine
 from nacre.engine.loop_context import LoopContext
 from nacre.engine.ticket import Ticket
@@ -26,11 +24,11 @@ from nacre.model.cancel import CancelToken
 from nacre.model.outcome import Lost, Outcome, ending_state
 from nacre.model.plan import KIB, MIB, Keep
 from nacre.model.refusals import CalledOff, Refused, Unavailable, UnknownRun
-from nacre.model.requests import Done, Rejected, Response, Running
+from nacre.model.requests import Done, Rejected, Response, Running, WaitsForInput
 from nacre.process.process_tree import TaggedProcesses
 from nacre.process.run_tag import Tag
 from nacre.process.run_tag import parse_tag as read_tag
-from nacre.runs.sequence import Answer, Sequence, Steps, after, first_of
+from nacre.runs.sequence import Answer, SequenceOperation, Steps, after, first_of
 from nacre.store import run_owner, stored_run
 from nacre.store.stored_run import NoSuchRun, StoredRun
 from nacre.warden import endpoint
@@ -44,10 +42,6 @@ GRACE: Final = 5.0  # default seconds between TERM and KILL when a run is ended
 _POLL_INTERVAL: Final = 0.05  # seconds between two polls of the store for a run's end
 _KILL_WAIT: Final = 2.0  # maximum seconds to wait until killed processes have disappeared
 _INPUT_WAIT_TIME: Final = 0.4  # seconds that the warden needs to detect that a run waits for input
-
-
-class InputWait(Struct, frozen=True):
-    """Result of a wait: the run blocks in a read from its stdin."""
 
 
 class RunAccess:
@@ -104,9 +98,11 @@ class RunAccess:
         cancelled: Result,
         cancel: CancelToken | None = None,
     ) -> Ticket[Result]:
-        def make(context: LoopContext, answer: Callable[[Result], None]) -> Sequence[Result]:
+        def make(
+            context: LoopContext, answer: Callable[[Result], None]
+        ) -> SequenceOperation[Result]:
             control = RunControl(context, self.workspace)
-            return Sequence(steps(control), context.loop, answer, cancelled=cancelled)
+            return SequenceOperation(steps(control), context.loop, answer, cancelled=cancelled)
 
         return self._engine.start_operation(make, cancel)
 
@@ -128,7 +124,7 @@ class RunControl:
 
     async def wait_for_end(
         self, run: StoredRun, wait_limit: float | None = None, *, or_input: bool = False
-    ) -> Outcome | InputWait | None:
+    ) -> Outcome | WaitsForInput | None:
         """Wait until the run has ended or, with `or_input`, waits for input; return None when
         neither has happened after `wait_limit` seconds."""
         if wait_limit is None or run.ending is not None:
@@ -137,7 +133,7 @@ class RunControl:
             wait_limit = max(wait_limit, _INPUT_WAIT_TIME)
         return await first_of(self._watch_end(run, or_input=or_input), after(wait_limit))
 
-    async def _watch_end(self, run: StoredRun, *, or_input: bool) -> Outcome | InputWait:
+    async def _watch_end(self, run: StoredRun, *, or_input: bool) -> Outcome | WaitsForInput:
         reader = _EndReader(run, self.workspace)
         while _in_live_warden(reader.run):
             wait = requests.Wait(run=run.name, workspace=self.workspace, input=or_input)
@@ -147,7 +143,7 @@ class RunControl:
                 return known
             match response:
                 case Running() if or_input:
-                    return InputWait()
+                    return WaitsForInput()
                 case Running():
                     continue
                 case Outcome():  # the warden could not write the run's outcome to the store

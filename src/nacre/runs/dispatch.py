@@ -113,12 +113,14 @@ class Dispatcher:
         self, request: requests.StartRun, run: int, cancel: CancelToken | None
     ) -> Ticket[Response]:
         """Wait for the run of an earlier call with the same idempotency key."""
-        from nacre.runs.sequence import Sequence
+        from nacre.runs.sequence import SequenceOperation
         from nacre.runs.watched_start import follow_earlier
 
         def follow(context: LoopContext, answer: Callable[[Response], None]) -> Operation:
             steps = follow_earlier(f"r{run}", request, context)
-            return Sequence(steps, context.loop, answer, cancelled=Rejected(refusal=CalledOff()))
+            return SequenceOperation(
+                steps, context.loop, answer, cancelled=Rejected(refusal=CalledOff())
+            )
 
         return self._engine.start_operation(follow, cancel)
 

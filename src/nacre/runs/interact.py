@@ -38,7 +38,7 @@ from nacre.model.requests import (
     WriteInput,
 )
 from nacre.prepare.until_files import resolve_files
-from nacre.runs.access import InputWait, RunControl, find_run, raise_if_rejected
+from nacre.runs.access import RunControl, find_run, raise_if_rejected
 from nacre.runs.conditions import wait_until_met
 from nacre.runs.inspect import (
     build_status,
@@ -49,7 +49,7 @@ from nacre.runs.inspect import (
     read_from,
     read_output,
 )
-from nacre.runs.sequence import Sequence, Steps, WaitCancelled, after, all_of, first_of
+from nacre.runs.sequence import SequenceOperation, Steps, WaitCancelled, after, all_of, first_of
 from nacre.store import listing
 from nacre.store.stored_run import NoSuchRun, StoredRun
 
@@ -68,12 +68,12 @@ def build_job_operation(
     workspace: bytes,
     context: LoopContext,
     answer: Callable[[Listing | Rejected], None],
-) -> Sequence[Listing | Rejected]:
+) -> SequenceOperation[Listing | Rejected]:
     steps = _answer_job(request, RunControl(context, workspace))
     cancelled: Listing | Rejected = Rejected(refusal=NotWaited())
     if isinstance(request, Interact) and request.report_when_cancelled:
         cancelled = Listing(runs=())  # the answer of a request that is cancelled before its start
-    return Sequence(steps, context.loop, answer, cancelled=cancelled)
+    return SequenceOperation(steps, context.loop, answer, cancelled=cancelled)
 
 
 async def _answer_job(request: JobRequest, control: RunControl) -> Listing | Rejected:
@@ -214,8 +214,8 @@ class Interaction:
         ended = await self._control.wait_for_end(
             run, self._request.wait_limit, or_input=self._request.input_is_event
         )
-        if isinstance(ended, InputWait):
-            self._events[run.name] = WaitsForInput()
+        if isinstance(ended, WaitsForInput):
+            self._events[run.name] = ended
 
     async def _wait_for_condition(self, run: StoredRun) -> None:
         self._events[run.name] = await wait_until_met(

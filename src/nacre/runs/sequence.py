@@ -12,8 +12,9 @@ Cancelling a task raises `WaitCancelled` inside its coroutine, which may then aw
 for example the end of a process that it has killed. `first_of` and `all_of` return after every task
 that they started has finished.
 
-`Sequence` makes a coroutine an operation that the engine starts, cancels and waits for. The modules
-`runs/access` and `runs/conditions` contain the waits for events of a run, for example for its end.
+`SequenceOperation` makes a coroutine an operation that the engine starts, cancels and waits for.
+The modules `runs/access` and `runs/conditions` contain the waits for events of a run, for example
+for its end.
 """
 
 import signal as signals
@@ -308,7 +309,7 @@ async def _all_of(group: TaskGroup) -> list[Any]:
         return await group.all()
 
 
-class Sequence(Generic[Result]):
+class SequenceOperation(Generic[Result]):
     """Operation (work that the engine waits for) in the form of one coroutine."""
 
     name = ""
@@ -340,7 +341,7 @@ class Sequence(Generic[Result]):
             self._on_done()
 
     def signal(self, number: int) -> None:
-        """Do nothing: only runs get signals, and a `Sequence` is not a run."""
+        """Do nothing: only runs get signals, and a `SequenceOperation` is not a run."""
 
     def resume(self) -> None:
         if self._task.done:

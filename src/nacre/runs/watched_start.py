@@ -20,10 +20,17 @@ from nacre.eventloop import now
 from nacre.model import requests
 from nacre.model.outcome import Outcome
 from nacre.model.refusals import CalledOff, Unavailable
-from nacre.model.requests import AlreadyStarted, ConditionMet, Rejected, Response, Running
-from nacre.runs.access import InputWait, RunControl, find_run
+from nacre.model.requests import (
+    AlreadyStarted,
+    ConditionMet,
+    Rejected,
+    Response,
+    Running,
+    WaitsForInput,
+)
+from nacre.runs.access import RunControl, find_run
 from nacre.runs.conditions import wait_until_met
-from nacre.runs.sequence import Answer, Sequence, TaskGroup, WaitCancelled, after, first_of
+from nacre.runs.sequence import Answer, SequenceOperation, TaskGroup, WaitCancelled, after, first_of
 from nacre.store import stored_run
 from nacre.store.stored_run import NoSuchRun, StoredRun
 
@@ -40,7 +47,7 @@ class DetachableOperation(Operation, Protocol):
         ...
 
 
-class WatchedStart(Sequence[Response]):
+class WatchedStart(SequenceOperation[Response]):
     """Operation that starts a run in the warden, and stops waiting for the run as soon as a
     condition in the call's argument `until` is met.
 
@@ -132,7 +139,7 @@ async def follow_earlier(name: str, request: requests.StartRun, context: LoopCon
         problem = f"an earlier call with the same request_id claimed {name} but did not start it"
         return Rejected(refusal=Unavailable(problem=f"{problem}; retry"))
     control = RunControl(context, request.workspace)
-    ended: Outcome | InputWait | ConditionMet | None = None
+    ended: Outcome | WaitsForInput | ConditionMet | None = None
     try:
         end = control.wait_for_end(run, request.wait_limit, or_input=True)
         if request.until and run.ending is None:
@@ -151,8 +158,8 @@ async def follow_earlier(name: str, request: requests.StartRun, context: LoopCon
         pid=shell.pid if shell else 0,
         seconds=run.seconds,
         output=run.capture(request.plan.keep),
-        waits_for_input=isinstance(ended, InputWait),
-        met=None if ended is None or isinstance(ended, InputWait) else ended,
+        waits_for_input=isinstance(ended, WaitsForInput),
+        met=None if ended is None or isinstance(ended, WaitsForInput) else ended,
     )
 
 
