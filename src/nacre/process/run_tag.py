@@ -39,8 +39,8 @@ class Tag(Struct, frozen=True):
     def includes(self, soft_locks: int | None) -> bool:
         """Return whether a process with this soft RLIMIT_LOCKS belongs to this run.
 
-        If a command of this run uses nacre to start another run, the processes of that other run
-        belong to this run, too.
+        The processes of another run that a command of this run starts with nacre belong to this
+        run, too, unless the warden (nacre's daemon) executes that other run.
         """
         other = parse_tag(soft_locks)
         if other is None:

@@ -127,7 +127,7 @@ def read_all_processes() -> dict[int, Process]:
 
 
 class LastPid:
-    """Reader of the pid that the kernel issued last, to any process.
+    """Reader of the pid that the kernel issued last, to any process or thread.
 
     `LastPid` keeps the file `/proc/loadavg` open, because nacre reads the last issued pid from it
     whenever a command exits.

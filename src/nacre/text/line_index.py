@@ -3,8 +3,8 @@
 For every few megabytes of output, the line index has a record: the number of bytes so far and the
 number of newlines in them. With the line index, nacre finds any line in gigabytes of output by
 reading only a few megabytes. To count an output's lines, nacre reads only the last index record and
-the output after it. The line index only saves time: without it, nacre searches the whole output for
-a line.
+the output after it. The line index only saves time: without it, nacre reads the
+output from its start up to the line.
 """
 
 import os

@@ -52,7 +52,7 @@ class ConnectionState(enum.Enum):
 
 
 class _StartLimiter:
-    """Limiter that lets only one of many connections in this process start a warden.
+    """Limiter that lets the connections of this process start at most one warden per second.
 
     While a warden started by one connection gets ready, the other connections wait for that warden.
     Without `_StartLimiter`, dozens of connections of one process could each start a Python process

@@ -1,6 +1,7 @@
 """`nacre doctor`: check this machine and print one line for each topic, with a remedy for problems.
 
-After the checks, `nacre doctor` prints the settings in force.
+After the checks, `nacre doctor` prints the settings that do not have their default value; `--all`
+prints all settings.
 """
 
 import argparse
