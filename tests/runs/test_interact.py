@@ -10,6 +10,7 @@ import pytest
 
 import nacre
 from nacre import Chunk, Exited, Finished, Started
+from tests.support import wardens
 from tests.support.helpers import eventually, named
 
 pytestmark = pytest.mark.slow
@@ -54,10 +55,38 @@ def test_list_poll_and_cancel(tmp_path: Path) -> None:
             {"id": "r77", "status": "not_found"},
         ]
         assert not named("300.551")
-        assert [each["status"] for each in job(tool, list=True).details["jobs"]] == [
-            "failed",
-            "failed",
-        ]
+        for arguments in ({"list": True}, {"poll": ["r2", "r1"]}):
+            jobs = job(tool, **arguments).details["jobs"]
+            assert [each["status"] for each in jobs] == ["cancelled", "failed"]
+
+
+def test_a_cancelled_job_stays_cancelled_however_its_shell_ended(
+    tmp_path: Path, home: Path
+) -> None:
+    with pi(tmp_path, grace=0.5) as tool:
+        for command in ("trap 'exit 0' TERM; echo x; sleep 300.553 & wait", "sleep 300.553"):
+            name = tool.call({"command": command, "async": True}).details["async"]["jobId"]
+            eventually(lambda: named("300.553"))
+            if command == "sleep 300.553":  # the process that would record the end is dead
+                wardens.kill(home)
+            cancelled = job(tool, cancel=[name])
+            assert cancelled.text == f"{name}: cancelled"
+            for arguments in ({"list": True}, {"poll": [name]}):
+                jobs = job(tool, **arguments).details["jobs"]
+                assert [each["status"] for each in jobs if each["id"] == name] == ["cancelled"]
+            assert not named("300.553")
+
+
+def test_a_cancel_ends_what_an_ended_job_left_running(tmp_path: Path) -> None:
+    with pi(tmp_path) as tool:
+        tool.call({"command": "sleep 300.554 & echo done", "async": True})
+        assert job(tool, poll=["r1"]).details["jobs"][0]["status"] == "completed"
+        cancelled = job(tool, cancel=["r1"])
+        assert cancelled.details["cancelled"] == [{"id": "r1", "status": "already_completed"}]
+        head, _, tail = cancelled.text.partition("\nended: ")
+        assert (head, tail.split()[1:]) == ("r1: already_completed", ["sleep", "300.554"])
+        assert not named("300.554")
+        assert job(tool, list=True).details["jobs"][0]["status"] == "completed"
 
 
 def test_poll_waits_for_the_first_and_not_for_ever(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from nacre.contracts.arguments import bad_arguments, object_schema, read_arguments, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_user_command, reply_to_json
 from nacre.contracts.option_reader import OFF, Limit, Seconds, read_options
-from nacre.contracts.phrases import SPILL, artifact_reference, bad_directory_text, describe_leftover
+from nacre.contracts.phrases import SPILL, artifact_reference, bad_directory_text, leftover_lines
 from nacre.contracts.shared_options import Safety, SharedOptions, safety_steps, trailer_steps
 from nacre.model.caller import Caller
 from nacre.model.findings import AnyFinding
@@ -200,7 +200,7 @@ class Phoenix:
             details = {"cancelled": True} if called_off else {}
             return Reply(text=wrong or "", is_error=True, details=details)
         body = _output_text(result.output)
-        lines = [describe_leftover(each) for each in result.left_running]
+        lines = leftover_lines(result.left_running)
         if result.output.omitted:
             lines.insert(0, f"[full output: {artifact_reference(result.run, result.output)[1]}]")
         if lines and body and not body.endswith("\n"):

@@ -1,5 +1,6 @@
 """Texts and values that several contracts (tool dialects) share."""
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from nacre.model.outcome import (
@@ -22,8 +23,33 @@ from nacre.text.clean import decode
 SPILL: Final = Spill(then=AtLimit.CLOSE)
 
 
-def describe_leftover(survivor: Survivor) -> str:
-    return f"[left running: {survivor.pid} {survivor.command}]"
+_MAX_COMMAND: Final = 80  # maximum number of characters of a command that a reply quotes
+_MAX_LEFTOVERS: Final = 10  # maximum number of leftover processes that the text of a reply names
+
+
+def shorten_command(command: str) -> str:
+    flat = " ".join(command.split())
+    return flat if len(flat) <= _MAX_COMMAND else f"{flat[: _MAX_COMMAND - 1]}…"
+
+
+def describe_process(survivor: Survivor) -> str:
+    return f"{survivor.pid} {shorten_command(survivor.command)}"
+
+
+def process_texts(
+    label: str,
+    survivors: Sequence[Survivor],
+    describe: Callable[[Survivor], str] = describe_process,
+) -> list[str]:
+    """Return one text for each process; a long list of processes ends with the number of processes
+    that it leaves out."""
+    texts = [f"{label}: {describe(each)}" for each in survivors[:_MAX_LEFTOVERS]]
+    more = len(survivors) - len(texts)
+    return [*texts, f"{label}: and {more} more"] if more else texts
+
+
+def leftover_lines(survivors: Sequence[Survivor]) -> list[str]:
+    return [f"[{each}]" for each in process_texts("left running", survivors)]
 
 
 def session_notes(outcome: Outcome) -> str | None:

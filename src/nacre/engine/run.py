@@ -139,14 +139,14 @@ class Run:
         self._requested_signal = number
         self._trigger(Trigger.SIGNAL)
 
-    def end(self, number: int, grace: float) -> None:
+    def end(self, number: int, grace: float, *, cancel: bool = False) -> None:
         """End the run's process tree with signal `number`, and with KILL after `grace` seconds.
-        Unlike `cancel`, `end` does not make the outcome say that the run was cancelled."""
+        Only with `cancel`, the outcome says that the run was cancelled."""
         if self._state is State.RUNNING:
             self._stopping = Stopping(number, grace)
         elif self._stopping is not None:
             self._stopping.signal, self._stopping.grace = number, grace
-        self._trigger(Trigger.END)
+        self._trigger(Trigger.END_CANCELLED if cancel else Trigger.END)
 
     def write(self, data: bytes, *, eof: bool, wait_for_room: bool, then: OnWritten) -> None:
         """Write bytes to the run's stdin. The callback `then` gets None when the bytes for stdin

@@ -8,6 +8,8 @@ The names given by `tag` and `rename` are part of the encoded data and must not 
 clients and wardens (nacre's daemons) of different versions exchange this data.
 """
 
+from typing import Literal
+
 from msgspec import Struct
 
 from nacre.model.refusals import AnyRefusal
@@ -74,6 +76,16 @@ _STATES: dict[type, str] = {
     NotStarted: "not_started",
     Lost: "lost",
 }
+
+
+JobState = Literal["completed", "failed", "cancelled"]
+
+
+def job_state(ending: Ending) -> JobState:
+    """Return how a background job ended, in the words of the `pi` contract."""
+    if isinstance(ending, Cancelled):
+        return "cancelled"
+    return "completed" if ending == Exited(0) else "failed"
 
 
 def ending_code(ending: Ending | None) -> int | None:

@@ -178,6 +178,7 @@ class End(Struct, frozen=True, kw_only=True, tag="End"):
     workspace: bytes
     signal: SignalNumber
     grace: Seconds
+    cancel: bool = False  # whether the ending of the run becomes `Cancelled`
 
 
 # Job requests: requests of a contract's tool `job`, which the calling process itself carries out.
@@ -248,6 +249,7 @@ class EndRun(Struct, frozen=True, kw_only=True):
 
     signal: int
     grace: float  # seconds between `signal`, the first signal to the run, and KILL
+    cancel: bool = False  # whether the ending of each run becomes `Cancelled`
 
 
 Action = WriteInput | SendSignal | EndRun

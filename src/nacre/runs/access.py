@@ -157,18 +157,28 @@ class RunControl:
         return known
 
     async def end(
-        self, run: StoredRun, number: int = signals.SIGTERM, grace: float = GRACE
+        self,
+        run: StoredRun,
+        number: int = signals.SIGTERM,
+        grace: float = GRACE,
+        *,
+        cancel: bool = False,
     ) -> Outcome | None:
         """End the run and its leftover processes; return None when a process could not be killed.
+        With `cancel`, the ending of a live run becomes `Cancelled`.
 
         If a live warden owns the run, `RunControl.end` asks the warden to end the run; in any case,
         `RunControl.end` then signals the processes that still have the run's tag.
         """
         response: Response | None = None
         if _in_live_warden(run):
-            end = requests.End(run=run.name, workspace=self.workspace, signal=number, grace=grace)
+            end = requests.End(
+                run=run.name, workspace=self.workspace, signal=number, grace=grace, cancel=cancel
+            )
             response = await first_of(self._ask(run, end), after(grace + _KILL_WAIT))
         reported = response if isinstance(response, Outcome) else None
+        if reported is None and cancel and run.ending is None:
+            stored_run.mark_cancelled(run)
         return await self._end_tagged(run, number, grace, reported)
 
     async def _end_tagged(

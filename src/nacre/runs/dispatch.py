@@ -148,7 +148,7 @@ class Dispatcher:
                 answer,
                 name=name,
                 find_lost=lambda: _find_lost_run(request, number, began),
-                fill_output=lambda outcome: _with_stored_output(outcome, workspace, keep),
+                fill_output=lambda outcome: with_stored_output(outcome, workspace, keep),
                 listening=listening,
             )
 
@@ -250,7 +250,7 @@ def _find_lost_run(
     return stored_run.build_outcome(run, request.plan.keep) or wait
 
 
-def _with_stored_output(outcome: Outcome, workspace: bytes, keep: Keep) -> Outcome:
+def with_stored_output(outcome: Outcome, workspace: bytes, keep: Keep) -> Outcome:
     """Return the outcome of a run with the run's output from the store, because the warden has the
     output only on disk and did not send it."""
     try:

@@ -21,6 +21,7 @@ from nacre.engine.loop_context import LoopContext
 from nacre.model.outcome import Capture, Survivor
 from nacre.model.refusals import NotWaited, Refused, Unavailable
 from nacre.model.requests import (
+    Action,
     AlreadyEnded,
     EndRun,
     Event,
@@ -181,14 +182,18 @@ class Interaction:
             raise_if_rejected(await control.write(run, action.data, eof=action.eof))
         elif run.ending is not None and not self._left[run.name]:
             self._events[run.name] = AlreadyEnded()
-            if run.end_entry is not None and run.end_entry.left_running:
+            if not _is_cancel(action) and run.end_entry and run.end_entry.left_running:
                 # the run has ended, and the processes that it left running have exited, too
                 self._ended.append(run.name)
         elif isinstance(action, SendSignal):
             raise_if_rejected(await control.signal(run, action.signal))
         elif isinstance(action, EndRun):
-            self._ended.append(run.name)
-            await control.end(run, action.signal, action.grace)
+            if run.ending is not None and action.cancel:
+                # A cancel ends what the run left running, but the run itself is not cancelled.
+                self._events[run.name] = AlreadyEnded()
+            else:
+                self._ended.append(run.name)
+            await control.end(run, action.signal, action.grace, cancel=action.cancel)
 
     # Waiting.
 
@@ -259,3 +264,7 @@ class Interaction:
                 return read_from(run, source, since, keep)
         except (NoSuchRun, OSError):
             return Excerpt(capture=Capture())
+
+
+def _is_cancel(action: Action | None) -> bool:
+    return isinstance(action, EndRun) and action.cancel

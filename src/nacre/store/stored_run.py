@@ -7,13 +7,14 @@ import io
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 import msgspec
 from msgspec import Struct
 
 from nacre.model.events import Stream
-from nacre.model.outcome import Capture, Ending, Lost, Outcome, Saved
+from nacre.model.outcome import Cancelled, Capture, Ending, Lost, Outcome, Saved
 from nacre.model.plan import Keep, Streams
 from nacre.model.requests import Last
 from nacre.procfs import processes
@@ -109,7 +110,10 @@ class StoredRun(Struct, frozen=True, kw_only=True):
         """
         if self.end_entry is not None:
             return self.end_entry.ending
-        return None if self.is_alive else Lost(last_seen=self._last_seen - self.start_entry.time)
+        if self.is_alive:
+            return None
+        lost = Lost(last_seen=self._last_seen - self.start_entry.time)
+        return Cancelled(None) if is_marked_cancelled(self) else lost
 
     @property
     def is_alive(self) -> bool:
@@ -318,3 +322,14 @@ def _read_block(run: StoredRun, stream: Stream, at: int) -> bytes:
         if run.ending is not None:
             raise
         return b""
+
+
+def mark_cancelled(run: StoredRun) -> None:
+    """Record in the run's directory that the run was cancelled although its owner process was dead,
+    because a dead owner process cannot record how the run ended."""
+    with suppress(OSError):
+        os.close(os.open(f"{run.directory}/cancelled", os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def is_marked_cancelled(run: StoredRun) -> bool:
+    return os.path.exists(f"{run.directory}/cancelled")

@@ -42,6 +42,9 @@ from nacre.tool.caller_factory import CallerFactory, current_directory, cwd_or_d
 if TYPE_CHECKING:
     from nacre.runs.handle import RunHandle
     from nacre.sessions.handle import SessionHandle
+    from nacre.tool.detached_run import DetachedRun
+
+OnDetach = Callable[["DetachedRun"], object]
 
 Listen = Listener | Listening | None
 
@@ -139,9 +142,12 @@ class Tool:
         tool: str = "bash",
         listen: Listen = None,
         cancel: CancelToken | None = None,
+        on_detach: OnDetach | None = None,
     ) -> Reply:
         """Do the same as `call`, for asyncio. If the asyncio task is cancelled, the command is
-        stopped, and CancelledError is raised again after the command's process tree has ended."""
+        stopped, and CancelledError is raised again after the command's process tree has ended. If
+        the call returns before its command has ended, the callback `on_detach` gets a
+        `DetachedRun`, whose method `wait_for_end` awaits the end."""
         call = Call(tool, arguments)
         try:
             with _Guard(self, call, call.cancel):
@@ -149,7 +155,9 @@ class Tool:
                 answer = await call.await_result()
         except Refused as refused:
             return self.contract.reply_to_refusal(refused.refusal)
-        return self._reply(call, answer)
+        reply = self._reply(call, answer)
+        self._report_detached(call, answer, on_detach)
+        return reply
 
     def begin(
         self,
@@ -160,11 +168,13 @@ class Tool:
         by_user: bool = False,
         listen: Listen = None,
         cancel: CancelToken | None = None,
+        on_detach: OnDetach | None = None,
     ) -> None:
         """Do the same as `call`, for a thread that calls `Engine.step` itself. The callback `then`
         gets the reply, either before this method returns or in a later `Engine.step`. `by_user`
         marks a command that comes from the user instead of the model; only the `pi` contract
-        accepts commands from the user."""
+        accepts commands from the user. If the reply comes before the command has ended, the
+        callback `on_detach` gets a `DetachedRun` after the reply."""
         call = Call(tool, arguments, by_user=by_user)
         try:
             with _Guard(self, call, call.abandon):
@@ -173,7 +183,12 @@ class Tool:
             then(self.contract.reply_to_refusal(refused.refusal))
             return
         assert call.ticket is not None
-        call.ticket.then(lambda reached: then(self._reply_to_response(call, reached)))
+
+        def on_response(reached: Response | Listing) -> None:
+            then(self._reply_to_response(call, reached))
+            self._report_detached(call, reached, on_detach)
+
+        call.ticket.then(on_response)
 
     def answer(
         self,
@@ -397,6 +412,12 @@ class Tool:
         if isinstance(answer, Listing):
             return reply
         return msgspec.structs.replace(reply, run=answer.run)
+
+    def _report_detached(self, call: Call, answer: object, on_detach: OnDetach | None) -> None:
+        if on_detach is not None and isinstance(answer, requests.Running):
+            from nacre.tool.detached_run import DetachedRun
+
+            on_detach(DetachedRun(answer.run, call, self.contract, self._engine))
 
     def _log_refusal(self, call: Call, refusal: AnyRefusal) -> None:
         call.caller = call.caller or self._caller_factory.at(self.cwd)

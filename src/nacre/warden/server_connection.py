@@ -199,10 +199,10 @@ class PendingRequest:
             case requests.Signal(run=name, workspace=workspace, signal=number):
                 warden.find(name, workspace).run.signal(number)
                 self.respond(Done())
-            case requests.End(run=name, workspace=workspace, signal=number, grace=grace):
+            case requests.End(run=name, workspace=workspace):
                 self.hosted_run = warden.find(name, workspace)
                 self.hosted_run.wait(self, None)
-                self.hosted_run.run.end(number, grace)
+                self.hosted_run.run.end(request.signal, request.grace, cancel=request.cancel)
 
     def _on_written(self, refusal: AnyRefusal | None) -> None:
         self.respond(Done() if refusal is None else Rejected(refusal=refusal))

@@ -37,6 +37,7 @@ class Rpc:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin, self.process.stdout
+        self._is_ready = False
 
     def send(self, **message: Any) -> None:
         self.send_line(json.dumps(message).encode())
@@ -46,12 +47,15 @@ class Rpc:
         self._in.flush()
 
     def next(self) -> Message:
+        if not self._is_ready:
+            assert self._out.readline() == b'{"type":"ready"}\n'
+            self._is_ready = True
         message: Message = json.loads(self._out.readline())
         return message
 
     def response(self) -> Message:
-        """Return the next response and skip the output events before it."""
-        while (message := self.next())["type"] == "bash_output":
+        """Return the next response and skip the events before it."""
+        while (message := self.next())["type"] != "response":
             continue
         return message
 
@@ -102,7 +106,6 @@ def test_bash_streams_its_output_and_answers_with_the_result(rpc: Rpc) -> None:
             "totalBytes": 6,
             "outputLines": 1,
             "outputBytes": 6,
-            "artifactId": None,
             "run": "r1",
         },
     }
@@ -113,8 +116,9 @@ def test_bash_takes_cwd_env_and_timeout(rpc: Rpc, tmp_path: Path) -> None:
     data = rpc.ask(type="bash", command='echo "$PWD $X"', cwd="sub", env={"X": "é"})
     assert data["output"] == f"{tmp_path}/sub é\n"
     data = rpc.ask(type="bash", command="echo early; sleep 60", timeout=1)
-    assert (data["output"], data["exitCode"], data["cancelled"]) == ("early\n", None, True)
-    assert (data["timedOut"], data["annotation"]) == (True, "Command timed out after 1 second")
+    assert data["output"] == "[Command timed out after 1 seconds]\nearly\n"
+    assert ("exitCode" in data, data["cancelled"], data["totalBytes"]) == (False, True, 6)
+    assert (data["timedOut"], data["annotation"]) == (True, "Command timed out after 1 seconds")
     data = rpc.ask(type="bash", command="kill -9 $$")
     assert (data["exitCode"], data["signal"], data["cancelled"]) == (137, "SIGKILL", False)
 
@@ -166,7 +170,9 @@ def test_call_answers_what_nacre_call_prints(rpc: Rpc, tmp_path: Path) -> None:
             for name in ("run", "seconds", "wallTimeMs"):
                 said.get("details", {}).pop(name, None)
             if contract == "pi":
-                said["content"] = said["content"].partition("Wall")[0]
+                (part,) = said["content"]
+                part["text"] = part["text"].partition("Wall")[0]
+                assert said["isError"] is True
         assert data == printed
 
 
@@ -174,7 +180,7 @@ def test_call_takes_tool_options_tools_and_streams(rpc: Rpc) -> None:
     assert rpc.ask(type="call", tool="job", arguments={"action": "list"})["content"] == "(no runs)"
     given = {"contract": "pi", "options": {"intercept": "block"}, "tools": ["read"]}
     data = rpc.ask(type="call", arguments={"command": "cat f"}, **given)
-    assert data["content"].startswith("Blocked: ")
+    assert data["content"][0]["text"].startswith("Blocked: ")
     rpc.send(
         id=7,
         type="call",
@@ -191,15 +197,11 @@ def test_the_contract_answers_a_bad_call_and_the_server_a_bad_message(rpc: Rpc) 
     data = rpc.ask(type="call", arguments={"command": 5})
     assert data["content"] == "[refused: command must be a string, not 5]"
     assert rpc.refused(type="bash") == "command is required"
-    assert "there is no argument cmd" in rpc.refused(type="bash", cmd="ls")
     assert "does not exist" in rpc.refused(type="bash", command="ls", cwd="/nowhere/at/all")
     assert "there is no contract 'x'" in rpc.refused(type="call", contract="x", arguments={})
     assert "no option" in rpc.refused(type="call", options={"x": 1}, arguments={})
     assert "arguments" in rpc.refused(type="call")
-    said = rpc.refused(type="ping", x=1)
-    assert said.endswith("unknown field `x`; besides id and type this message takes nothing more")
-    said = rpc.refused(type="read", run="r1", line=1)
-    assert said.endswith("takes run, cwd, since, from, to, lines, most")
+    assert rpc.refused(type="read", run=[]).endswith("takes run, cwd, since, from, to, lines, most")
     assert "stream must be true or false" in rpc.refused(type="bash", command="ls", stream=1)
 
 
@@ -207,14 +209,16 @@ def test_lines_that_make_no_sense_get_an_error_line_and_the_loop_goes_on(rpc: Rp
     for line in (b"{", b"[1]", b"3", b'"x"', b"\xff\xfe", b"[" * 100_000, b"x" * 2_000_000):
         rpc.send_line(line)
         message = rpc.next()
-        assert sorted(message) == ["error", "success", "type"]
+        assert sorted(message) == ["command", "error", "success", "type"]
         assert (message["type"], message["success"]) == ("response", False)
+        assert message["command"] == "parse"
     rpc.send_line(b"")  # the server ignores an empty line
     assert rpc.refused().startswith("type is required; types: bash, ")
     rpc.send(id="a", type="sing")
     assert rpc.next() == {
         "id": "a",
         "type": "response",
+        "command": "sing",
         "success": False,
         "error": "there is no type 'sing'; types: bash, abort_bash, call, schema, ps, read, "
         "wait, write, kill, ping",
@@ -235,38 +239,112 @@ def test_an_id_is_used_by_one_at_a_time(rpc: Rpc) -> None:
     rpc.send(id=1, type="bash", command="sleep 60")
     rpc.send(id=1, type="ping")
     assert rpc.next()["error"] == "the id 1 is in use; choose another"
-    rpc.send(id=1, type="abort_bash")
+    rpc.send(id=1, type="abort_bash", target=1)
     assert {(rpc.response()["command"]) for _ in range(2)} == {"bash", "abort_bash"}
     assert rpc.ask(id=1, type="ping")
 
 
-def test_abort_by_id_ends_that_one_and_everything_it_started(rpc: Rpc) -> None:
+def test_unknown_fields_are_ignored_with_a_warning(rpc: Rpc) -> None:
+    rpc.send(id="a", type="bash", command="echo hi", stream=False, excludeFromContext=True, x=1)
+    message = rpc.next()
+    assert message["data"]["output"] == "hi\n"
+    assert message["warning"] == (
+        "ignored: excludeFromContext, x; besides id and type, bash takes command, cwd, env, "
+        "timeout, stream"
+    )
+    rpc.send(type="bash", cmd="ls")
+    message = rpc.next()
+    assert (message["success"], message["error"]) == (False, "command is required")
+    assert message["warning"].startswith("ignored: cmd;")
+    rpc.send(type="ping", x=1)
+    message = rpc.next()
+    assert message["warning"] == "ignored: x; besides id and type, ping takes nothing more"
+    rpc.send(type="ping")
+    assert "warning" not in rpc.next()
+
+
+def test_abort_with_a_target_ends_that_one_and_everything_it_started(rpc: Rpc) -> None:
     rpc.send(id="a", type="bash", command="(setsid sleep 71.5 &) ; echo a; sleep 71.5")
     rpc.send(id="b", type="bash", command="echo b; sleep 71.6")
     assert {rpc.next()["chunk"], rpc.next()["chunk"]} == {"a\n", "b\n"}
-    rpc.send(id="a", type="abort_bash")
+    rpc.send(id="b", type="abort_bash", target="a")
     both = {message["command"]: message for message in (rpc.response(), rpc.response())}
+    assert (both["abort_bash"]["id"], both["bash"]["id"]) == ("b", "a")
     assert both["abort_bash"]["data"] == {"aborted": 1}
     assert both["bash"]["data"]["cancelled"] is True
+    assert both["bash"]["data"]["output"] == "[Command cancelled]\na\n"
     assert both["bash"]["data"]["annotation"] == "Command aborted"
     assert named("sleep 71.5") == []
     assert named("sleep 71.6")
-    assert "no running call has the id 'nobody'" in rpc.refused(type="abort_bash", id="nobody")
+    refused = rpc.refused(type="abort_bash", id="b", target="gone")
+    assert refused == "no running call has the id 'gone'; without target, all are ended"
     assert named("sleep 71.6")
     rpc.send(id="mine", type="abort_bash", target="b")
     assert {rpc.response()["command"], rpc.response()["command"]} == {"abort_bash", "bash"}
     assert named("sleep 71.6") == []
 
 
-def test_abort_of_all(rpc: Rpc) -> None:
-    for more in ({}, {"id": "mine", "all": True}):
-        for id in ("a", "b"):
-            rpc.send(id=id, type="bash", command=f"echo {id}; sleep 71.4")
-        assert {rpc.next()["chunk"], rpc.next()["chunk"]} == {"a\n", "b\n"}
-        rpc.send(type="abort_bash", **more)
-        said = sorted(rpc.response()["command"] for _ in range(3))
-        assert said == ["abort_bash", "bash", "bash"]
+@pytest.mark.parametrize("id", [{}, {"id": "a"}, {"id": "mine"}])
+def test_abort_without_a_target_ends_all(rpc: Rpc, id: Message) -> None:
+    for name in ("a", "b"):
+        rpc.send(id=name, type="bash", command=f"echo {name}; sleep 71.4")
+    assert {rpc.next()["chunk"], rpc.next()["chunk"]} == {"a\n", "b\n"}
+    rpc.send(type="abort_bash", **id)
+    responses = [rpc.response() for _ in range(3)]
+    assert sorted(each["command"] for each in responses) == ["abort_bash", "bash", "bash"]
+    assert [each.get("id") for each in responses if each["command"] == "abort_bash"] == [
+        id.get("id")
+    ]
     assert named("sleep 71.4") == []
+
+
+@pytest.mark.parametrize(
+    ("command", "state", "text"),
+    [
+        ("echo x; sleep 0.5", "completed", "x\n\nWall time: "),
+        ("echo x; sleep 0.5; exit 3", "failed", "x\n\nWall time: "),
+        ("echo x; sleep 71.3", "cancelled", "x\n\nWall time: "),
+    ],
+)
+def test_the_end_of_a_background_job_is_one_message(
+    tmp_path: Path, command: str, state: str, text: str
+) -> None:
+    rpc = Rpc("--contract", "pi", "--set", "async=true", cwd=tmp_path)
+    data = rpc.ask(id="7", type="call", arguments={"command": command, "async": True})
+    job = data["details"]["async"]["jobId"]
+    assert data["details"]["async"] == {"state": "running", "jobId": job, "type": "bash"}
+    if state == "cancelled":
+        eventually(lambda: named("sleep 71.3"))
+        rpc.send(id="8", type="call", tool="job", arguments={"cancel": [job]})
+    message = rpc.next()
+    if message["type"] == "response":
+        message = rpc.next()
+    elif state == "cancelled":
+        assert rpc.next()["id"] == "8"
+    assert (message["id"], message["type"]) == ("7", "tool_execution_update")
+    assert (message["toolCallId"], message["toolName"]) == ("7", "bash")
+    assert message["details"]["async"] == {"state": state, "jobId": job, "type": "bash"}
+    assert message["content"][0]["text"].startswith(text)
+    assert message["isError"] is (state != "completed")
+    for name in ("content", "details", "isError"):
+        assert message["partialResult"][name] == message[name]
+    for arguments in ({"list": True}, {"poll": [job]}):
+        data = rpc.ask(type="call", tool="job", arguments=arguments)
+        assert [(each["id"], each["status"]) for each in data["details"]["jobs"]] == [(job, state)]
+    assert rpc.end() == (0, "")
+
+
+def test_the_end_of_a_detached_run_of_any_contract_is_announced(rpc: Rpc) -> None:
+    rpc.ask(id=1, type="call", arguments={"command": "sleep 0.3; echo end", "wait": 0})
+    message = rpc.next()
+    assert message["content"] == [{"type": "text", "text": "end\n"}]
+    assert message["details"]["async"]["state"] == "completed"
+    assert (message["id"], message["details"]["state"]) == (1, "exited")
+    given = {"command": "sleep 0.3; exit 4", "background": True}
+    rpc.ask(id=2, type="call", contract="phoenix", arguments=given)
+    message = rpc.next()
+    assert message["content"][0]["text"].startswith("[command failed: exit code 4]")
+    assert (message["id"], message["details"]["async"]["state"]) == (2, "failed")
 
 
 def test_abort_ends_calls_too(rpc: Rpc) -> None:
@@ -306,7 +384,7 @@ def test_the_run_verbs(rpc: Rpc) -> None:
     rpc.send(id="w", type="wait", run=run)
     assert rpc.ask(type="kill", run=run, signal="STOP")["state"] == "running"
     rpc.send(id="k", type="kill", run=run, grace=0.2)
-    both = {message["id"]: message["data"]["state"] for message in (rpc.next(), rpc.next())}
+    both = {message["id"]: message["data"]["state"] for message in (rpc.response(), rpc.response())}
     assert both == {"w": "killed", "k": "killed"}
 
     assert "there is no run r99" in rpc.refused(type="read", run="r99")
@@ -412,7 +490,7 @@ def test_a_server_hides_its_descriptors_from_its_user() -> None:
 def test_no_name_of_a_tool_leads_to_the_users_own_commands(rpc: Rpc) -> None:
     given = {"contract": "pi", "options": {"intercept": "block"}, "tools": ["read"]}
     data = rpc.ask(type="call", tool="!", arguments={"command": "cat f"}, **given)
-    assert data["content"] == "there is no tool '!' in this contract; it has bash"
+    assert data["content"][0]["text"] == "there is no tool '!' in this contract; it has bash"
     with nacre.Tool() as tool:
         replies: list[nacre.Reply] = []
         tool.begin({"command": "true"}, replies.append, by_user=True)
@@ -489,6 +567,7 @@ def test_a_file_can_be_the_input(tmp_path: Path) -> None:
             timeout=50,
         )
     assert [json.loads(line)["type"] for line in said.stdout.splitlines()] == [
+        "ready",
         "response",
         "bash_output",
         "response",

@@ -9,13 +9,14 @@ from nacre.contracts.nacre.job import JobReplyContext
 from nacre.contracts.nacre.reply import (
     build_details,
     build_run_reply,
+    describe_with_ports,
     find_hints,
     next_cursor,
     render_output,
-    shorten_command,
     state_lines,
     state_name,
 )
+from nacre.contracts.phrases import process_texts, shorten_command
 from nacre.model.outcome import Exited
 from nacre.model.requests import AlreadyEnded, Excerpt, Listing, Matches, RunStatus
 from nacre.text.render import Rendered, render_page
@@ -157,10 +158,6 @@ def _reply_for_list(listing: Listing) -> Reply:
 def _list_line(job: RunStatus) -> str:
     how = f"exited {job.ending.code}" if isinstance(job.ending, Exited) else state_name(job)
     listens = "".join(f", port {port}" for port in job.processes.ports)
-    left = [
-        f"left running: {each.pid} {shorten_command(each.command)}"
-        + "".join(f", port {port}" for port in each.ports)
-        for each in job.processes.left_running
-    ]
+    left = process_texts("left running", job.processes.left_running, describe_with_ports)
     behind = f"  ({'; '.join(left)})" if left else ""
     return f"{job.run}  {how}  {job.seconds:.1f}s  {shorten_command(job.command)}{listens}{behind}"

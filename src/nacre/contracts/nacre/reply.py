@@ -12,7 +12,12 @@ from typing import Any, Final
 
 from nacre.contracts.contract import Reply
 from nacre.contracts.nacre.reply_context import ReplyContext
-from nacre.contracts.phrases import session_notes
+from nacre.contracts.phrases import (
+    describe_process,
+    process_texts,
+    session_notes,
+    shorten_command,
+)
 from nacre.model.findings import AnyFinding, NeedsTerminal, ToolSuggested, TrailerSkipped
 from nacre.model.outcome import (
     Cancelled,
@@ -61,7 +66,6 @@ from nacre.text.clean import as_displayed, decode, strip_escapes
 from nacre.text.render import Rendered, render
 
 _PROMPT: Final = 2000  # maximum number of characters of a program's prompt in a reply
-_COMMAND: Final = 80  # maximum number of characters of a command that a reply quotes
 # Number of omitted output bytes above which a reply also suggests a search with `grep`.
 _LONG_OUTPUT: Final = 1024 * 1024
 # Pattern for scripts that may get a hint even if they succeed: scripts with a change of the shell's
@@ -298,23 +302,18 @@ def _artifact_lines(job: RunStatus) -> Iterator[str]:
 
 
 def _leftover_lines(job: RunStatus) -> Iterator[str]:
-    for each in job.processes.left_running:
-        yield f"[left running: {_describe_process(each)}]"
+    for each in process_texts("left running", job.processes.left_running, describe_with_ports):
+        yield f"[{each}]"
     if job.processes.left_running:
         it, its = ("it", "its") if len(job.processes.left_running) == 1 else ("them", "their")
         yield f"[{job.run} keeps {it} and {its} output; job signal {job.run} ends {it}]"
-    for each in job.processes.terminated:
-        yield f"[ended: {_describe_process(each)}]"
+    for each in process_texts("ended", job.processes.terminated, describe_with_ports):
+        yield f"[{each}]"
 
 
-def _describe_process(survivor: Survivor) -> str:
+def describe_with_ports(survivor: Survivor) -> str:
     listens = "".join(f", port {port}" for port in survivor.ports)
-    return f"{survivor.pid} {shorten_command(survivor.command)}{listens}"
-
-
-def shorten_command(command: str) -> str:
-    flat = " ".join(command.split())
-    return flat if len(flat) <= _COMMAND else f"{flat[: _COMMAND - 1]}…"
+    return f"{describe_process(survivor)}{listens}"
 
 
 # Functions that build the structured data of a reply.

@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from nacre.bash.analyze import analyze
 from nacre.contracts.arguments import object_schema, read_arguments, read_bytes, read_script
-from nacre.contracts.contract import Admitted, Reply, ToolSpec, reply_to_json
+from nacre.contracts.contract import Admitted, Reply, ToolSpec
 from nacre.contracts.option_reader import read_options
-from nacre.contracts.phrases import SPILL, bad_directory_text, describe_leftover, session_notes
+from nacre.contracts.phrases import SPILL, bad_directory_text, leftover_lines, session_notes
 from nacre.contracts.pi import jobs as job_tool
 from nacre.contracts.pi import user_command
 from nacre.contracts.pi.options import LONGEST, SHORTEST, Options
@@ -32,6 +32,7 @@ from nacre.contracts.pi.reply import (
     cut_output,
     ending_line,
     finding_notices,
+    wall_time_line,
 )
 from nacre.contracts.session_key import select_session
 from nacre.contracts.shared_options import resolve_cwd, safety_steps, trailer_steps
@@ -91,11 +92,20 @@ class Bash(Struct, frozen=True, kw_only=True):
     tail: int | None = None
 
 
+def reply_to_pi(reply: Reply) -> dict[str, Any]:
+    """Return the reply as the JSON object that a tool of the agent pi returns."""
+    return {
+        "content": [{"type": "text", "text": reply.text}],
+        "isError": reply.is_error,
+        "details": reply.details,
+    }
+
+
 class Pi:
     name = "pi"
     event_interval = 0.05
     has_sessions = True
-    to_json = staticmethod(reply_to_json)
+    to_json = staticmethod(reply_to_pi)
 
     def __init__(self, options: Options, *, most: float | None = None) -> None:
         """`most` is the maximum number of seconds that a tool call may block; None means no
@@ -296,9 +306,9 @@ class Pi:
             *([part.notice] if part.notice else []),
             *reply_context.notices,
             *finding_notices(findings),
-            *map(describe_leftover, answer.left_running),
+            *leftover_lines(answer.left_running),
             *([f"[{state}]"] if (state := session_notes(answer)) else []),
-            f"Wall time: {answer.seconds:.2f} seconds",
+            wall_time_line(answer.seconds),
             *([ends] if ends else []),
         ]
         text = text or "(no output)"

@@ -8,9 +8,17 @@ from msgspec.structs import replace
 
 from nacre.contracts.arguments import bad_arguments, object_schema, read_arguments
 from nacre.contracts.contract import Reply, ToolSpec
-from nacre.contracts.phrases import describe_leftover
-from nacre.contracts.pi.reply import LIMIT, ReplyContext, cut_output, ending_line, format_number
-from nacre.model.outcome import Capture, Exited, Outcome
+from nacre.contracts.phrases import leftover_lines, process_texts
+from nacre.contracts.pi.reply import (
+    LIMIT,
+    ReplyContext,
+    cut_output,
+    ending_line,
+    format_number,
+    wall_time_line,
+    wall_time_ms,
+)
+from nacre.model.outcome import Capture, Outcome, job_state
 from nacre.model.plan import Keep
 from nacre.model.requests import EndRun, Excerpt, Interact, Jobs, Listing, Running, RunStatus
 from nacre.text.clean import as_displayed, decode, drop_partial_start, human_size
@@ -66,7 +74,9 @@ def admit_job(arguments: object, wait: float, grace: float) -> tuple[Interact, A
         request = replace(request, runs=given.poll)
     if given.cancel is not None:
         request = replace(
-            request, action=EndRun(signal=signal.SIGTERM, grace=grace), act_on=given.cancel
+            request,
+            action=EndRun(signal=signal.SIGTERM, grace=grace, cancel=True),
+            act_on=given.cancel,
         )
         if given.poll is None:
             request = replace(request, runs=given.cancel, wait_limit=0.0)
@@ -94,9 +104,6 @@ def build_started_reply(answer: Running, reply_context: ReplyContext) -> Reply:
 
 def build_jobs_reply(answer: Listing, given: Arguments) -> Reply:
     details: dict[str, Any] = {"jobs": [_job_details(job) for job in answer.runs]}
-    for each in details["jobs"]:
-        if each["id"] in answer.ended:
-            each["status"] = "cancelled"
     sections = []
     if given.cancel is not None:
         fates = {
@@ -108,6 +115,8 @@ def build_jobs_reply(answer: Listing, given: Arguments) -> Reply:
             for each in given.cancel
         ]
         sections += [f"{each['id']}: {each['status']}" for each in details["cancelled"]]
+        for job in answer.runs:
+            sections += process_texts("ended", job.processes.terminated)
     elif answer.unknown:
         sections += [f"{each}: not_found" for each in answer.unknown]
     if answer.unknown:
@@ -134,9 +143,7 @@ def _job_label(command: str) -> str:
 
 
 def _job_status(job: RunStatus) -> str:
-    if job.ending is None:
-        return "running"
-    return "completed" if job.ending == Exited(0) else "failed"
+    return "running" if job.ending is None else job_state(job.ending)
 
 
 def _job_details(job: RunStatus) -> dict[str, Any]:
@@ -145,7 +152,7 @@ def _job_details(job: RunStatus) -> dict[str, Any]:
         "type": "bash",
         "status": _job_status(job),
         "label": _job_label(job.command),
-        "durationMs": round(job.seconds * 1000),
+        "durationMs": wall_time_ms(job.seconds),
     }
     if job.ending is not None and (code := _outcome_text(job).exit_code) is not None:
         data["exitCode"] = code
@@ -167,8 +174,8 @@ def _job_section(job: RunStatus) -> str:
         head,
         part.text.rstrip("\n") or "(no output)",
         *([part.notice] if part.notice else []),
-        *map(describe_leftover, job.processes.left_running),
-        f"Wall time: {job.seconds:.2f} seconds",
+        *leftover_lines(job.processes.left_running),
+        wall_time_line(job.seconds),
         *([ends] if ends else []),
     ]
     return "\n".join(lines)

@@ -119,11 +119,21 @@ def ending_line(outcome: Outcome) -> str | None:
         case Exited() | Killed():
             return f"Command exited with code {outcome.exit_code}"
         case TimedOut(after=after):
-            return f"Command timed out after {after:g} second{'' if after == 1 else 's'}"
+            return f"Command timed out after {after:g} seconds"
         case Cancelled():
             return "Command aborted"
         case Lost() | NotStarted():
             return "Command failed: missing exit status"
+
+
+def wall_time_ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def wall_time_line(seconds: float) -> str:
+    """Return the line of a reply that says how long the command ran. The line is computed from the
+    rounded `wallTimeMs` of the reply's details, so that both always agree."""
+    return f"Wall time: {wall_time_ms(seconds) / 1000:.2f} seconds"
 
 
 def format_number(number: float) -> float | int:
@@ -136,7 +146,7 @@ def build_details(
     details: dict[str, Any] = {"timeoutSeconds": format_number(reply_context.timeout)}
     if reply_context.requested is not None and reply_context.requested != reply_context.timeout:
         details["requestedTimeoutSeconds"] = format_number(reply_context.requested)
-    details["wallTimeMs"] = round(outcome.seconds * 1000)
+    details["wallTimeMs"] = wall_time_ms(outcome.seconds)
     match outcome.ending:
         case Exited(code) if code:
             details["exitCode"] = code

@@ -6,7 +6,9 @@ interception. A user command does not wait for the model's commands to end. The 
 user command is the `timeout` in its own arguments. A model cannot start a user command, which has
 fewer restrictions, by calling a tool: a front end must state that the user entered the command. The
 data of the reply to a user command is a `BashResult`, whose `output` is exactly the shown part of
-the command's output.
+the command's output. Only for a command that nacre has stopped, `output` begins with a line in
+brackets that says so. A `BashResult` has no field for a fact that does not exist, such as the exit
+code of a stopped command.
 """
 
 from typing import Annotated, Any
@@ -51,18 +53,22 @@ def build_reply(outcome: Outcome) -> Reply:
     cut = part.truncation or {}
     called_off = isinstance(outcome.ending, NotStarted)
     stopped = called_off or isinstance(outcome.ending, TimedOut | Cancelled)
+    wrong = "Command aborted" if called_off else ending_line(outcome)
     details: dict[str, Any] = {
-        "output": part.text,
-        "exitCode": None if stopped else outcome.exit_code,
+        "output": _stop_notice(outcome) + part.text if stopped else part.text,
         "cancelled": stopped,
         "truncated": part.truncation is not None,
         "totalLines": capture.lines,
         "totalBytes": capture.size,
         "outputLines": cut.get("outputLines", capture.lines),
         "outputBytes": cut.get("outputBytes", capture.size),
-        "artifactId": cut.get("artifactId"),
-        "run": None if called_off else outcome.run,
     }
+    if not stopped and outcome.exit_code is not None:
+        details["exitCode"] = outcome.exit_code
+    if "artifactId" in cut:
+        details["artifactId"] = cut["artifactId"]
+    if not called_off:
+        details["run"] = outcome.run
     if isinstance(outcome.ending, TimedOut):
         details["timedOut"] = True
     if isinstance(outcome.ending, Killed):
@@ -71,7 +77,13 @@ def build_reply(outcome: Outcome) -> Reply:
         details["leftRunning"] = [
             {"pid": each.pid, "command": each.command} for each in outcome.left_running
         ]
-    wrong = "Command aborted" if called_off else ending_line(outcome)
     if stopped or outcome.exit_code is None:
         details["annotation"] = wrong
     return Reply(text=part.text, is_error=wrong is not None, details=details)
+
+
+def _stop_notice(outcome: Outcome) -> str:
+    """Return the line that comes before the output of a command that nacre has stopped."""
+    if isinstance(outcome.ending, TimedOut):
+        return f"[{ending_line(outcome)}]\n"
+    return "[Command cancelled]\n"

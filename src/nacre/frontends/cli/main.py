@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import NoReturn
 
 from nacre import __version__
@@ -34,9 +35,9 @@ _COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else list(argv)
-    # The options that `nacre` accepts before the name of a command take no value, so the first word
-    # without a dash is the command's name.
+    words = _name_mode(sys.argv[1:] if argv is None else list(argv))
+    # The options that `nacre` accepts before the name of a command take no value, except `--mode`,
+    # which `_name_mode` has handled; so the first word without a dash is the command's name.
     parser = build_parser([word for word in words if not word.startswith("-")][:1])
     options, rest = parser.parse_known_args(words)
     if rest and options.name == "write" and not any(word.startswith("-") for word in rest):
@@ -55,6 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     code: int = import_module(f"nacre.frontends.cli.{options.name}").main(options)
     return code
+
+
+def _name_mode(words: list[str]) -> list[str]:
+    """Return the words of the command line with the command `rpc` in front if they select it by
+    the option `--mode rpc`, as clients of the agent pi do."""
+    selected = "--mode=rpc" in words or ("--mode", "rpc") in pairwise(words)
+    begins_with_option = words[:1] and words[0].startswith("-")
+    return ["rpc", *words] if selected and begins_with_option else words
 
 
 def entry() -> NoReturn:
@@ -113,6 +122,7 @@ def build_parser(loaded: Collection[str] = tuple(_COMMANDS)) -> argparse.Argumen
         epilog="nacre COMMAND --help lists the arguments of a command.",
     )
     parser.add_argument("--version", action="version", version=f"nacre {__version__}")
+    parser.add_argument("--mode", choices=["rpc"], help="--mode rpc is the command rpc")
     commands = parser.add_subparsers(dest="name", metavar="COMMAND")
     for name, does in _COMMANDS.items():
         made = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")

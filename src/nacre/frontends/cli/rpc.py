@@ -33,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cwd", metavar="D", help="directory of calls without one (default: the current one)"
     )
     add_option_arguments(parser)
+    parser.add_argument("--mode", choices=["rpc"], help="accepted, because clients of pi give it")
+    for name in ("--provider", "--model", "--session-dir"):
+        parser.add_argument(
+            name, metavar="X", help="ignored: nacre has no model; clients of pi may give it"
+        )
 
 
 def main(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nacre.contracts.phrases import session_notes
+from nacre.contracts.phrases import leftover_lines, session_notes
 from nacre.eventloop import now
 from nacre.frontends.cli.common import (
     UsageError,
@@ -242,8 +242,8 @@ def _print_notes(outcome: Outcome) -> None:
             print_problem(str(why))
         case Lost():
             print_problem("the command ended, but its exit status was lost")
-    for survivor in outcome.left_running:
-        print_note(f"[left running: {survivor.pid} {survivor.command}]")
+    for line in leftover_lines(outcome.left_running):
+        print_note(line)
     if state := session_notes(outcome):
         print_note(f"[{state}]")
 

@@ -1,10 +1,11 @@
 """Types of the RPC messages, with all fields except `id` and `type`; see docs/guide/rpc.md."""
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from nacre.contracts.pi.user_command import Arguments
 from nacre.contracts.provider_formats import Format
 from nacre.frontends.run_json import MAX_PART
 
@@ -15,7 +16,7 @@ class BadMessage(Exception):
     """Exception for an RPC message that cannot be carried out; the exception's text says why."""
 
 
-class EmptyMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EmptyMessage(Struct, frozen=True, kw_only=True):
     """RPC message without fields of its own; base class of all other RPC messages."""
 
 
@@ -38,7 +39,6 @@ class Schema(EmptyMessage, frozen=True, kw_only=True):
 
 class Abort(EmptyMessage, frozen=True, kw_only=True):
     target: str | int | float | None = None
-    all: bool = False
 
 
 class Ps(EmptyMessage, frozen=True, kw_only=True):
@@ -74,6 +74,20 @@ class Kill(RunMessage, frozen=True, kw_only=True):
     grace: float = 5.0
 
 
+# Fields of each RPC message besides `id` and `type`, by the name of the message.
+FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "bash": (*Arguments.__struct_encode_fields__, "stream"),
+    "abort_bash": Abort.__struct_encode_fields__,
+    "call": ToolCall.__struct_encode_fields__,
+    "schema": Schema.__struct_encode_fields__,
+    "ps": Ps.__struct_encode_fields__,
+    "read": Read.__struct_encode_fields__,
+    "wait": Wait.__struct_encode_fields__,
+    "write": Write.__struct_encode_fields__,
+    "kill": Kill.__struct_encode_fields__,
+    "ping": (),
+}
+
 M = TypeVar("M", bound=EmptyMessage)
 
 
@@ -84,3 +98,16 @@ def read_message(message: Message, kind: type[M]) -> M:
     except msgspec.ValidationError as error:
         takes = ", ".join(kind.__struct_encode_fields__) or "nothing more"
         raise BadMessage(f"{error}; besides id and type this message takes {takes}") from None
+
+
+def remove_unknown_fields(message: Message, name: str) -> str | None:
+    """Remove the fields that messages of the type `name` do not have from `message`, and return a
+    warning that names the removed fields; return None if there is no such field."""
+    known = FIELDS[name]
+    unknown = [field for field in message if field not in known]
+    for field in unknown:
+        del message[field]
+    if not unknown:
+        return None
+    takes = ", ".join(known) or "nothing more"
+    return f"ignored: {', '.join(unknown)}; besides id and type, {name} takes {takes}"

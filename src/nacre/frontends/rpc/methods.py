@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,7 @@ from msgspec import Struct
 from nacre import __version__
 from nacre.contracts import registry
 from nacre.contracts.contract import Reply
+from nacre.contracts.pi.contract import reply_to_pi
 from nacre.engine.engine import Engine
 from nacre.engine.ticket import Ticket
 from nacre.frontends.rpc import messages
@@ -36,6 +37,7 @@ from nacre.store.listing import list_runs
 from nacre.store.stored_run import NoSuchRun
 from nacre.store.workspace import find_workspace
 from nacre.text.clean import decode
+from nacre.tool.detached_run import DetachedRun, JobEnd
 from nacre.tool.tool import Tool
 
 _MAX_CHUNK: Final = 64 * KIB  # maximum bytes of a command's output in one `bash_output` event
@@ -59,25 +61,35 @@ class ToolKey(Struct, frozen=True, kw_only=True):
 MakeTool = Callable[[ToolKey], Tool]
 
 
+class Client(Protocol):
+    """Connection to the client that has sent an RPC message."""
+
+    def send(self, message: Message) -> None:
+        """Send a message, or queue it if the client is slow; never block."""
+        ...
+
+    def send_with_backpressure(self, message: Message) -> None:
+        """Send a message, and block while the client is slow; only listener threads may call this
+        method, because no other thread may block."""
+        ...
+
+    def respond(self, call: "RpcCall", rest: Message) -> None:
+        """Send the response to an RPC call; `rest` is the response without the fields that all
+        responses have."""
+        ...
+
+
 class RpcCall:
     """RPC message to which the server has not yet responded."""
 
-    def __init__(
-        self,
-        id: Id,
-        verb: str,
-        say: Callable[[Message], None],
-        answer: Callable[["RpcCall", Message], None],
-    ) -> None:
-        """`say` sends an event to the client; only listener threads call `say`, because it may
-        block."""
+    def __init__(self, id: Id, verb: str, client: Client) -> None:
         self.session: ToolKey | None = None  # key of the tool that this RPC call uses
         self._cancel_wait: Callable[[], None] | None = None
         self.id = id
         self.verb = verb
+        self.warning: str | None = None  # what the response says about ignored fields
         self.cancel = CancelToken()
-        self._write = say
-        self._answer = answer
+        self._client = client
 
     @property
     def owns_command(self) -> bool:
@@ -86,10 +98,10 @@ class RpcCall:
         return self.verb in ("bash", "call")
 
     def succeed(self, data: object) -> None:
-        self._answer(self, {"success": True, "data": data})
+        self._client.respond(self, {"success": True, "data": data})
 
     def fail(self, error: object) -> None:
-        self._answer(self, {"success": False, "error": str(error)})
+        self._client.respond(self, {"success": False, "error": str(error)})
 
     @contextmanager
     def report_errors(self) -> Iterator[None]:
@@ -148,10 +160,17 @@ class RpcCall:
         output for a slow client while the command is being stopped, or after its shell has exited.
         """
         if text or skipped:
-            envelope: Message = {} if self.id is None else {"id": self.id}
-            envelope |= {"type": "bash_output", "chunk": text}
-            envelope |= {"stream": "stderr"} if stream is Stream.ERRORS else {}
-            self._write({**envelope, "skipped": skipped} if skipped else envelope)
+            event: Message = {"type": "bash_output", "chunk": text}
+            event |= {"stream": "stderr"} if stream is Stream.ERRORS else {}
+            event |= {"skipped": skipped} if skipped else {}
+            self._client.send_with_backpressure(self._with_id(event))
+
+    def send_event(self, event: Message) -> None:
+        """Send an event about this RPC call, also after its response."""
+        self._client.send(self._with_id(event))
+
+    def _with_id(self, event: Message) -> Message:
+        return event if self.id is None else {"id": self.id, **event}
 
 
 class RpcMethods:
@@ -170,6 +189,9 @@ class RpcMethods:
         self._contract = contract
         self._cwd = cwd
         self._tools: dict[ToolKey, Tool] = {}
+        # Background jobs whose end the server has not yet sent to the client, by run id.
+        self._jobs: dict[str, DetachedRun] = {}
+        self._not_followed: list[tuple[DetachedRun, Callable[[JobEnd], None]]] = []
         self._verbs: dict[str, Callable[[RpcCall, Message], None]] = {
             "bash": self._bash,
             "call": self._call,
@@ -189,13 +211,16 @@ class RpcMethods:
         `calls` holds all RPC calls to which the server has not yet responded. Raises BadMessage,
         Refused, NoSuchRun, PartTooLarge, ValueError, OSError.
         """
+        call.warning = messages.remove_unknown_fields(message, call.verb)
         if call.verb == "abort_bash":
-            call.succeed(_abort(call, message, calls))
+            call.succeed(_abort(message, calls))
         else:
             self._close_unused({each.session for each in calls})
             self._verbs[call.verb](call, message)
 
     def close(self) -> None:
+        for run in self._jobs.values():
+            run.stop_following()
         for tool in self._tools.values():
             tool.close()
 
@@ -207,7 +232,7 @@ class RpcMethods:
             raise BadMessage(f"stream must be true or false, not {stream!r}")
 
         def on_answer(reply: Reply) -> None:
-            if "exitCode" in reply.details:
+            if "output" in reply.details:
                 call.succeed(reply.details)
             else:
                 call.fail(reply.text)
@@ -231,6 +256,38 @@ class RpcMethods:
             tool=given.tool,
             listen=call.build_listener() if given.stream else None,
             cancel=call.cancel,
+            on_detach=lambda run: self._on_detach(call, given, run),
+        )
+
+    def _on_detach(self, call: RpcCall, given: messages.ToolCall, run: DetachedRun) -> None:
+        """Queue a background job for `follow_jobs`; a job that several calls have started with the
+        same request id is queued once."""
+        if run.run not in self._jobs:
+            self._jobs[run.run] = run
+            self._not_followed.append((run, lambda end: self._send_job_end(call, given, end)))
+
+    def follow_jobs(self) -> None:
+        """Begin to wait for the end of each new background job. The server calls this method
+        between two steps of the engine, because a callback of the engine cannot start an
+        operation."""
+        while self._not_followed:
+            run, then = self._not_followed.pop()
+            run.follow(then)
+
+    def _send_job_end(self, call: RpcCall, given: messages.ToolCall, end: JobEnd) -> None:
+        del self._jobs[end.run]
+        reply = reply_to_pi(end.reply)
+        job = {"state": end.state, "jobId": end.run, "type": "bash"}
+        reply["details"] = {**end.reply.details, "async": job}
+        call.send_event(
+            {
+                "type": "tool_execution_update",
+                "toolCallId": end.run if call.id is None else str(call.id),
+                "toolName": given.tool,
+                "args": given.arguments,
+                "partialResult": reply,  # where clients of pi read the update of a tool call
+                **reply,
+            }
         )
 
     def _schema(self, call: RpcCall, message: Message) -> None:
@@ -354,20 +411,16 @@ def _seconds(given: float | None) -> float | None:
     return given
 
 
-def _abort(call: RpcCall, message: Message, calls: Collection[RpcCall]) -> Message:
-    """Stop the commands of all running RPC calls, or the command of only one call.
-
-    The field `target` of the abort message selects the one call to stop; without `target`, the id
-    of the abort message selects it.
-    """
-    given = messages.read_message(message, messages.Abort)
+def _abort(message: Message, calls: Collection[RpcCall]) -> Message:
+    """Stop the commands of all running RPC calls or, if the message has the field `target`, only
+    the command of the call whose id is `target`."""
+    target = messages.read_message(message, messages.Abort).target
     running = [each for each in calls if each.owns_command]
-    wanted = call.id if given.target is None else given.target
-    if wanted is not None and not given.all:
-        running = [each for each in running if each.id == wanted]
+    if target is not None:
+        running = [each for each in running if each.id == target]
         if not running:
             raise BadMessage(
-                f'no running call has the id {wanted!r}; {{"all": true}} ends all, "target" one'
+                f"no running call has the id {target!r}; without target, all are ended"
             )
     for each in running:
         each.stop()

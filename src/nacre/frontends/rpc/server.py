@@ -32,6 +32,8 @@ from nacre.frontends.rpc.methods import Id, RpcCall, RpcMethods
 from nacre.model.plan import KIB
 
 _PIECE: Final = 256 * KIB
+# Value of the field `command` in the response to a line that names no message type.
+_PARSE: Final = "parse"
 # Seconds that the exiting server waits for a client that reads nothing, before dropping the output.
 _EXIT_GRACE: Final = 5.0
 # Seconds that the exiting server waits for the commands that it has stopped; longer than the time
@@ -61,6 +63,7 @@ class Server:
         The exit code of the RPC server is 0 at the end of input, 141 when the client no longer
         reads, and 128+n after signal n.
         """
+        self.send({"type": "ready"})
         self._listen(source)
         while self._code is None:
             self._step(None)
@@ -108,6 +111,7 @@ class Server:
             self._engine.step(patience)
         except Exception:  # noqa: BLE001 - a bug in one call must not end the other calls
             traceback.print_exc(file=sys.stderr)
+        self._verbs.follow_jobs()
         while self._came:
             self._on_data(self._came.popleft())
 
@@ -115,7 +119,7 @@ class Server:
         for line in self._inbox.feed(data) if data else self._inbox.end():
             if line is None:
                 self._write_error(
-                    None, None, f"a line has more than {MAX_LINE} bytes; send a shorter one"
+                    None, _PARSE, f"a line has more than {MAX_LINE} bytes; send a shorter one"
                 )
             elif line.strip():
                 self._handle_line(line)
@@ -133,19 +137,19 @@ class Server:
 
     # Methods that write responses and events to the client.
 
-    def _write(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self._out.write_line(msgspec.json.encode(message) + b"\n")
 
-    def _write_with_backpressure(self, message: Message) -> None:
+    def send_with_backpressure(self, message: Message) -> None:
         """Write a message, and block while the output queue is full; only listener threads call
         this method, because no other thread may block."""
-        self._write(message)
+        self.send(message)
         self._out.wait_for_room()
 
-    def _write_error(self, id: Id, verb: str | None, error: str) -> None:
+    def _write_error(self, id: Id, command: str, error: str) -> None:
         response: Message = {} if id is None else {"id": id}
-        response |= {"type": "response"} if verb is None else {"type": "response", "command": verb}
-        self._write({**response, "success": False, "error": error})
+        response |= {"type": "response", "command": command, "success": False, "error": error}
+        self.send(response)
 
     # Methods that parse one input line and carry out its message.
 
@@ -153,30 +157,30 @@ class Server:
         try:
             message = msgspec.json.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            return self._write_error(None, None, f"this line is not JSON: {error}")
+            return self._write_error(None, _PARSE, f"this line is not JSON: {error}")
         if not isinstance(message, dict):
-            return self._write_error(None, None, 'a message is an object, like {"type": "ping"}')
+            return self._write_error(None, _PARSE, 'a message is an object, like {"type": "ping"}')
         id, verb = message.pop("id", None), message.pop("type", None)
+        named = verb if isinstance(verb, str) else _PARSE
         if isinstance(id, bool) or not isinstance(id, Id):
-            return self._write_error(None, None, "id must be a string or a number")
-        if not isinstance(verb, str) or verb not in self._verbs.names:
+            return self._write_error(None, named, "id must be a string or a number")
+        if named not in self._verbs.names:
             wrong = "type is required" if verb is None else f"there is no type {verb!r}"
-            return self._write_error(id, None, f"{wrong}; types: {', '.join(self._verbs.names)}")
-        if id is not None and verb != "abort_bash" and any(each.id == id for each in self._calls):
-            return self._write_error(id, verb, f"the id {id!r} is in use; choose another")
-        return self._dispatch(
-            RpcCall(id, verb, self._write_with_backpressure, self._write_response), message
-        )
+            return self._write_error(id, named, f"{wrong}; types: {', '.join(self._verbs.names)}")
+        if id is not None and named != "abort_bash" and any(each.id == id for each in self._calls):
+            return self._write_error(id, named, f"the id {id!r} is in use; choose another")
+        return self._dispatch(RpcCall(id, named, self), message)
 
     def _dispatch(self, call: RpcCall, message: Message) -> None:
         self._calls.add(call)
         with call.report_errors():
             self._verbs.dispatch(call, message, self._calls)
 
-    def _write_response(self, call: RpcCall, rest: Message) -> None:
+    def respond(self, call: RpcCall, rest: Message) -> None:
         self._calls.discard(call)
         response: Message = {} if call.id is None else {"id": call.id}
-        self._write({**response, "type": "response", "command": call.verb, **rest})
+        response |= {"type": "response", "command": call.verb, **rest}
+        self.send(response if call.warning is None else {**response, "warning": call.warning})
 
 
 def _read_available(source: int) -> bytes | None:
