@@ -15,7 +15,7 @@ import msgspec
 
 import nacre
 from nacre import settings
-from nacre.contracts import registry
+from nacre.contracts import option_reader, registry
 from nacre.engine.lifecycle import TABLE, State
 from nacre.frontends.cli.main import build_parser
 from nacre.prepare.interception_rules import DEFAULT_RULES
@@ -91,7 +91,10 @@ def options(contract: str) -> str:
         way = settings.find_tightening(field.type)
         may = _MAY.get(way or "", "not set it")
         default = json.dumps(field.default)
-        rows.append(f"| `{field.encode_name}` | `{default}` | {_values(field.type)} | {may} |")
+        values = _values(field.type)
+        if (stands_for := option_reader.find_mark(field.type, "true")) is not None:
+            values += f", or `true` ({stands_for:g})"
+        rows.append(f"| `{field.encode_name}` | `{default}` | {values} | {may} |")
     return "\n".join([*rows, ""])
 
 

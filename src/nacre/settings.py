@@ -14,13 +14,18 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, get_args, get_origin
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from nacre.contracts import registry
-from nacre.contracts.option_reader import read_options, struct_fields
+from nacre.contracts.option_reader import (
+    find_mark,
+    read_options,
+    replace_switch,
+    struct_fields,
+)
 from nacre.model.plan import GIB, KIB, MIB, AtLimit, Spill
 from nacre.store.cleanup import StoreLimits
 from nacre.store.workspace import find_workspace
@@ -224,7 +229,8 @@ def _merge_files(contract: str, mine: _File, theirs: _File) -> dict[str, Setting
 def _read(shape: type[Struct], key: str, value: Any) -> Any:
     """Convert the checked value of an option to the type that the contract declares for the
     option."""
-    return msgspec.convert(msgspec.to_builtins(value), _type_of(shape, key))
+    wanted = _type_of(shape, key)
+    return msgspec.convert(replace_switch(msgspec.to_builtins(value), wanted), wanted)
 
 
 def _type_of(shape: type[Struct], key: str) -> Any:
@@ -268,13 +274,8 @@ def _size(file: _File, store: StoreSettings, key: str) -> int:
 def find_tightening(wanted: Any) -> str | None:
     """Return the name of the rule by which a workspace may tighten an option, as given in the
     option's type annotation, or None."""
-    for each in (wanted, *get_args(wanted)):
-        if get_origin(each) is Annotated:
-            for meta in get_args(each)[1:]:
-                if isinstance(meta, Meta) and meta.extra is not None:
-                    way: str | None = meta.extra.get("tighter")
-                    return way
-    return None
+    way: str | None = find_mark(wanted, "tighter")
+    return way
 
 
 class _Tightening:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -271,7 +272,8 @@ def test_a_timeout_in_a_session_says_what_became_of_it(tmp_path: Path) -> None:
 
 
 def test_forks_resets_and_removals(tmp_path: Path) -> None:
-    with nacre.Tool("pi", cwd=tmp_path, session="main", options=NO_SETUP) as tool:
+    options = {**NO_SETUP, "persist_cwd": True}
+    with nacre.Tool("pi", cwd=tmp_path, session="main", options=options) as tool:
         text(tool, "x=1; cd /usr; f() { :; }")
         main = tool.session("main")
         assert (main.cwd, main.functions, "x" in main.variables) == ("/usr", ("f",), True)
@@ -438,7 +440,8 @@ def test_a_call_that_waits_goes_from_where_the_one_before_it_went(tmp_path: Path
     (tmp_path / "a" / "b").mkdir(parents=True)
 
     async def main() -> list[str]:
-        with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        options = {**NO_SETUP, "persist_cwd": True}
+        with nacre.Tool("pi", cwd=tmp_path, options=options) as tool:
             commands = ("sleep 0.1; cd a", "cd b && pwd", "pwd", "cd ../.. && pwd")
             calls = [tool.acall({"command": each}) for each in commands]
             return [reply.text.partition("\n")[0] for reply in await asyncio.gather(*calls)]
@@ -580,20 +583,56 @@ def test_after_a_reset_it_begins_where_it_should(tmp_path: Path) -> None:
             assert text(tool, "echo [$x]; pwd") == f"[]\n{tmp_path}"
 
 
-def test_a_directory_that_is_gone_is_said_and_left_by_naming_another(tmp_path: Path) -> None:
-    """If nacre ran the command in a parent directory instead, an `rm -rf *` would delete the wrong
-    files."""
-    for contract in ("nacre", "pi"):
-        with nacre.Tool(contract, cwd=tmp_path, session="s", options=NO_SETUP) as tool:
-            text(tool, "mkdir d; cd d; x=1")
-            (tmp_path / "d").rmdir()
-            reply = tool.call({"command": "touch made"})
-            assert reply.is_error
-            assert "d" in reply.text
-            assert "not exist" in reply.text
-            assert not (tmp_path / "made").exists()
-            assert text(tool, "echo $x; cd /usr", cwd="/") == "1"
-            assert text(tool, "pwd; echo $x") == "/usr\n1"
+@pytest.mark.parametrize("contract", ["nacre", "pi"])
+def test_a_session_whose_directory_was_removed_runs_in_the_nearest_one(
+    tmp_path: Path, contract: str
+) -> None:
+    options = {**NO_SETUP, **({"persist_cwd": True} if contract == "pi" else {})}
+    gone = tmp_path / "d" / "e"
+    note = f"[the session's directory {gone} cannot be entered; the command ran in {tmp_path}]"
+    with nacre.Tool(contract, cwd=tmp_path, session="s", options=options) as tool:
+        for command, shown in (("pwd; echo $x", f"{tmp_path}\n1\n"), ("cd /", "")):
+            text(tool, f"mkdir -p {gone}; cd {gone}; x=1")
+            shutil.rmtree(tmp_path / "d")
+            reply = tool.call({"command": command})
+            assert not reply.is_error
+            assert reply.text.removeprefix("(no output)").lstrip("\n").startswith(shown)
+            assert note in reply.text
+        assert text(tool, "pwd; echo $x") == "/\n1"
+        text(tool, f"mkdir -p {gone}; cd {gone}")
+        shutil.rmtree(tmp_path / "d")
+        assert (
+            text(tool, "pwd", cwd="/usr") == "/usr"
+        )  # a call with its own directory needs no note
+
+
+def test_each_call_of_pi_starts_in_the_directory_of_the_tool(tmp_path: Path) -> None:
+    (tmp_path / "d" / "e").mkdir(parents=True)
+    with nacre.Tool("pi", cwd=tmp_path, options=NO_SETUP) as tool:
+        for _ in range(2):
+            assert text(tool, "cd d && pwd") == f"{tmp_path}/d"
+        assert text(tool, "cd d; x=5; f() { echo f; }; shopt -s extglob; pushd e >/dev/null") == ""
+        shown = f"{tmp_path}\n{tmp_path}\n5\nf\nextglob        \ton"
+        assert text(tool, "pwd; dirs -l; echo $x; f; shopt extglob") == shown
+        assert text(tool, "pwd; cd /", cwd="d/e") == f"{tmp_path}/d/e"
+        assert text(tool, "pwd", cwd="d") == f"{tmp_path}/d"
+        assert "Each command starts in the session workspace" in tool.specs()[0]["description"]
+    with nacre.Tool("pi", cwd=tmp_path, options={**NO_SETUP, "persist_cwd": True}) as tool:
+        text(tool, "cd d")
+        assert text(tool, "cd e && pwd") == f"{tmp_path}/d/e"
+        assert text(tool, "pwd") == f"{tmp_path}/d/e"
+        assert "and the directory" in tool.specs()[0]["description"]
+
+
+def test_a_named_session_of_pi_starts_in_the_directory_of_each_tool(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".git").mkdir()
+    for name in ("a", "b", "a"):
+        with nacre.Tool("pi", cwd=tmp_path / name, session="s", options=NO_SETUP) as tool:
+            assert text(tool, "pwd; n=$((n + 1)); cd /") == f"{tmp_path}/{name}"
+    with nacre.Tool("pi", cwd=tmp_path, session="s", options=NO_SETUP) as tool:
+        assert text(tool, "echo $n") == "3"
 
 
 def test_the_tool_description_says_what_kind_of_shell_the_model_has(tmp_path: Path) -> None:

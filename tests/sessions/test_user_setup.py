@@ -151,10 +151,10 @@ def test_what_bash_sets_by_itself_is_as_it_sets_it(user: Path, tmp_path: Path) -
 def test_a_session_goes_on_when_the_set_up_changes(user: Path, tmp_path: Path) -> None:
     write(user / ".bashrc", "f() { echo one; }\n")
     with tool(user, tmp_path) as made:
-        made.call({"command": "x=1; cd /usr"})
+        made.call({"command": "x=1"})
         write(user / ".bashrc", "f() { echo another; }\n")
         time.sleep(1.1)  # nacre notices a changed file within a second
-        assert made.call({"command": "echo $x; f; pwd"}).text.startswith("1\none\n/usr\n")
+        assert made.call({"command": "echo $x; f"}).text.startswith("1\none\n")
     assert said(user, tmp_path, "f") == "another"
 
 

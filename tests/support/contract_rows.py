@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nacre.contracts.contract import Reply
 from nacre.frontends.cli import common
 from nacre.frontends.cli.main import entry as command_line_entry
 from nacre.frontends.cli.main import main as command_line_main
@@ -130,9 +131,15 @@ class Place:
         if "reply" in case:
             assert said == self._fill(case["reply"])
         else:
-            assert sorted(said) == ["content", "details", "is_error"]
-            self.compare_text(said["content"])
-            assert said["is_error"] is case.get("is_error", False)
+            flag = "isError" if self.contract == "pi" else "is_error"
+            assert sorted(said) == sorted(["content", "details", flag])
+            if self.contract == "pi":
+                (part,) = said["content"]
+                assert part == {"type": "text", "text": part["text"]}
+                self.compare_text(part["text"])
+            else:
+                self.compare_text(said["content"])
+            assert said[flag] is case.get("is_error", False)
             if "details" in case:
                 assert case_table.normalize_details(said["details"]) == self._fill(case["details"])
         self.look_around()
@@ -195,12 +202,12 @@ def command_line(place: Place) -> Answer:
 
 
 def rpc(place: Place) -> Answer:
-    from nacre.frontends.cli.rpc import tool_factory
     from nacre.frontends.rpc.methods import RpcMethods
+    from nacre.frontends.rpc.serve import tool_factory
     from nacre.frontends.rpc.server import Server
 
     case, engine = place.case, common.own_engine()
-    make = tool_factory(engine, place.contract, {})
+    make = tool_factory(engine, place.contract, {}, {})
     message = {
         "id": "row",
         "type": "call",
@@ -271,11 +278,14 @@ def mcp(place: Place) -> Answer:
                     plain: Answer = json.loads(block.text)
                     assert plain == result.structured_content
                     return plain
-                return {
-                    "content": block.text,
-                    "is_error": result.is_error,
-                    "details": result.structured_content,
-                }
+                assert isinstance(result.structured_content, dict)
+                return tool.contract.to_json(
+                    Reply(
+                        text=block.text,
+                        is_error=bool(result.is_error),
+                        details=result.structured_content,
+                    )
+                )
         return None
 
     said: Answer = anyio.run(call)

@@ -98,6 +98,8 @@ class ParsedCommand(Struct, frozen=True, kw_only=True, gc=False):
     substitution: bool = False  # whether the command is inside a command or process substitution
     function: bool = False  # whether the command is in the body of a shell function
     loop: bool = False  # whether the command is in the condition or body of a loop
+    # whether the script tests the command's exit status, by `if`, `!`, or a following `&&` or `||`
+    tested: bool = False
     # names of the wrappers, shells and functions through which the script runs the command,
     # outermost first, such as `sudo`, `bash`
     via: tuple[bytes, ...] = ()

@@ -52,6 +52,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     substitution: bool = False
     function: bool = False
     loop: bool = False
+    tested: bool = False
     stdin: bytes | None = None
     feeder: ParsedCommand | None = None
     via: tuple[bytes, ...] = ()

@@ -49,6 +49,9 @@ _CHANGE: Final = {
     *(b"declare", b"local", b"export", b"readonly", b"typeset", b"source", b".", b"mapfile"),
     *(b"readarray", b"getopts", b"command", b"builtin"),
 }
+# Keyword `!` at the end of the text before a command, also before a group `{` or `(`.
+_NEGATION: Final = re.compile(rb"(?:^|[\s;&|({])!(?=[ \t])[ \t{(]*\Z")
+_MAX_NEGATION: Final = 32  # maximum bytes before a command in which its `!` is searched
 _QUOTES: Final = re.compile(rb"[\\'\"]")
 _TESTS: Final = {b"[", b"test"}
 _MAX_LOOP_DEPTH: Final = 2
@@ -179,13 +182,14 @@ class Walker(NestedCommands):
             steps.append((b"", left))
         # Shell states that are possible if the visited part of a chain such as `a && b` has failed.
         failed: list[KnownState] = []
-        for operator, step in reversed(steps):
+        tested = msgspec.structs.replace(place, tested=True)
+        for index, (operator, step) in reversed([*enumerate(steps)]):
             worked = self.state
             if operator == b"||":
                 self.state = _merge_states(failed) if failed else worked.copy()
             else:
                 self.state = worked.copy()
-            self.visit(step, place)
+            self.visit(step, tested if index else place)
             if operator != b"||":
                 failed.append(self.state.copy())
                 self.state.mark_not_empty(self._tested_names(step))
@@ -220,7 +224,7 @@ class Walker(NestedCommands):
     def _if(self, node: If, place: Surroundings) -> None:
         ends = []
         for condition, body in node.arms:
-            self.visit(condition, place)
+            self.visit(condition, msgspec.structs.replace(place, tested=True))
             saved = self.state.copy()
             for each in condition.items:
                 self.state.mark_not_empty(self._tested_names(each))
@@ -379,6 +383,12 @@ class Walker(NestedCommands):
         for token in arrays:
             self.keep_assignment(self.assignment(token), token)
 
+    def _is_negated(self, start: int) -> bool:
+        """Return whether a `!` before the command at the offset `start` negates its exit status.
+        The syntax tree does not have the keyword `!`."""
+        before = self.frame.source[max(self.frame.start, start - _MAX_NEGATION) : start]
+        return b"!" in before and _NEGATION.search(before) is not None
+
     def _literal_word(self, token: tokens.WordToken) -> Word:
         """Return a `Word` for an array assignment such as `name=(a b)`, with its position and the
         variable's name, but without the elements of the array."""
@@ -417,6 +427,7 @@ class Walker(NestedCommands):
             substitution=place.substitution,
             function=place.function,
             loop=place.loop,
+            tested=place.tested or self._is_negated(start),
             via=place.via,
             exact=self.origin.base is not None,
             quotes=self.origin.quotes,

@@ -33,12 +33,13 @@ from nacre.model.refusals import AnyRefusal, CalledOff, Refused, UnknownTool
 from nacre.model.requests import Result, StartRun
 from nacre.model.signals import signal_name
 from nacre.prepare.directory import check_directory
-from nacre.text.clean import decode, drop_partial_end
+from nacre.text.clean import decode, fit_start, shown_size
 
 _TRUNCATION_SUFFIX: Final = "... (truncated)"
 # The last 16 KiB of a long output are kept only to be searched for bash's message about a missing
 # command; no reply shows them.
 _KEEP: Final = Keep(whole=MIB, head=MIB - len(_TRUNCATION_SUFFIX), tail=16 * KIB)
+_MAX_SHOWN: Final = MIB  # maximum size of a stream in a reply, in bytes of UTF-8
 
 _DESCRIPTION: Final = "Execute a bash command and return stdout/stderr"
 _DESCRIPTIONS: Final = {"command": "The bash command to execute"}
@@ -104,9 +105,8 @@ class Harness:
         error = _error_text(result)
         if isinstance(result.ending, NotStarted):
             return _build_reply({"error": error})
-        return _build_reply(
-            {"error": error} | _process_reply(result) if error else _process_reply(result)
-        )
+        fields = _process_reply(result, failed=error is not None)
+        return _build_reply(fields if error is None else {"error": error, **fields})
 
     def reply_to_refusal(self, refusal: AnyRefusal) -> Reply:
         return _build_reply({"error": str(refusal)})
@@ -125,18 +125,17 @@ def _build_reply(fields: dict[str, Any]) -> Reply:
     )
 
 
-def _process_reply(outcome: Outcome) -> dict[str, Any]:
-    """Return the reply fields (output, exit code, signal) for a command that ran."""
+def _process_reply(outcome: Outcome, *, failed: bool) -> dict[str, Any]:
+    """Return the reply fields (output, exit code, signal) for a command that ran. A reply with an
+    `error` (`failed` is True) has only the output."""
     fields: dict[str, Any] = {
         "stdout": _decode_capture(outcome.output),
         "stderr": _decode_capture(outcome.errors or Capture()),
     }
-    ending = outcome.ending
-    if isinstance(ending, Exited):
-        fields["exitCode"] = ending.code
+    if failed:
         return fields
-    if (code := outcome.exit_code) is not None:
-        fields["exitCode"] = code
+    if outcome.exit_code is not None:
+        fields["exitCode"] = outcome.exit_code
     if outcome.signal is not None:
         fields["signal"] = signal_name(outcome.signal)
     return fields
@@ -163,9 +162,10 @@ def _error_text(outcome: Outcome) -> str | None:
 
 
 def _decode_capture(capture: Capture) -> str:
-    if capture.size == len(capture.head):
+    if capture.size == len(capture.head) and shown_size(capture.head) <= _MAX_SHOWN:
         return decode(capture.head)
-    return decode(drop_partial_end(capture.head)) + _TRUNCATION_SUFFIX
+    head = fit_start(capture.head, _MAX_SHOWN - len(_TRUNCATION_SUFFIX))
+    return decode(head) + _TRUNCATION_SUFFIX
 
 
 # Pattern of bash's messages about a program that bash could not find or execute. Other

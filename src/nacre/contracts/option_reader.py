@@ -47,17 +47,42 @@ def read_options(options: Mapping[str, Any], shape: type[T], *, strict: bool = F
         if key not in known:
             hint = did_you_mean(key, known) or f"choose from {', '.join(known)}"
             raise ValueError(f"there is no option {key!r}; {hint}")
+    types = {field.encode_name: field.type for field in fields}
+    given = {key: replace_switch(value, types[key]) for key, value in options.items()}
     try:
         if strict:
-            return msgspec.convert(dict(options), shape)
-        types = {field.encode_name: field.type for field in fields}
-        given = {key: _parse_value(key, value, types[key]) for key, value in options.items()}
+            return msgspec.convert(given, shape)
+        given = {key: _parse_value(key, value, types[key]) for key, value in given.items()}
         return msgspec.convert(given, shape, strict=False)
     except (msgspec.ValidationError, ValueError) as error:
         raise ValueError(f"bad option: {_describe_error(str(error), shape)}") from None
 
 
 _SWITCHES = {"on": True, "off": False, "yes": True, "no": False}
+
+
+def replace_switch(value: Any, wanted: Any) -> Any:
+    """Replace the value `true` of an option that is a number by the number that `true` stands for,
+    and `false` by None; return any other value, and each value of another option, unchanged."""
+    stands_for = find_mark(wanted, "true")
+    if stands_for is None:
+        return value
+    switch = (
+        {**_SWITCHES, "true": True, "false": False}.get(value) if isinstance(value, str) else value
+    )
+    if not isinstance(switch, bool):
+        return value
+    return stands_for if switch else None
+
+
+def find_mark(wanted: Any, name: str) -> Any:
+    """Return the mark `name` in the type annotation `wanted` of an option, or None."""
+    for each in (wanted, *get_args(wanted)):
+        if get_origin(each) is Annotated:
+            for meta in get_args(each)[1:]:
+                if isinstance(meta, Meta) and meta.extra is not None:
+                    return meta.extra.get(name)
+    return None
 
 
 def _parse_value(key: str, value: Any, wanted: Any) -> Any:

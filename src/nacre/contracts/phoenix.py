@@ -48,7 +48,7 @@ from nacre.prepare.directory import check_directory
 from nacre.prepare.environment import EDITORS, environment_step
 from nacre.prepare.internal_urls import internal_urls_step
 from nacre.prepare.terminal_needs import note_terminal_needs
-from nacre.text.clean import decode, drop_partial_end, drop_partial_start, human_size
+from nacre.text.clean import decode, fit_end, fit_start, human_size, shown_size
 
 _KEEP: Final = Keep(whole=128 * KIB, head=4 * KIB, tail=4 * KIB)
 _RECREATE: Final = " (conversation may need to be recreated)"
@@ -199,14 +199,14 @@ class Phoenix:
             called_off = isinstance(result.ending.why, CalledOff)
             details = {"cancelled": True} if called_off else {}
             return Reply(text=wrong or "", is_error=True, details=details)
-        body = _output_text(result.output)
+        body, cut = _output_text(result.output)
         lines = leftover_lines(result.left_running)
-        if result.output.omitted:
-            lines.insert(0, f"[full output: {artifact_reference(result.run, result.output)[1]}]")
+        if cut:
+            lines.insert(0, f"[full output: {artifact_reference(result)[1]}]")
         if lines and body and not body.endswith("\n"):
             body += "\n"
         text = (f"{wrong}\n" if wrong else "") + body + "\n".join(lines)
-        return Reply(text=text, is_error=wrong is not None, details=_build_details(result))
+        return Reply(text=text, is_error=wrong is not None, details=_build_details(result, cut))
 
     def reply_to_refusal(self, refusal: AnyRefusal) -> Reply:
         details = {}
@@ -278,13 +278,18 @@ def _failure_line(outcome: Outcome) -> str | None:
             )
 
 
-def _output_text(capture: Capture) -> str:
+def _output_text(capture: Capture) -> tuple[str, bool]:
+    """Return the output as the reply shows it, and whether its middle is left out."""
+    data, size = capture.head + capture.tail, capture.size
     if not capture.omitted:
-        return decode(capture.head + capture.tail)
-    got, most = human_size(capture.size), human_size(_KEEP.whole)
-    head, tail = drop_partial_end(capture.head), drop_partial_start(capture.tail)
-    cut = f"[output truncated in middle: got {got}, max is {most}]\n"
-    return f"{cut}{decode(head)}{_SNIP}{decode(tail)}"
+        size = shown_size(data)
+        if size <= _KEEP.whole:
+            return decode(data), False
+    got, most = human_size(size), human_size(_KEEP.whole)
+    head = fit_start(data[: _KEEP.head], _KEEP.head)
+    tail = fit_end(data[-_KEEP.tail :], _KEEP.tail)
+    notice = f"[output truncated in middle: got {got}, max is {most}]\n"
+    return f"{notice}{decode(head)}{_SNIP}{decode(tail)}", True
 
 
 def _refusal_text(refusal: AnyRefusal) -> str:
@@ -301,7 +306,7 @@ def _refusal_text(refusal: AnyRefusal) -> str:
             return f"[cannot run command: {refusal}]"
 
 
-def _build_details(outcome: Outcome) -> dict[str, Any]:
+def _build_details(outcome: Outcome, cut: bool) -> dict[str, Any]:
     """Return the outcome of a run as structured data, without the fields that do not apply."""
     ending, output = outcome.ending, outcome.output
     details: dict[str, Any] = {"run": outcome.run, "seconds": round(outcome.seconds, 3)}
@@ -314,7 +319,7 @@ def _build_details(outcome: Outcome) -> dict[str, Any]:
     details["output"] = {
         "bytes": output.size,
         "lines": output.lines,
-        "truncated": output.omitted > 0,
+        "truncated": cut,
     }
     if outcome.left_running:
         details["left_running"] = [

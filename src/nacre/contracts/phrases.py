@@ -5,7 +5,6 @@ from typing import Final
 
 from nacre.model.outcome import (
     Cancelled,
-    Capture,
     NotStarted,
     Outcome,
     SessionNotSaved,
@@ -53,8 +52,20 @@ def leftover_lines(survivors: Sequence[Survivor]) -> list[str]:
 
 
 def session_notes(outcome: Outcome) -> str | None:
-    """Return a note for the model about the session's state after a command; None if no note is
-    needed."""
+    """Return a note for the model about the session's directory and its state after a command; None
+    if no note is needed."""
+    notes = [_moved_note(outcome), _state_note(outcome)]
+    return "; ".join(each for each in notes if each) or None
+
+
+def _moved_note(outcome: Outcome) -> str | None:
+    if outcome.session_moved is None:
+        return None
+    before, now = map(decode, outcome.session_moved)
+    return f"the session's directory {before} cannot be entered; the command ran in {now}"
+
+
+def _state_note(outcome: Outcome) -> str | None:
     if isinstance(outcome.ending, NotStarted):
         return None
     match outcome.session:
@@ -83,10 +94,12 @@ def bad_directory_text(refusal: BadDirectory) -> str:
     return _DIRECTORY[refusal.problem].format(decode(refusal.path))
 
 
-def artifact_reference(run: str, capture: Capture) -> tuple[str | None, str]:
+def artifact_reference(outcome: Outcome) -> tuple[str | None, str]:
     """Return the number of the artifact that holds a run's complete output, and the artifact's URL
     for the reply; if the output was not kept, return None and a text that says why."""
-    saved, number = capture.saved, run.removeprefix("r")
+    saved, number = outcome.output.saved, outcome.run.removeprefix("r")
+    if saved is None and outcome.stored:
+        return number, f"artifact://{number}"
     if saved is None or saved.path is None or not number.isdigit():
         problem = None if saved is None else saved.problem
         return None, f"not kept ({problem or 'there was nowhere to write it'})"

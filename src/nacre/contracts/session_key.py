@@ -5,19 +5,31 @@ from functools import lru_cache
 
 import msgspec
 
+from nacre.bash.paths import is_enterable, nearest_directory
 from nacre.model.caller import Caller
 from nacre.model.ids import digest, session_key
 from nacre.model.plan import Session
 
 
 def select_session(
-    contract: str, caller: Caller, name: str, *, owner: str, shell_kind: Hashable, setup: str = ""
+    contract: str,
+    caller: Caller,
+    name: str,
+    *,
+    owner: str,
+    shell_kind: Hashable,
+    setup: str = "",
+    fixed_cwd: bool = False,
 ) -> tuple[Session, Caller]:
     """Return the session of a call, and a copy of `caller` whose directory is the directory of the
     session's shell. The session's key is built from `contract`, `owner` and `shell_kind`, and
-    distinguishes sessions of the same name."""
+    distinguishes sessions of the same name. With `fixed_cwd`, every command of the session starts
+    in the caller's own directory."""
     key = _build_key(contract, owner, shell_kind)
-    known, sure = caller.session_cwd(key)
+    known, sure = (None, True) if fixed_cwd else caller.session_cwd(key)
+    if known is not None and not is_enterable(known):
+        # The session's shell also starts in this directory, and the reply says so.
+        known = nearest_directory(known)
     stood = known or caller.cwd
     session = Session(
         workspace_key=caller.workspace_key,
@@ -26,6 +38,7 @@ def select_session(
         contract=contract,
         cwd_when_decided=stood,
         setup_signature=setup,
+        fixed_cwd=fixed_cwd,
     )
     return session, msgspec.structs.replace(caller, cwd=stood, cwd_may_change=not sure)
 

@@ -98,6 +98,7 @@ class OutcomeBuilder:
             session_saved=self._session_saved(lease),
             session_problem=self.session_problem,
             previous_state_lost=lease is not None and lease.lost,
+            session_moved=None if lease is None else lease.moved,
         )
         if record is None:
             return outcome

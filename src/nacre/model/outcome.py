@@ -198,6 +198,7 @@ class Outcome(
         "session_saved": "kept",
         "previous_state_lost": "forgot",
         "session_problem": "unkept",
+        "session_moved": "moved",
     },
 ):
     """Result of a command that has ended, or that could not be started."""
@@ -218,6 +219,9 @@ class Outcome(
     session_saved: bool | None = None
     previous_state_lost: bool = False
     session_problem: str = ""
+    # If the directory of the session could not be entered: that directory, and the nearest parent
+    # directory, in which the command started; else None.
+    session_moved: tuple[bytes, bytes] | None = None
 
     @property
     def session(self) -> SessionResult | None:

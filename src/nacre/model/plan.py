@@ -204,6 +204,7 @@ class Session(
         "cwd_when_decided": "stood",
         "detached": "apart",
         "setup_signature": "setup",
+        "fixed_cwd": "fixed",
     },
 ):
     """Session (a persistent shell's saved state) in which a command runs."""
@@ -218,6 +219,9 @@ class Session(
     # Digest of the user's shell startup files: the key under which nacre stores what the files
     # define, for new sessions; empty: a new session starts without these definitions.
     setup_signature: str = ""
+    # Whether every command starts in the plan's directory, and no command changes the directory of
+    # the session.
+    fixed_cwd: bool = False
 
 
 class Plan(

@@ -4,6 +4,7 @@ entered."""
 import os
 import stat
 
+from nacre.bash.paths import is_enterable, nearest_directory
 from nacre.model.caller import Caller
 from nacre.model.plan import Plan
 from nacre.model.refusals import BadDirectory, DirectoryProblem
@@ -20,12 +21,12 @@ def check_directory(plan: Plan, caller: Caller) -> Plan | BadDirectory:
     problem = _find_problem(path)
     if problem is None:
         return plan
-    return BadDirectory(path=path, problem=problem, nearest=_nearest(path))
+    return BadDirectory(path=path, problem=problem, nearest=nearest_directory(path))
 
 
 def _find_problem(path: bytes) -> DirectoryProblem | None:
     try:
-        if os.access(path + b"/.", os.X_OK):
+        if is_enterable(path):
             return None
         mode = os.stat(path).st_mode
     except PermissionError:
@@ -34,13 +35,3 @@ def _find_problem(path: bytes) -> DirectoryProblem | None:
         # A directory counts as missing if a parent in its path is a file (NotADirectoryError).
         return DirectoryProblem.MISSING
     return DirectoryProblem.FORBIDDEN if stat.S_ISDIR(mode) else DirectoryProblem.NOT_A_DIRECTORY
-
-
-def _nearest(path: bytes) -> bytes | None:
-    """Return the closest parent directory of `path` in which a command can run; None if there is
-    none."""
-    while path not in (b"", b"/"):
-        path = os.path.dirname(path.rstrip(b"/"))
-        if path and _find_problem(path) is None:
-            return path
-    return None

@@ -81,6 +81,22 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"BUILDKIT_PROGRESS": b"plain",
 }
 
+# Variables that the `pi` contract sets in addition, as the agent pi does.
+PI_NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
+    **NON_INTERACTIVE,
+    **dict.fromkeys((b"GLAB_PAGER", b"MYSQL_PAGER", b"HOMEBREW_PAGER"), b"cat"),
+    b"LESS": b"FRX",
+    b"TERM": b"dumb",
+    b"NO_COLOR": b"1",
+    b"PYTHONUNBUFFERED": b"1",
+    b"PNPM_DISABLE_SELF_UPDATE_CHECK": b"true",
+    b"PNPM_UPDATE_NOTIFIER": b"false",
+    b"YARN_ENABLE_TELEMETRY": b"0",
+    b"YARN_ENABLE_PROGRESS_BARS": b"0",
+    b"TF_IN_AUTOMATION": b"1",
+    b"GH_PROMPT_DISABLED": b"1",
+}
+
 # Value of GIT_SEQUENCE_EDITOR: git runs this text with sh and appends a file name, which the final
 # `#` makes a comment.
 _NO_SEQUENCE_EDITOR: Final = (

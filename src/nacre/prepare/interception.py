@@ -1,10 +1,10 @@
 """Preparation step `interception_step`: finds commands for which the agent has a better tool.
 
 An interception rule applies only if the agent has the tool that the rule suggests. An interception
-rule checks the parsed commands of a script, not the script's text. Commands in a pipe, a
-substitution, a function or a loop are not checked by interception rules, because another tool could
-not replace them. Commands that read devices or `/proc` match no built-in interception rule, because
-another tool could not replace them.
+rule checks the parsed commands of a script, not the script's text. Interception rules do not check
+commands in a pipe, a substitution, a function or a loop, and commands whose exit status the script
+tests, because another tool could not replace them. Commands that read devices or `/proc` match no
+built-in interception rule, because another tool could not replace them.
 """
 
 import re
@@ -162,5 +162,5 @@ def find_match(
 
 def _is_plain_command(command: ParsedCommand) -> bool:
     alone = not (command.feeds or (command.fed and command.name != b"tee"))
-    placed = not (command.substitution or command.function or command.loop)
+    placed = not (command.substitution or command.function or command.loop or command.tested)
     return bool(command.words) and alone and placed and _TRANSPARENT.issuperset(command.via)

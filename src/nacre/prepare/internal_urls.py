@@ -10,6 +10,7 @@ resolver function for each URL scheme, which returns the path for an internal UR
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -22,6 +23,8 @@ from nacre.model.plan import Chore, Plan
 from nacre.model.refusals import BadLink
 from nacre.text.clean import decode
 
+# Schemes that nacre resolves itself; a contract chooses the ones that it has.
+_BUILT_IN: Final = frozenset({"artifact", "local"})
 SCHEMES: Final = ("artifact", "skill", "agent", "plan", "memory", "rule", "local")
 
 
@@ -33,11 +36,8 @@ class _BadUrl(Exception):
 def internal_urls_step(
     schemes: Sequence[str] = SCHEMES,
 ) -> Callable[[Plan, Caller], Plan | BadLink]:
-    """Return a preparation step that replaces internal URLs of the given schemes; URLs of other
-    schemes stay unchanged."""
-    known = b"(" + "|".join(schemes).encode() + b")://"
-    whole = re.compile(known + rb"(.*)", re.DOTALL)
-    inside = re.compile(rb"(?:^|(?<=[=@,]))" + known + rb"([^,]*)", re.DOTALL)
+    """Return a preparation step that replaces internal URLs of the given schemes, and of the
+    schemes for which the host has a resolver; URLs of other schemes stay unchanged."""
 
     def step(plan: Plan, caller: Caller) -> Plan | BadLink:
         """Replace the internal URLs in the script, the directory and the call's variables by
@@ -46,6 +46,9 @@ def internal_urls_step(
         given = (command.script, command.cwd, *command.call_env.values())
         if not any(b"://" in each for each in given):
             return plan
+        whole, inside = _build_patterns(
+            tuple(dict.fromkeys((*schemes, *(caller.resolvers.keys() - _BUILT_IN))))
+        )
         chores: list[Chore] = []
         try:
             replaced = msgspec.structs.replace(
@@ -62,6 +65,15 @@ def internal_urls_step(
         return msgspec.structs.replace(plan, command=replaced, chores=(*plan.chores, *chores))
 
     return step
+
+
+@lru_cache(maxsize=16)
+def _build_patterns(schemes: tuple[str, ...]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """Return the pattern of a text that is an internal URL, and that of an internal URL in a
+    word."""
+    known = b"(" + "|".join(schemes).encode() + b")://"
+    whole = re.compile(known + rb"(.*)", re.DOTALL)
+    return whole, re.compile(rb"(?:^|(?<=[=@,]))" + known + rb"([^,]*)", re.DOTALL)
 
 
 def _replace_whole(

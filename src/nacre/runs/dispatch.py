@@ -255,6 +255,11 @@ def with_stored_output(outcome: Outcome, workspace: bytes, keep: Keep) -> Outcom
     output only on disk and did not send it."""
     try:
         run = stored_run.find_run(stored_run.parse_run_id(outcome.run), workspace)
-        return stored_run.build_outcome(run, keep) or outcome
+        stored = stored_run.build_outcome(run, keep)
     except (NoSuchRun, OSError):
         return outcome
+    if stored is None:
+        return outcome
+    return msgspec.structs.replace(
+        outcome, output=stored.output, errors=stored.errors, stored=stored.stored
+    )

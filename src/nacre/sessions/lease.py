@@ -44,13 +44,17 @@ class SessionLease:
         *,
         unchanging: bool,
         lost: bool,
+        moved: tuple[bytes, bytes] | None = None,
     ) -> None:
         """Create the lease (the hold on a session) of a command that has just started in the
         session's shell. `unchanging` means that the command cannot change the shell's state. `lost`
-        means that nacre could not read the state saved by the session's previous command."""
+        means that nacre could not read the state saved by the session's previous command.
+        If the session's directory cannot be entered, `moved` is that directory and the parent
+        directory in which the command starts."""
         self._unchanging = unchanging
         self._released = plan.session is not None and plan.session.detached
         self.lost = lost
+        self.moved = moved
         self._sessions = sessions
         self._file = file
         self._ledger = ledger

@@ -23,6 +23,7 @@ from weakref import WeakSet
 
 import msgspec
 
+from nacre.bash.paths import is_enterable, nearest_directory
 from nacre.eventloop import Callback, EventLoop
 from nacre.model.cancel import CancelToken
 from nacre.model.plan import Plan, Session
@@ -243,7 +244,7 @@ class SessionManager:
         # The state after a session's first command is always saved, because the session keeps the
         # environment and the directory of its first command.
         plain = session.detached or (bool(ledger.state) and _keeps_state(plan, session, state))
-        begins = _start_directory(plan, session, stands)
+        begins, moved = _start_directory(plan, session, stands)
         while True:
             shell = self._pool.take(spec) if plan.stdin is None else None
             ready = shell is not None
@@ -255,6 +256,7 @@ class SessionManager:
                 seen=state is not None and b"CHLD" in state.traps,
                 directory=begins,
                 home=stands if plan.command.cwd_given else None,
+                root=session.cwd_when_decided if session.fixed_cwd else None,
                 env=plan.command.call_env,
                 traps=not plain and _may_trap(plan.command.script, state),
             )
@@ -268,7 +270,14 @@ class SessionManager:
                 lost = ledger.lost
                 ledger = msgspec.structs.replace(ledger, lost=False)
                 return child, SessionLease(
-                    self, file, ledger, shell.draft_id, plan, unchanging=plain, lost=lost
+                    self,
+                    file,
+                    ledger,
+                    shell.draft_id,
+                    plan,
+                    unchanging=plain,
+                    lost=lost,
+                    moved=moved,
                 )
 
     # Methods with which the worker thread starts prewarmed shells and deletes unneeded drafts
@@ -384,7 +393,7 @@ def _shell_spec(
 
 def _keeps_state(plan: Plan, session: Session, state: ShellState | None) -> bool:
     stays = plan.command.cwd_given or plan.command.cwd == session.cwd_when_decided
-    return stays and is_unchanging(plan.command.script, state)
+    return (stays or session.fixed_cwd) and is_unchanging(plan.command.script, state)
 
 
 def _may_trap(script: bytes, state: ShellState | None) -> bool:
@@ -399,29 +408,28 @@ def _may_trap(script: bytes, state: ShellState | None) -> bool:
     return b"trap" in state.functions and any(name in script for name in state.names)
 
 
-def _start_directory(plan: Plan, session: Session, stands: bytes) -> bytes | None:
-    """Return the directory where the command starts, or None for the shell's current directory.
-    Raises Refused when the shell's current directory cannot be entered: in another directory the
-    command might do harm, and the caller could not know about the problem."""
+def _start_directory(
+    plan: Plan, session: Session, stands: bytes
+) -> tuple[bytes | None, tuple[bytes, bytes] | None]:
+    """Return the directory where the command starts, or None for the shell's current directory. If
+    the session's directory `stands` cannot be entered, also return `stands` and the nearest parent
+    directory, in which the command starts instead. Raises Refused if there is no such parent."""
     command = plan.command
-    if command.cwd_given or command.cwd != session.cwd_when_decided:
-        return command.cwd
-    if not _is_enterable(stands):
-        there = os.path.isdir(stands)
-        problem = DirectoryProblem.FORBIDDEN if there else DirectoryProblem.MISSING
-        raise Refused(BadDirectory(path=stands, problem=problem))
-    return None
-
-
-def _is_enterable(path: bytes) -> bool:
-    return os.access(path + b"/.", os.X_OK)
+    if session.fixed_cwd or command.cwd_given or command.cwd != session.cwd_when_decided:
+        return command.cwd, None
+    if is_enterable(stands):
+        return None, None
+    nearest = nearest_directory(stands)
+    if nearest is None:
+        raise Refused(BadDirectory(path=stands, problem=DirectoryProblem.MISSING))
+    return nearest, (stands, nearest)
 
 
 def _in_session_cwd(plan: Plan, session: Session, ledger: Ledger) -> Plan:
     """Return the plan with the session's directory in place of the command's own directory. A
     session's shell starts in the session's directory and enters the command's directory later."""
     for place in (session.cwd_when_decided, ledger.directory):
-        if place and _is_enterable(place):
+        if place and is_enterable(place):
             if place == plan.command.cwd:
                 return plan
             command = msgspec.structs.replace(plan.command, cwd=place)

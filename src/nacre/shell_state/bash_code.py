@@ -58,6 +58,7 @@ def build_call(
     status: int,
     directory: bytes | None,
     home: bytes | None,
+    root: bytes | None = None,
     env: Mapping[bytes, bytes],
     traps: bool = True,
     seen: bool = False,
@@ -69,7 +70,8 @@ def build_call(
     shell save its state when the shell ends. If `draft`, the file for the saved state, is None, the
     shell's state is not saved. `directory` is the start directory of the command; None means the
     session's own directory. `home` is the session's own directory, which the session keeps if the
-    command ends in the directory where it started. `traps` means that the shell prints its traps on
+    command ends in the directory where it started. `root` is the directory that the session keeps
+    wherever the command ends. `traps` means that the shell prints its traps on
     INT and QUIT to a file when it ends. `seen` means that the session has a trap that would notice
     a child process.
     """
@@ -85,7 +87,7 @@ def build_call(
         said.append(b"\\builtin unset -v %b 2>/dev/null" % name)
         said.append(b"\\builtin export %b=%b 2>/dev/null" % (name, quote(value)))
     if draft is not None:
-        saves = _exit_trap(draft, mark, directory, home, traps)
+        saves = _exit_trap(draft, mark, directory, home, root, traps)
         said.append(b"\\builtin trap -- %b EXIT" % quote(saves))
     # The code in the variable `_nacre_late` changes `$?`, so nacre appends a command that sets `$?`
     # back to the exit status of the session's previous command.
@@ -98,7 +100,12 @@ def build_call(
 
 
 def _exit_trap(
-    draft: bytes, mark: bytes, directory: bytes | None, home: bytes | None, traps: bool
+    draft: bytes,
+    mark: bytes,
+    directory: bytes | None,
+    home: bytes | None,
+    root: bytes | None,
+    traps: bool,
 ) -> bytes:
     """Return the EXIT trap, in which a forked copy of the shell saves the shell's state while the
     shell exits.
@@ -109,7 +116,9 @@ def _exit_trap(
     if `traps` is False.
     """
     came = b""
-    if directory is not None and home is not None:
+    if root is not None:
+        came = b" _nacre_root=%b" % quote(root)
+    elif directory is not None and home is not None:
         came = b" _nacre_from=%b _nacre_home=%b" % (quote(directory), quote(home))
     saves = (
         b"( _nacre_status=$? _nacre_shopt=$BASHOPTS _nacre_mark=%b%b; "

@@ -1,7 +1,8 @@
 # Sourced by the forked copy of a session's shell when that shell ends: writes the state for the
 # next shell. $_nacre_fd is the descriptor of the draft, $_nacre_mark a word that no command can
 # know before it runs. $_nacre_status and $_nacre_shopt are the status and the options of the shell.
-# $_nacre_from is the start directory of the call, $_nacre_home the directory of the session.
+# $_nacre_from is the start directory of the call, $_nacre_home the directory of the session. A
+# session with a fixed directory has it in $_nacre_root, and saves no other directory.
 # Aliases are off, because they would change the meaning of this code.
 {
   _nacre_set=$SHELLOPTS _nacre_posix=${POSIXLY_CORRECT-}
@@ -24,6 +25,7 @@
   done
   _nacre_old= _nacre_here=${DIRSTACK[0]-} # a command may have assigned PWD
   [[ $_nacre_here ]] || _nacre_here=$PWD
+  [[ $_nacre_root ]] && _nacre_from=$_nacre_here _nacre_home=$_nacre_root
   [[ $_nacre_from && $_nacre_here == "$_nacre_from" ]] && _nacre_old=' OLDPWD'
   if [[ $_nacre_inside ]]; then
     _nacre_bare() { builtin unset -v "$1"; }
@@ -93,7 +95,7 @@
       builtin printf '%s' "$_nacre_here"
     fi
     builtin printf '\n#%s stack\n' "$_nacre_mark"
-    builtin printf '%s\0' "${DIRSTACK[@]:1}"
+    [[ $_nacre_root ]] || builtin printf '%s\0' "${DIRSTACK[@]:1}"
     builtin printf '\n#%s arguments %s\n' "$_nacre_mark" "${_nacre_inside:0:1}"
     builtin printf '%s\0' "$#" "$@"
     builtin printf '\n#%s old %s\n' "$_nacre_mark" "$_nacre_old"

@@ -1,9 +1,11 @@
-"""Functions that turn `artifact://` and `local://` URLs into paths of files in the state
-directory."""
+"""Functions that turn internal URLs into paths of files: `artifact://` and `local://` URLs into
+files in the state directory, and URLs of other schemes by functions of the host."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from nacre.model.caller import Resolved, Resolver
@@ -16,13 +18,38 @@ from nacre.store.state_dir import state_dir
 _MAX_DEPTH: Final = 64
 
 
-def build_resolvers(workspace: bytes) -> Mapping[str, Resolver]:
-    """Return the functions that resolve the `artifact://` and `local://` URLs of a workspace, by
-    scheme."""
+# Function of a host that returns the path for an internal URL. The function gets the part of the
+# URL after `://`, and raises LookupError with a sentence for a URL that it does not know.
+HostResolver = Callable[[str], str | bytes | os.PathLike[str]]
+
+_SCHEME: Final = re.compile(r"[a-z]+")
+# Schemes of URLs that programs such as curl and git use.
+_NOT_INTERNAL: Final = ("http", "https", "ftp", "sftp", "file", "ssh", "git", "data", "ws", "wss")
+
+
+def build_resolvers(
+    workspace: bytes, host_resolvers: Mapping[str, HostResolver] = MappingProxyType({})
+) -> Mapping[str, Resolver]:
+    """Return the functions that resolve internal URLs, by scheme: the functions of the host, and
+    those for the `artifact://` and `local://` URLs of a workspace."""
     return {
         "artifact": partial(_resolve_artifact, workspace),
         "local": partial(_resolve_local, workspace),
+        **{scheme: partial(_resolve_in_host, each) for scheme, each in host_resolvers.items()},
     }
+
+
+def check_schemes(schemes: Iterable[str]) -> None:
+    """Check the schemes for which a host gives resolvers. Raises ValueError."""
+    for scheme in schemes:
+        if not _SCHEME.fullmatch(scheme):
+            raise ValueError(f"{scheme!r} cannot be a URL scheme; use the letters a to z")
+        if scheme in _NOT_INTERNAL:
+            raise ValueError(f"{scheme}:// URLs are not internal; choose another scheme")
+
+
+def _resolve_in_host(resolver: HostResolver, rest: str) -> Resolved:
+    return Resolved(path=os.fsencode(resolver(rest)))
 
 
 def _resolve_artifact(workspace: bytes, rest: str) -> Resolved:

@@ -7,6 +7,7 @@ are formatted for human readers.
 """
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 # Terminal escape sequences. A CSI sequence moves the terminal's cursor or sets a colour. A string
@@ -61,6 +62,42 @@ def drop_partial_start(data: bytes) -> bytes:
     if len(data) > 3 and start == 3 and data[3] & 0xC0 == 0x80:
         return data
     return data[start:]
+
+
+def shown_size(data: bytes) -> int:
+    """Return the size of the data in a reply, in bytes of UTF-8. A byte that is not UTF-8 becomes
+    the replacement character, which has three bytes."""
+    return len(data) if data.isascii() else len(decode(data).encode())
+
+
+def fit_start(data: bytes, limit: int) -> bytes:
+    """Return the longest beginning of the data whose text has at most `limit` bytes of UTF-8. An
+    incomplete character at its end is dropped."""
+    return data[: _fitting_length(data, limit, lambda n: drop_partial_end(data[:n]))]
+
+
+def fit_end(data: bytes, limit: int) -> bytes:
+    """Return the longest end of the data whose text has at most `limit` bytes of UTF-8. An
+    incomplete character at its start is dropped."""
+    size = len(data)
+    fitting = _fitting_length(data, limit, lambda n: drop_partial_start(data[size - n :]))
+    return data[size - fitting :]
+
+
+def _fitting_length(data: bytes, limit: int, cut: Callable[[int], bytes]) -> int:
+    """Return the length of the longest part `cut(n)` of the data that fits into `limit` bytes."""
+    whole = cut(len(data))
+    if shown_size(whole) <= limit:
+        return len(whole)
+    # The text of a part is at most three times as long as the part, and at least a third as long.
+    fits, too_long = min(limit // 3, len(data)), min(3 * limit, len(data)) + 1
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        if shown_size(cut(middle)) <= limit:
+            fits = middle
+        else:
+            too_long = middle
+    return len(cut(fits))
 
 
 def _length(lead: int) -> int:

@@ -10,7 +10,7 @@ from nacre.eventloop import now
 from nacre.model.caller import Caller
 from nacre.model.refusals import BadDirectory, DirectoryProblem, Refused
 from nacre.store import journal
-from nacre.store.url_resolvers import build_resolvers
+from nacre.store.url_resolvers import HostResolver, build_resolvers
 from nacre.store.workspace import find_workspace
 
 
@@ -28,11 +28,12 @@ class CallerFactory:
         tools: tuple[str, ...],
         session: str,
         has_sessions: bool,
+        resolvers: Mapping[str, HostResolver],
     ) -> None:
         """`inherits_env` says whether commands inherit the environment of the host program.
         `session` is the name of the tool's session (saved shell state), or empty for an unnamed
         session. If `has_sessions` is False, callers get no workspace key, because only sessions use
-        the key."""
+        the key. `resolvers` are functions of the host that resolve internal URLs."""
         self._known: Caller | None = None
         self._engine = engine
         self._env = env
@@ -40,6 +41,7 @@ class CallerFactory:
         self._tools = tools
         self._name = session
         self._has_sessions = has_sessions
+        self._resolvers = dict(resolvers)
         self.new_session()
 
     def new_session(self) -> None:
@@ -64,7 +66,7 @@ class CallerFactory:
                 session_cwd=partial(_session_cwd, self._engine, key),
                 setup_signature=_SetupSignature(self._env, cwd),
                 tools=self._tools,
-                resolvers=build_resolvers(place),
+                resolvers=build_resolvers(place, self._resolvers),
                 find_run=partial(_find_run, place),
             )
         return known

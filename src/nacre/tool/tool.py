@@ -36,6 +36,7 @@ from nacre.prepare.decide import decide
 from nacre.runs.dispatch import Dispatcher, Placement, hand_over_leftover
 from nacre.store.audit_log import AuditLog
 from nacre.store.store import Store
+from nacre.store.url_resolvers import HostResolver, check_schemes
 from nacre.tool.call_log import Call, CallLog, check_response
 from nacre.tool.caller_factory import CallerFactory, current_directory, cwd_or_dot
 
@@ -65,6 +66,7 @@ class Tool:
         tools: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
         session: str | None = None,
+        resolvers: Mapping[str, HostResolver] | None = None,
         max_wait: float | None = None,
         place: Placement = "auto",
         engine: Engine | None = None,
@@ -74,12 +76,14 @@ class Tool:
 
         `env` replaces the environment that commands inherit. `tools` names other tools that the
         agent can call. `session` names a persistent shell; a later tool with the same session name
-        in this workspace continues that shell. `max_wait` is the maximum number of seconds that a
-        call may block; only the `nacre` contract and the `pi` contract, which can detach a running
-        command, use `max_wait`. `place` says where commands run: "here" for this process, "warden"
-        for nacre's daemon, or "auto" for the daemon only if a command may outlive the call.
-        `engine` is an engine that the tool uses but does not close; it is meant for nacre's own
-        front ends, such as `nacre rpc`.
+        in this workspace continues that shell. `resolvers` maps a URL scheme, such as `skill`, to a
+        function that gets the part after `://` of an internal URL in a command and returns a path;
+        the function raises LookupError for a URL that it does not know. `max_wait` is the maximum
+        number of seconds that a call may block; only the `nacre` contract and the `pi` contract,
+        which can detach a running command, use `max_wait`. `place` says where commands run: "here"
+        for this process, "warden" for nacre's daemon, or "auto" for the daemon only if a command
+        may outlive the call. `engine` is an engine that the tool uses but does not close; it is
+        meant for nacre's own front ends, such as `nacre rpc`.
         """
         if place not in ("auto", "here", "warden"):
             raise ValueError(f"place {place!r} is unknown; use 'auto', 'here' or 'warden'")
@@ -93,6 +97,7 @@ class Tool:
         given = None if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
         if isinstance(tools, str):
             raise ValueError(f"tools must be a list of names, not {tools!r}; write [{tools!r}]")
+        check_schemes(resolvers or ())
         self._borrowed = engine is not None
         self._engine = engine or Engine(
             keep_loop=True,
@@ -112,6 +117,7 @@ class Tool:
             tools=tuple(tools),
             session=self._name,
             has_sessions=self.contract.has_sessions,
+            resolvers=resolvers or {},
         )
         # Unnamed sessions that `close` deletes, each as (workspace key, session key).
         self._unnamed_sessions: set[tuple[str, str]] = set()

@@ -47,8 +47,6 @@ SECONDS = f"98762.{os.getpid():07d}"
                 "error": "command timed out after 0.2 seconds",
                 "stdout": "",
                 "stderr": "",
-                "exitCode": 143,
-                "signal": "SIGTERM",
             },
         ),
     ],

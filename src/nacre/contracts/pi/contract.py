@@ -40,7 +40,7 @@ from nacre.hints.progress_lines import drop_progress
 from nacre.model.caller import Caller
 from nacre.model.findings import AnyFinding, LinesLimited
 from nacre.model.outcome import NotStarted, Outcome
-from nacre.model.plan import Command, Keep, Limits, Plan, Session, Streams
+from nacre.model.plan import BASH, Command, Keep, Limits, Plan, Session, Streams
 from nacre.model.refusals import (
     AnyRefusal,
     BadArguments,
@@ -57,7 +57,7 @@ from nacre.prepare import interception
 from nacre.prepare.command_prefix import prefix_step
 from nacre.prepare.decide import Step, refuse_step
 from nacre.prepare.directory import check_directory
-from nacre.prepare.environment import NON_INTERACTIVE, check_variable_names, environment_step
+from nacre.prepare.environment import PI_NON_INTERACTIVE, check_variable_names, environment_step
 from nacre.prepare.head_tail import limit_lines
 from nacre.prepare.internal_urls import internal_urls_step
 from nacre.prepare.leading_cd import lift_leading_cd
@@ -72,10 +72,17 @@ _NO_JOBS: Final = "Async job manager unavailable for this session."
 
 _DESCRIPTION: Final = """\
 Execute a shell command in the session workspace. stdout and stderr come back as one, in order.
-Commands share one shell that remembers: directory, variables, functions, options. For one command \
-alone, give cwd and env. At its timeout a command is stopped; \
+Commands share one shell that remembers {remembers}. {starts} At its timeout a command is stopped; \
 you get the output so far. Of long output you see the last {limit}; all of it is in artifact://N, \
 which stands for a file in further commands."""
+
+
+_REMEMBERS: Final = "variables, functions, aliases, options"
+_CWD_PERSISTS: Final = "For one command alone, give cwd and env."
+_CWD_FIXED: Final = (
+    "Each command starts in the session workspace: give cwd, or a leading cd, for another "
+    "directory."
+)
 
 
 class Bash(Struct, frozen=True, kw_only=True):
@@ -113,13 +120,14 @@ class Pi:
         self.options = options
         self._most = most
         self.rules = options.interception()
+        self._shell = _find_shell(options.shell)
         self._first: tuple[Step, ...] = (check_variable_names, lift_leading_cd)
         self._rest: tuple[Step, ...] = (
             internal_urls_step(),
             check_directory,
             *safety_steps(options),
             *trailer_steps(options),
-            environment_step(options.environment, NON_INTERACTIVE, options.allow),
+            environment_step(options.environment, PI_NON_INTERACTIVE, options.allow),
             note_terminal_needs,
             *((prefix_step(options.prefix),) if options.prefix else ()),
         )
@@ -140,7 +148,9 @@ class Pi:
             "command": "Shell command to execute",
             "env": "Extra environment variables",
             "timeout": f"Seconds, {SHORTEST} to {LONGEST}; default {self.options.timeout:g}",
-            "cwd": "Directory to run in; relative to the session's",
+            "cwd": "Directory to run in; relative to the session workspace"
+            if not self.options.persist_cwd
+            else "Directory to run in; relative to the session's",
             "pty": "Run on a terminal, where the caller has a screen for it",
         }
         if self.options.async_:
@@ -148,7 +158,11 @@ class Pi:
         if self.options.head_tail:
             told["head"] = "Show only the first lines"
             told["tail"] = "Show only the last lines (of those that head leaves)"
-        description = _DESCRIPTION.format(limit=f"{LIMIT // 1024} KB")
+        description = _DESCRIPTION.format(
+            limit=f"{LIMIT // 1024} KB",
+            remembers=_REMEMBERS + (" and the directory" if self.options.persist_cwd else ""),
+            starts=_CWD_PERSISTS if self.options.persist_cwd else _CWD_FIXED,
+        )
         schema = object_schema(Bash, told)
         # Lazy import: the schema of pi's replies is needed only for the tool declarations that a
         # model gets.
@@ -217,6 +231,7 @@ class Pi:
             # definitions with which it started.
             options.snapshot,
             options.prefix,
+            *((self._shell,) if options.shell else ()),
             options.environment,
             options.allow,
             # The key of a named session omits environment variables inherited from the host
@@ -230,6 +245,7 @@ class Pi:
             owner=caller.session,
             shell_kind=made_of,
             setup=setup,
+            fixed_cwd=not options.persist_cwd,
         )
 
     def _build_plan(
@@ -270,6 +286,7 @@ class Pi:
             command=Command(
                 original=script, script=_trim_script(script), cwd=caller.cwd, env=caller.env
             ),
+            shell=self._shell,
             streams=Streams.MERGED,
             limits=Limits(timeout=self.options.timeout, grace=self.options.grace),
             keep=Keep(whole=LIMIT, head=head, tail=LIMIT),
@@ -353,6 +370,16 @@ class Pi:
 
 def make(options: Mapping[str, Any]) -> Pi:
     return Pi(read_options(options, Options))
+
+
+def _find_shell(given: str) -> bytes:
+    """Return the path of the shell for all commands. Raises ValueError."""
+    if not given:
+        return BASH
+    # Lazy import: only a chosen shell is checked, and importing `subprocess` takes long.
+    from nacre.prepare.shell_check import find_shell
+
+    return find_shell(given)
 
 
 def _line_limits(

@@ -21,7 +21,7 @@ from nacre.contracts.pi.reply import (
 from nacre.model.outcome import Capture, Outcome, job_state
 from nacre.model.plan import Keep
 from nacre.model.requests import EndRun, Excerpt, Interact, Jobs, Listing, Running, RunStatus
-from nacre.text.clean import as_displayed, decode, drop_partial_start, human_size
+from nacre.text.clean import as_displayed, decode, fit_end, human_size, shown_size
 
 _LABEL: Final = 120  # maximum number of characters of a command that a reply quotes
 _DESCRIPTION: Final = """\
@@ -200,8 +200,9 @@ def _capture(job: RunStatus) -> Capture:
 
 def _output_tail(capture: Capture) -> str:
     """Return the end of a job's output so far, at most `LIMIT` bytes."""
-    data = (capture.head + capture.tail)[-LIMIT:]
-    if len(data) == capture.size:
+    data = capture.head + capture.tail
+    if capture.size <= LIMIT and shown_size(data) <= LIMIT:
         return as_displayed(decode(data))
-    shown_size, size = human_size(len(data)), human_size(capture.size)
-    return f"[last {shown_size} of {size} so far]\n{as_displayed(decode(drop_partial_start(data)))}"
+    data = fit_end(data[-LIMIT:], LIMIT)
+    shown, size = human_size(len(data)), human_size(capture.size)
+    return f"[last {shown} of {size} so far]\n{as_displayed(decode(data))}"

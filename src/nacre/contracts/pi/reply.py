@@ -15,7 +15,7 @@ from nacre.model.findings import AnyFinding, NeedsTerminal, ToolSuggested, Trail
 from nacre.model.outcome import Cancelled, Exited, Killed, Lost, NotStarted, Outcome, TimedOut
 from nacre.model.plan import KIB
 from nacre.model.signals import signal_name
-from nacre.text.clean import as_displayed, decode, drop_partial_end, drop_partial_start
+from nacre.text.clean import as_displayed, decode, fit_end, fit_start, shown_size
 
 LIMIT: Final = 50 * KIB
 
@@ -43,12 +43,13 @@ def cut_output(outcome: Outcome, head: int | None, tail: int | None) -> ShownOut
     everything = capture.head + capture.tail
     if capture.size <= LIMIT:
         data = _cut_lines(everything, head, tail)[1]
-        return ShownOutput(text=as_displayed(decode(data)))
+        if shown_size(data) <= LIMIT:
+            return ShownOutput(text=as_displayed(decode(data)))
     if head is None:
-        window = drop_partial_start(everything[-LIMIT:])
+        window = fit_end(everything[-LIMIT:], LIMIT)
         first = capture.lines - _count_lines(window) + 1
     else:
-        window = drop_partial_end(everything[:LIMIT])
+        window = fit_start(everything[:LIMIT], LIMIT)
         first = 1
     passed, data = _cut_lines(window, head, tail)
     first += passed
@@ -82,7 +83,7 @@ def _truncation_details(outcome: Outcome, data: bytes, first: int, direction: st
     capture = outcome.output
     count = _count_lines(data)
     last = first + count - 1
-    number, where = artifact_reference(outcome.run, capture)
+    number, where = artifact_reference(outcome)
     truncation = {
         "direction": direction,
         "truncatedBy": "bytes",

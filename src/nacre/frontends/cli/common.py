@@ -18,6 +18,7 @@ from nacre.model.cancel import CancelToken
 from nacre.prepare.environment import dropped_names
 from nacre.process.own_process import become_subreaper, scrub_environ
 from nacre.runs.dispatch import hand_over_leftover
+from nacre.store.url_resolvers import HostResolver
 from nacre.store.workspace import find_workspace
 from nacre.tool.tool import Tool
 
@@ -39,6 +40,7 @@ def own_tool(
     options: Mapping[str, Any] | None = None,
     session: str | None = None,
     max_wait: float | None = None,
+    resolvers: Mapping[str, HostResolver] | None = None,
     engine: Engine | None = None,
 ) -> Tool:
     """Build a tool in a process that belongs to nacre, not to a host program. Raises UsageError.
@@ -58,6 +60,7 @@ def own_tool(
             options=options,
             session=session,
             max_wait=max_wait,
+            resolvers=resolvers,
             engine=engine or own_engine(),
         )
     except ValueError as error:

@@ -2,7 +2,8 @@
 
 The MCP server gets the list of tools, the replies to calls and the list of runs from a `Tool`. The
 class `McpServer` adds what is specific to MCP: progress while a command runs, cancellation, run
-output as resources, and completion of run ids. The module `transport` connects the MCP server to
+output as resources, and completion of run ids. The module `run_notifier` tells clients about the
+ends of runs. The module `transport` connects the MCP server to
 its clients, over stdio or HTTP. The user's guide to the MCP server is docs/guide/mcp.md.
 """
 
@@ -15,15 +16,18 @@ import anyio
 from mcp import MCPError
 from mcp import types as wire
 from mcp.server import MCPServer
+from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context
 
 from nacre import __version__
 from nacre.contracts.contract import Reply
+from nacre.frontends.mcp.run_notifier import RunNotifier
 from nacre.frontends.run_json import OutputPart, PartTooLarge, read_part
 from nacre.model.cancel import CancelToken
 from nacre.model.events import Chunk, Event, Listening
 from nacre.model.plan import KIB
+from nacre.runs.handle import RunHandle
 from nacre.store import stored_run
 from nacre.store.stored_run import NoSuchRun
 from nacre.text.clean import (
@@ -34,6 +38,7 @@ from nacre.text.clean import (
     looks_binary,
     strip_escapes,
 )
+from nacre.tool.detached_run import DetachedRun
 from nacre.tool.tool import Tool
 
 # Key under which the ASGI scope holds an event that is set when the client disconnects.
@@ -68,6 +73,15 @@ class McpServer(MCPServer[Any]):
         self._often, self._seldom = often, seldom
         self._live: set[CancelToken] = set()
         self.completion()(self._complete)  # type: ignore[no-untyped-call]
+        self._notifier = RunNotifier(self._find_run)
+        self._notifier.register(self._lowlevel_server)
+        # The SDK declares prompts for every server; without handlers it declares none.
+        for method in ("prompts/list", "prompts/get"):
+            del self._lowlevel_server._request_handlers[method]
+
+    @property
+    def lowlevel_server(self) -> Server[Any]:
+        return self._lowlevel_server
 
     # MCP tools.
 
@@ -96,10 +110,18 @@ class McpServer(MCPServer[Any]):
         if self._stopping:
             cancel.cancel()
 
+        def on_detach(run: DetachedRun) -> None:
+            if context is not None:
+                self._notifier.follow_job(run, context.request_context.session)
+
         async def answered() -> Reply | Exception:
             try:
                 return await self._tool.acall(
-                    arguments, tool=name, listen=listening if wants else None, cancel=cancel
+                    arguments,
+                    tool=name,
+                    listen=listening if wants else None,
+                    cancel=cancel,
+                    on_detach=on_detach,
                 )
             except Exception as error:  # noqa: BLE001 - raised again outside of the task group
                 return error
@@ -192,6 +214,13 @@ class McpServer(MCPServer[Any]):
         except (NoSuchRun, PartTooLarge, ValueError, OSError) as error:
             raise _invalid_uri(str(error), uri) from None
         return [_resource_contents(part)]
+
+    def _find_run(self, uri: str) -> RunHandle:
+        """Return the run of a resource. Raises MCPError."""
+        try:
+            return self._tool.run(_parse_uri(uri)[0])
+        except (LookupError, OSError) as error:
+            raise _invalid_uri(str(error), uri) from None
 
     def _read_part(self, run: str, wanted: Mapping[str, int]) -> OutputPart:
         return read_part(

@@ -4,6 +4,7 @@ The first SIGINT, SIGTERM or SIGHUP stops the running calls and then the server;
 kills the commands of the calls.
 """
 
+import asyncio
 import contextlib
 import hmac
 import json
@@ -11,20 +12,35 @@ import os
 import select
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from typing import Any, Final
 
 import anyio
 import uvicorn
 from anyio.abc import TaskGroup
+from mcp.server.streamable_http import EventStore
+from mcp.server.streamable_http_manager import (
+    StreamableHTTPASGIApp,
+    StreamableHTTPSessionManager,
+)
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.routing import Route
 
 from nacre.frontends.mcp.auth import ListenAddress, bracket_ipv6
+from nacre.frontends.mcp.recent_events import RecentEvents
 from nacre.frontends.mcp.server import CANCELLED, McpServer
 
 PATH: Final = "/mcp"
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_INTERVAL: Final = 0.02
+# Milliseconds after which a client reconnects to a broken stream.
+_RETRY_INTERVAL: Final = 1000
+# Seconds within which a client must reconnect to a broken stream before its commands are stopped.
+_RESUME_TIME: Final = 10.0
+# First protocol version in which a client can resume the stream of each request.
+_FIRST_RESUMABLE: Final = "2025-11-25"
 _EXIT_GRACE: Final = 2.0  # seconds that an exiting server gives the client to read the last replies
 
 # The check of the headers Host and Origin in the MCP SDK is switched off, because it accepts any
@@ -89,8 +105,14 @@ async def serve_http(
 
     `ready` is a callback that gets the URL of the server as soon as the server accepts connections.
     """
-    app = shell.streamable_http_app(
-        streamable_http_path=PATH, transport_security=_SDK_CHECKS_OFF, host=where.host
+    manager = _SessionManager(
+        app=shell.lowlevel_server,
+        retry_interval=_RETRY_INTERVAL,
+        security_settings=_SDK_CHECKS_OFF,
+    )
+    app = Starlette(
+        routes=[Route(PATH, endpoint=StreamableHTTPASGIApp(manager))],
+        lifespan=lambda _: manager.run(),
     )
     config = uvicorn.Config(
         _AccessCheck(app, where),
@@ -118,6 +140,18 @@ async def serve_http(
     return codes[-1]
 
 
+class _SessionManager(StreamableHTTPSessionManager):
+    @property
+    def event_store(self) -> EventStore:
+        """New store of events, for one session; the SDK reads this property for each session, and
+        would else share one store between all sessions."""
+        return RecentEvents()
+
+    @event_store.setter
+    def event_store(self, given: EventStore | None) -> None:
+        del given
+
+
 class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -137,12 +171,15 @@ async def _report_ready(
 
 class _AccessCheck:
     """ASGI middleware that checks the Host header, the Origin header and the access token of each
-    request, and sets an event when the client disconnects."""
+    request, and sets an event when the client has disconnected for good."""
 
-    def __init__(self, app: App, where: ListenAddress) -> None:
+    def __init__(self, app: App, where: ListenAddress, resume_time: float = _RESUME_TIME) -> None:
+        """`resume_time` is the number of seconds within which a client may reconnect."""
         self._app = app
         self._where = where
         self._token = None if where.token is None else where.token.encode()
+        self._resume_time = resume_time
+        self._open_streams: Counter[str] = Counter()  # number of open GET streams, by session id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -151,14 +188,48 @@ class _AccessCheck:
         if wrong is not None:
             return await _send_error(send, *wrong)
         gone = scope[CANCELLED] = anyio.Event()
+        session = next(iter(_header(scope, b"mcp-session-id")), "")
+        resumable = bool(session) and _is_resumable(scope)
+        complete = False
 
         async def receive_watched() -> MutableMapping[str, Any]:
             message = await receive()
-            if message["type"] == "http.disconnect":
-                gone.set()
+            if message["type"] == "http.disconnect" and not complete:
+                if resumable:
+                    self._set_when_absent(gone, session)
+                else:
+                    gone.set()
             return message
 
-        return await self._app(scope, receive_watched, send)
+        async def send_watched(message: MutableMapping[str, Any]) -> None:
+            nonlocal complete
+            await send(message)
+            complete = message["type"] == "http.response.body" and not message.get("more_body")
+
+        is_stream = scope["method"] == "GET" and bool(session)
+        self._open_streams[session] += is_stream
+        try:
+            await self._app(scope, receive_watched, send_watched)
+        finally:
+            self._open_streams[session] -= is_stream
+            self._open_streams += Counter()  # removes the sessions without an open stream
+
+    def _set_when_absent(self, gone: anyio.Event, session: str) -> None:
+        """Set the event `gone` as soon as the session had no open stream for `resume_time`
+        seconds: a client that has lost a stream reconnects, and its commands go on."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._resume_time
+
+        def check() -> None:
+            nonlocal deadline
+            if self._open_streams[session]:
+                deadline = loop.time() + self._resume_time
+            if loop.time() >= deadline:
+                gone.set()
+            else:
+                loop.call_later(self._resume_time / 20, check)
+
+        check()
 
     def _find_problem(self, scope: Scope) -> tuple[int, str] | None:
         """Return the HTTP status and the error message for a forbidden request, or None for an
@@ -176,6 +247,11 @@ class _AccessCheck:
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         known = hmac.compare_digest(token.strip().encode(), self._token or b"")
         return scheme.lower() == "bearer" and known
+
+
+def _is_resumable(scope: Scope) -> bool:
+    versions = _header(scope, b"mcp-protocol-version")
+    return len(versions) == 1 and versions[0] == _FIRST_RESUMABLE
 
 
 def _header(scope: Scope, name: bytes) -> list[str]:

@@ -63,8 +63,8 @@ class Server:
         The exit code of the RPC server is 0 at the end of input, 141 when the client no longer
         reads, and 128+n after signal n.
         """
-        self.send({"type": "ready"})
         self._listen(source)
+        self.send({"type": "ready"})
         while self._code is None:
             self._step(None)
         self._engine.unwatch_fd(source)

@@ -1,0 +1,63 @@
+"""Check that the shell that a user has chosen understands the bash code of nacre."""
+
+import os
+import shutil
+import subprocess
+from functools import lru_cache
+from typing import Final
+
+# Seconds that a shell may take for the check; a shell that needs longer is not usable.
+_TIMEOUT: Final = 10.0
+_OLDEST: Final = (4, 4)  # oldest version of bash whose builtins can save the state of a shell
+# Script that fails in a shell that is not compatible with bash. It uses what the scripts of a
+# session use: arrays, `mapfile`, attributes of variables and descriptors in variables.
+_SCRIPT: Final = r"""
+declare -a a=(x y)
+mapfile -d '' -t b < <(printf '%s\0' 1 2)
+declare -i n=1
+exec {fd}>/dev/null
+[[ ${#a[@]}${#b[@]}${n@a} == 22i && $fd -gt 9 ]] &&
+builtin printf '%s ' bash "${BASH_VERSINFO[@]:0:2}"
+"""
+
+
+def find_shell(given: str) -> bytes:
+    """Return the path of the shell that the option `shell` names, after running the shell once.
+    Raises ValueError for a program that does not exist, or that is not compatible with bash."""
+    path = shutil.which(os.path.expanduser(given))
+    if path is None:
+        raise ValueError(f"shell {given!r} is not a program; give the path of a bash")
+    path = os.path.abspath(path)
+    problem = _find_problem(path, os.stat(path).st_mtime_ns)
+    if problem is not None:
+        raise ValueError(f"shell {given!r} cannot be used: {problem}; give the path of a bash")
+    return os.fsencode(path)
+
+
+@lru_cache(maxsize=16)
+def _find_problem(path: str, changed: int) -> str | None:
+    """Run a shell, and return why nacre cannot use it; None if nacre can use it. The result is
+    cached until the time `changed`, at which the program was changed, is another one."""
+    del changed
+    try:
+        said = subprocess.run(
+            [path, "-c", _SCRIPT],
+            env={"PATH": os.defpath},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            timeout=_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it did not answer in {_TIMEOUT:g} s"
+    except OSError as error:
+        return error.strerror or str(error)
+    match said.stdout.split():
+        case [b"bash", major, minor] if said.returncode == 0:
+            version = int(major), int(minor)
+            if version >= _OLDEST:
+                return None
+            return f"it is bash {version[0]}.{version[1]}; 4.4 is the oldest that works"
+    return "it is not compatible with bash"
