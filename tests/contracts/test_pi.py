@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
-from nacre.contracts.pi.reply import LIMIT, cut_output
+from nacre.contracts.pi.reply import LIMIT, cut_output, wall_time_line, wall_time_ms
 from nacre.model.caller import Resolved
 from nacre.model.outcome import Capture, Exited, Outcome, Saved
 from nacre.model.refusals import BadLink
+from nacre.store.url_resolvers import HostResolver
 from tests.support.decide import decided
 from tests.support.helpers import eventually
 
@@ -207,6 +208,108 @@ def test_unknown_skills_are_answered_with_the_known_ones() -> None:
 
     refusal = decided("pi", "cat skill://x", more_resolvers={"skill": resolver}).refusal
     assert str(refusal) == "skill://x: there is no skill 'x'; there is lint, review"
+
+
+def test_a_host_gives_resolvers_for_its_urls(tmp_path: Path) -> None:
+    (tmp_path / "lint.md").write_text("run ruff\n")
+
+    def find_skill(rest: str) -> Path:
+        if rest != "lint":
+            raise LookupError(f"there is no skill {rest!r}; there is lint")
+        return tmp_path / "lint.md"
+
+    for contract in ("pi", "nacre", "phoenix"):
+        resolvers: dict[str, HostResolver] = {"skill": find_skill, "doc": tmp_path.joinpath}
+        with nacre.Tool(contract, cwd=tmp_path, resolvers=resolvers) as tool:
+            for url in ("skill://lint", "doc://lint.md"):
+                assert tool.call({"command": f"cat {url}"}).text.startswith("run ruff\n")
+            refused = tool.call({"command": "cat skill://x"})
+            assert refused.is_error
+            assert "skill://x: there is no skill 'x'; there is lint" in refused.text
+    with nacre.Tool("pi", cwd=tmp_path) as tool:
+        refused = tool.call({"command": "cat skill://lint"})
+        assert refused.text == (
+            "skill://lint: skill:// URLs cannot be resolved here; schemes with a resolver: "
+            "artifact, local"
+        )
+
+
+@pytest.mark.parametrize(
+    ("scheme", "problem"), [("https", "are not internal"), ("a b", "cannot be a URL scheme")]
+)
+def test_a_resolver_for_a_scheme_of_others_is_refused(scheme: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        nacre.Tool("pi", resolvers={scheme: str})
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        (True, 60.0),
+        ("true", 60.0),
+        ("on", 60.0),
+        (False, None),
+        ("off", None),
+        (5, 5.0),
+        ("7", 7.0),
+    ],
+)
+def test_auto_background_is_a_switch_or_a_number(given: Any, seconds: float | None) -> None:
+    with nacre.Tool("pi", options={"auto_background": given}) as tool:
+        assert getattr(tool.contract, "options").auto_background == seconds  # noqa: B009
+
+
+def test_a_chosen_shell_runs_the_commands(tmp_path: Path) -> None:
+    shell = tmp_path / "other-bash"
+    shell.write_bytes(Path("/bin/bash").read_bytes())
+    shell.chmod(0o755)
+    with nacre.Tool("pi", cwd=tmp_path, options={"shell": str(shell)}) as tool:
+        tool.call({"command": "x=1"})
+        reply = tool.call({"command": "echo $BASH $x; readlink /proc/$$/exe"})
+        assert reply.text.startswith(f"{shell} 1\n{shell}\n")
+
+
+@pytest.mark.parametrize(
+    ("shell", "problem"),
+    [
+        ("/nonexistent", "shell '/nonexistent' is not a program; give the path of a bash"),
+        ("/bin/cat", "shell '/bin/cat' cannot be used: it is not compatible with bash"),
+        ("/bin/dash", "shell '/bin/dash' cannot be used: it is not compatible with bash"),
+    ],
+)
+def test_a_shell_that_is_no_bash_is_refused(shell: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        nacre.Tool("pi", options={"shell": shell})
+
+
+def test_an_old_bash_is_refused(tmp_path: Path) -> None:
+    shell = tmp_path / "bash"
+    shell.write_text("#!/bin/sh\necho bash 4 3\n")
+    shell.chmod(0o755)
+    with pytest.raises(ValueError, match=r"it is bash 4\.3; 4\.4 is the oldest that works"):
+        nacre.Tool("pi", options={"shell": str(shell)})
+
+
+def test_commands_get_the_variables_of_pi() -> None:
+    names = (
+        *("NO_COLOR", "TERM", "CI", "GH_PROMPT_DISABLED", "PNPM_UPDATE_NOTIFIER"),
+        *("PNPM_DISABLE_SELF_UPDATE_CHECK", "YARN_ENABLE_TELEMETRY", "YARN_ENABLE_PROGRESS_BARS"),
+        *("TF_INPUT", "TF_IN_AUTOMATION", "PYTHONUNBUFFERED", "LESS"),
+    )
+    shown = bash("echo " + " ".join(f"${name}" for name in names)).text.partition("\n")[0]
+    assert shown == "1 dumb true 1 false true 0 0 0 1 1 FRX"
+    assert bash("echo $TERM", env={"TERM": "xterm"}).text.startswith("xterm\n")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.0049, 0.005, 1.0049, 1.005, 1.00549, 59.9951, 3600.125])
+def test_the_wall_time_is_rounded_once(seconds: float) -> None:
+    assert wall_time_line(seconds) == f"Wall time: {wall_time_ms(seconds) / 1000:.2f} seconds"
+
+
+def test_the_wall_time_of_a_reply_and_of_its_details_agree() -> None:
+    reply = bash("sleep 0.017")
+    shown = f"Wall time: {reply.details['wallTimeMs'] / 1000:.2f} seconds"
+    assert reply.text.endswith(shown)
 
 
 # The shown output, compared with a simple calculation in Python on the same bytes.

@@ -23,6 +23,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp import types as wire
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.subscriptions import ResourceUpdated
 
 import nacre
 from nacre.contracts import reply_schemas
@@ -35,6 +36,8 @@ from tests.support.helpers import alive, eventually, named
 pytestmark = pytest.mark.slow
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "auto"])
+# The protocol of 2026-07-28 has neither `resources/subscribe` nor `logging/setLevel`.
+DEPRECATED = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 Talk = Callable[[Client], Coroutine[Any, Any, None]]
 
 
@@ -210,7 +213,7 @@ def test_pi_hands_back_a_job_too_but_not_what_ends_before_that(tmp_path: Path) -
         assert text(result).startswith("on\nBackground job r1 started: echo on; sleep 73.6\n")
         await client.call_tool("job", {"cancel": ["r1"]})
         result = await client.call_tool("bash", {"command": "sleep 73.7", "timeout": 1})
-        assert text(result).endswith("Command timed out after 1 second")
+        assert text(result).endswith("Command timed out after 1 seconds")
 
     in_process(talk, tmp_path, contract="pi", max_wait=1.5, grace=0.4)
 
@@ -476,6 +479,158 @@ def test_http_ends_the_command_of_a_client_that_disconnected(era: str, server: H
     client.kill()
     client.wait()
     eventually(lambda: not named("sleep 73.9"))
+
+
+@ERAS
+def test_no_prompts_are_declared(era: str, tmp_path: Path) -> None:
+    async def talk(client: Client) -> None:
+        assert client.server_capabilities.prompts is None
+        for ask in (client.list_prompts(), client.get_prompt("x")):
+            with pytest.raises(MCPError) as error:
+                await ask
+            assert error.value.code == wire.METHOD_NOT_FOUND
+
+    in_process(talk, tmp_path, era=era)
+
+
+@DEPRECATED
+def test_the_end_of_a_run_is_announced_to_a_client_with_a_handshake(tmp_path: Path) -> None:
+    logged: list[wire.LoggingMessageNotificationParams] = []
+    updated: list[str] = []
+
+    async def on_log(params: wire.LoggingMessageNotificationParams) -> None:
+        logged.append(params)
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, wire.ResourceUpdatedNotification):
+            updated.append(str(message.params.uri))
+
+    async def run() -> None:
+        with nacre.Tool(cwd=tmp_path) as tool, anyio.fail_after(60):
+            async with Client(
+                McpServer(tool), mode="legacy", logging_callback=on_log, message_handler=on_message
+            ) as client:
+                capabilities = client.server_capabilities
+                assert capabilities.resources is not None
+                assert (capabilities.resources.subscribe, capabilities.logging) == (
+                    True,
+                    wire.LoggingCapability(),
+                )
+                for command in ("sleep 0.5; echo end; exit 3", "sleep 0.5", "sleep 73.1"):
+                    await client.call_tool("bash", {"command": command, "wait": 0})
+                for uri in ("artifact://1", "artifact://r1", "artifact://2"):
+                    await client.subscribe_resource(uri)
+                await client.unsubscribe_resource("artifact://2")
+                while len(logged) < 2 or len(updated) < 2:
+                    await anyio.sleep(0.05)
+                with pytest.raises(MCPError, match="artifact://9: there is no run r9"):
+                    await client.subscribe_resource("artifact://9")
+                await client.call_tool("job", {"action": "signal", "run": "r3"})
+                while len(logged) < 3:
+                    await anyio.sleep(0.05)
+
+    anyio.run(run)
+    assert sorted(updated) == ["artifact://1", "artifact://r1"]
+    said = {each.data["run"]: each for each in logged}
+    assert said["r1"].data == {
+        "run": "r1",
+        "state": "failed",
+        "resource": "artifact://1",
+        "text": "end\n[exit code 3]",
+    }
+    levels = {run: (each.logger, each.level) for run, each in said.items()}
+    assert levels == dict.fromkeys(("r1", "r3"), ("nacre", "warning")) | {"r2": ("nacre", "info")}
+
+
+@DEPRECATED
+def test_a_client_chooses_the_level_of_log_messages(tmp_path: Path) -> None:
+    logged: list[str] = []
+
+    async def on_log(params: wire.LoggingMessageNotificationParams) -> None:
+        logged.append(params.data["run"])
+
+    async def run() -> None:
+        with nacre.Tool(cwd=tmp_path) as tool, anyio.fail_after(60):
+            async with Client(McpServer(tool), mode="legacy", logging_callback=on_log) as client:
+                await client.session.set_logging_level("warning")
+                for command in ("true", "false"):
+                    given = {"command": f"sleep 0.5; {command}", "wait": 0}
+                    await client.call_tool("bash", given)
+                while "r2" not in logged:
+                    await anyio.sleep(0.05)
+
+    anyio.run(run)
+    assert logged == ["r2"]
+
+
+def test_the_end_of_a_run_is_announced_to_a_client_that_listens(tmp_path: Path) -> None:
+    async def talk(client: Client) -> None:
+        await client.call_tool("bash", {"command": "sleep 1", "wait": 0})
+        async with client.listen(resource_subscriptions=["artifact://1"]) as events:
+            async for event in events:
+                assert event == ResourceUpdated(uri="artifact://1")
+                break
+
+    in_process(talk, tmp_path, era="auto")
+
+
+def test_a_client_hears_of_a_run_that_another_program_started(tmp_path: Path) -> None:
+    async def talk(client: Client) -> None:
+        with nacre.Tool(cwd=tmp_path) as other:
+            run = other.start({"command": "sleep 1"})
+        async with client.listen(resource_subscriptions=[f"artifact://{run.id}"]) as events:
+            async for event in events:
+                assert event == ResourceUpdated(uri=f"artifact://{run.id}")
+                break
+
+    in_process(talk, tmp_path, era="auto")
+
+
+@pytest.mark.xdist_group("http")
+def test_http_resumes_a_broken_stream(server: Http) -> None:
+    begun = server.cwd / "resumed"
+    headers = {**server.headers, "Accept": "application/json, text/event-stream"}
+
+    def request(id: int, method: str, **params: object) -> dict[str, object]:
+        return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+    def events(lines: Iterator[str]) -> Iterator[dict[str, str]]:
+        event: dict[str, str] = {}
+        for line in lines:
+            if line:
+                name, _, value = line.partition(": ")
+                event[name] = value
+            elif event:
+                yield event
+                event = {}
+
+    with httpx2.Client(headers=headers, timeout=30) as http:
+        hello = request(
+            1,
+            "initialize",
+            protocolVersion="2025-11-25",
+            capabilities={},
+            clientInfo={"name": "t", "version": "1"},
+        )
+        headers = {
+            "Mcp-Session-Id": http.post(server.url, json=hello).headers["mcp-session-id"],
+            "MCP-Protocol-Version": "2025-11-25",
+        }
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        http.post(server.url, json=ready, headers=headers)
+        arguments = {"command": f"touch {begun}; sleep 1; echo resumed"}
+        call = request(2, "tools/call", name="bash", arguments=arguments)
+        with http.stream("POST", server.url, json=call, headers=headers) as stream:
+            first = next(events(stream.iter_lines()))
+            eventually(begun.exists)
+        assert (first.get("data", ""), first["retry"]) == ("", "1000")
+        again = {**headers, "Last-Event-ID": first["id"]}
+        with http.stream("GET", server.url, headers=again) as stream:
+            for event in events(stream.iter_lines()):
+                if event.get("data"):
+                    answer = json.loads(event["data"])
+                    break
+    assert (answer["id"], answer["result"]["content"][0]["text"]) == (2, "resumed\n")
 
 
 def test_http_refuses_a_wrong_token_host_or_origin(tmp_path: Path, home: Path) -> None:
