@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SDKS := $(VENV)/.sdks
 INSPECTOR := $(VENV)/inspector
+NODE_CLIENTS := $(VENV)/node-clients
 # The site generator has an environment of its own: it shares dependencies with the agent SDKs.
 SITE := $(VENV)/site
 # PYTHON is the first Python that is new enough. `make PYTHON=... run` chooses another Python.
@@ -35,8 +36,8 @@ test: $(READY)
 test-fast: $(READY)
 	$(PYTEST) -n 2 --ignore tests/adapters -m 'not slow' $(ARGS)
 
-# Run the tests that need the agent SDKs, which are large, and MCP's inspector, which npm installs.
-test-adapters: $(SDKS) $(INSPECTOR)
+# Run the tests that need the agent SDKs, which are large, and clients of nacre, which npm installs.
+test-adapters: $(SDKS) $(INSPECTOR) $(NODE_CLIENTS)
 	$(BIN)/mypy
 	$(PYTEST) -n $(WORKERS) --dist loadgroup tests/adapters $(ARGS)
 
@@ -94,6 +95,14 @@ $(SITE)/.ready: $(READY) requirements-site.txt
 $(INSPECTOR): $(READY)
 	@npm install --silent --no-audit --no-fund --prefix $@ @modelcontextprotocol/inspector@0.15.0 \
 		>/dev/null 2>&1 || { rm -rf $@; echo "MCP's inspector cannot be installed here" >&2; }
+
+# The RPC clients of pi and the conformance suite of MCP. If they are not installed, their tests
+# report "DID NOT RUN".
+$(NODE_CLIENTS): $(READY) scripts/install_node_clients.sh
+	@echo "Setting up the clients of pi and the conformance suite of MCP ..." >&2
+	@scripts/install_node_clients.sh $@ >/dev/null \
+		|| { rm -rf $@; echo "The clients of pi cannot be installed here" >&2; }
+	@test ! -d $@ || touch $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist

@@ -37,7 +37,7 @@ class Rpc:
             said = json.loads(line)
             if said["type"] == "bash_output":
                 hear(said["chunk"])
-            elif said.get("id") == id:
+            elif said["type"] == "response" and said.get("id") == id:
                 if not said["success"]:
                     raise RuntimeError(said["error"])
                 return said["data"]
