@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nacre
+from nacre.model.outcome import Capture, Exited, Outcome
 from nacre.model.plan import Limits
 from nacre.model.requests import StartRun
+from nacre.text.clean import decode
 from tests.support.command_line import PROGRAM
 
 pytestmark = pytest.mark.slow
@@ -127,6 +131,23 @@ def test_no_character_is_cut_in_half(character: str, shift: int, tmp_path: Path)
     width = len(character.encode())
     assert END - width < len(head.encode()) <= END
     assert END - width < len(tail.encode()) <= END
+
+
+@given(st.sampled_from([b"x", b"\xff", "é".encode(), b"\xe2\x82", b"\n"]), st.integers(1, 140_000))
+@settings(max_examples=20, deadline=None)
+def test_a_reply_is_never_longer_than_the_design_allows(piece: bytes, size: int) -> None:
+    data = (piece * size)[: 131_072 + 5000]
+    capture = Capture(head=data, size=len(data), newlines=data.count(b"\n"))
+    if len(data) > 131_072:
+        head, tail = data[:4096], data[-4096:]
+        capture = Capture(head=head, tail=tail, size=len(data), newlines=data.count(b"\n"))
+    outcome = Outcome(run="r1", ending=Exited(0), output=capture, stored=True)
+    with nacre.Tool("phoenix") as tool:
+        reply = tool.contract.reply(outcome, None, ())
+    assert len(reply.text.encode()) <= 128 * 1024 + 200
+    whole = decode(data) == reply.text
+    assert whole is not ("[full output: artifact://1]" in reply.text)
+    assert reply.details["output"]["truncated"] is not whole
 
 
 def test_the_parent_does_not_show_what_was_dropped() -> None:

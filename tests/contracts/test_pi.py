@@ -21,7 +21,7 @@ from nacre.model.outcome import Capture, Exited, Outcome, Saved
 from nacre.model.refusals import BadLink
 from nacre.store.url_resolvers import HostResolver
 from tests.support.decide import decided
-from tests.support.helpers import eventually
+from tests.support.helpers import eventually, named
 
 pytestmark = pytest.mark.slow
 
@@ -310,6 +310,30 @@ def test_the_wall_time_of_a_reply_and_of_its_details_agree() -> None:
     reply = bash("sleep 0.017")
     shown = f"Wall time: {reply.details['wallTimeMs'] / 1000:.2f} seconds"
     assert reply.text.endswith(shown)
+
+
+@pytest.mark.parametrize("contract", ["pi", "nacre", "phoenix"])
+def test_a_long_list_of_leftover_processes_is_cut(contract: str) -> None:
+    with nacre.Tool(contract) as tool:
+        reply = tool.call({"command": "for i in {1..24}; do sleep 3.71 & done; echo x"})
+    lines = [line for line in reply.text.splitlines() if "left running" in line]
+    assert len(lines) == 11
+    assert lines[-1] == "[left running: and 14 more]"
+    eventually(lambda: not named("sleep 3.71"))
+
+
+@pytest.mark.parametrize("contract", ["pi", "harness"])
+def test_limits_hold_for_what_is_shown(contract: str) -> None:
+    with nacre.Tool(contract) as tool:
+        reply = tool.call({"command": "head -c 1048576 /dev/zero | tr '\\0' '\\377'"})
+    if contract == "harness":
+        shown = reply.details["stdout"]
+        assert 1024 * 1024 - 3 <= len(shown.encode()) <= 1024 * 1024
+        assert shown.endswith("\ufffd... (truncated)")
+    else:
+        shown, _, notes = reply.text.partition("\n\n")
+        assert LIMIT - 3 <= len(shown.encode()) <= LIMIT
+        assert notes.startswith("[Showing lines 1-1 of 1 (50KB limit). Full: artifact://")
 
 
 # The shown output, compared with a simple calculation in Python on the same bytes.

@@ -10,7 +10,10 @@ from nacre.text.clean import (
     describe_binary,
     drop_partial_end,
     drop_partial_start,
+    fit_end,
+    fit_start,
     human_size,
+    shown_size,
     strip_escapes,
 )
 
@@ -144,3 +147,31 @@ def test_a_size_is_never_said_smaller_than_it_is(size: int) -> None:
     unit = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}[said.strip("0123456789.")[0]]
     assert number * unit >= size * 0.9999999
     assert (number - 0.1) * unit <= size
+
+
+# Data with characters of every length and with bytes that are not UTF-8.
+MIXED = st.lists(st.one_of(st.binary(max_size=8), st.text(max_size=8).map(str.encode))).map(
+    b"".join
+)
+
+
+@given(MIXED, st.integers(0, 60))
+def test_a_fitting_part_is_within_the_limit_and_as_long_as_possible(
+    data: bytes, limit: int
+) -> None:
+    start, end = fit_start(data, limit), fit_end(data, limit)
+    assert data.startswith(start)
+    assert data.endswith(end)
+    for part, more in (
+        (start, data[: len(start) + 5]),
+        (end, data[max(0, len(data) - len(end) - 5) :]),
+    ):
+        assert len(decode(part).encode()) == shown_size(part) <= limit
+        # A cut may drop an incomplete character; any longer part would not fit.
+        assert len(data) - len(part) < 4 or shown_size(more) > limit
+
+
+@given(st.text(max_size=50))
+def test_text_that_fits_is_whole(text: str) -> None:
+    data = text.encode()
+    assert fit_start(data, len(data)) == fit_end(data, len(data)) == data

@@ -104,3 +104,12 @@ def reply_to_json(reply: Reply) -> dict[str, Any]:
     """Return the reply as the JSON object (`content`, `is_error`, `details`) that most contracts
     use."""
     return {"content": reply.text, "is_error": reply.is_error, "details": reply.details}
+
+
+def reply_to_pi(reply: Reply) -> dict[str, Any]:
+    """Return the reply as the JSON object that a tool of the agent pi returns."""
+    return {
+        "content": [{"type": "text", "text": reply.text}],
+        "isError": reply.is_error,
+        "details": reply.details,
+    }

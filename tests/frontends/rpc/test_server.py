@@ -574,6 +574,58 @@ def test_a_file_can_be_the_input(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--mode", "rpc"],
+        ["--mode=rpc", "--provider", "x", "--model", "y", "--session-dir", "z"],
+        ["rpc", "--mode", "rpc"],
+        ["--cwd", "/usr", "--mode", "rpc"],
+    ],
+)
+def test_mode_rpc_is_the_command_rpc(words: list[str]) -> None:
+    message = '{"id": "1", "type": "bash", "command": "pwd", "stream": false}'
+    done = run_nacre(*words, stdin=message.encode())
+    ready, response = map(json.loads, done.stdout.splitlines())
+    assert (done.returncode, done.stderr, ready) == (0, "", {"type": "ready"})
+    assert response["data"]["output"] == f"{'/usr' if '--cwd' in words else Path.cwd()}\n"
+
+
+def test_mode_has_no_other_value() -> None:
+    for words in (["--mode", "json"], ["rpc", "--mode", "json"], ["--mode"]):
+        done = run_nacre(*words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "argument --mode: " in done.stderr
+
+
+def test_a_python_program_serves_rpc_with_resolvers(tmp_path: Path) -> None:
+    (tmp_path / "lint").write_text("run ruff\n")
+    code = (
+        "import sys\n"
+        "from nacre.frontends.rpc.serve import serve_rpc\n"
+        f"skill = lambda rest: {str(tmp_path)!r} + '/' + rest\n"
+        "sys.exit(serve_rpc('pi', options={'async': True}, resolvers={'skill': skill}))"
+    )
+    messages = [
+        {"id": 1, "type": "call", "arguments": {"command": "cat skill://lint"}},
+        {"id": 2, "type": "bash", "command": "cat skill://lint", "stream": False},
+        {"id": 3, "type": "call", "contract": "harness", "arguments": {"command": "echo hi"}},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input="\n".join(map(json.dumps, messages)),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=50,
+    )
+    said = {each.get("id"): each for each in map(json.loads, done.stdout.splitlines())}
+    assert (done.returncode, done.stderr) == (0, "")
+    assert said[1]["data"]["content"][0]["text"].startswith("run ruff\n")
+    assert said[2]["data"]["output"] == "run ruff\n"
+    assert said[3]["data"]["stdout"] == "hi\n"
+
+
 def test_options_that_cannot_be_are_said_at_once() -> None:
     for words, problem in (
         (["--contract", "x"], "there is no contract 'x'"),

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from nacre.bash.analyze import analyze
 from nacre.contracts.arguments import object_schema, read_arguments, read_bytes, read_script
-from nacre.contracts.contract import Admitted, Reply, ToolSpec
+from nacre.contracts.contract import Admitted, Reply, ToolSpec, reply_to_pi
 from nacre.contracts.option_reader import read_options
 from nacre.contracts.phrases import SPILL, bad_directory_text, leftover_lines, session_notes
 from nacre.contracts.pi import jobs as job_tool
@@ -97,15 +97,6 @@ class Bash(Struct, frozen=True, kw_only=True):
     async_: bool = msgspec.field(default=False, name="async")
     head: int | None = None
     tail: int | None = None
-
-
-def reply_to_pi(reply: Reply) -> dict[str, Any]:
-    """Return the reply as the JSON object that a tool of the agent pi returns."""
-    return {
-        "content": [{"type": "text", "text": reply.text}],
-        "isError": reply.is_error,
-        "details": reply.details,
-    }
 
 
 class Pi:

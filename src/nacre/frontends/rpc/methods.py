@@ -18,8 +18,7 @@ from msgspec import Struct
 
 from nacre import __version__
 from nacre.contracts import registry
-from nacre.contracts.contract import Reply
-from nacre.contracts.pi.contract import reply_to_pi
+from nacre.contracts.contract import Reply, reply_to_pi
 from nacre.engine.engine import Engine
 from nacre.engine.ticket import Ticket
 from nacre.frontends.rpc import messages
