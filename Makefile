@@ -36,7 +36,8 @@ test: $(READY)
 test-fast: $(READY)
 	$(PYTEST) -n 2 --ignore tests/adapters -m 'not slow' $(ARGS)
 
-# Run the tests that need the agent SDKs, which are large, and clients of nacre, which npm installs.
+# Run the tests that need large or external programs: the agent SDKs, and the clients of nacre that npm
+# installs.
 test-adapters: $(SDKS) $(INSPECTOR) $(NODE_CLIENTS)
 	$(BIN)/mypy
 	$(PYTEST) -n $(WORKERS) --dist loadgroup tests/adapters $(ARGS)
@@ -101,7 +102,7 @@ $(INSPECTOR): $(READY)
 $(NODE_CLIENTS): $(READY) scripts/install_node_clients.sh
 	@echo "Setting up the clients of pi and the conformance suite of MCP ..." >&2
 	@scripts/install_node_clients.sh $@ >/dev/null \
-		|| { rm -rf $@; echo "The clients of pi cannot be installed here" >&2; }
+		|| { rm -rf $@; echo "npm cannot install the clients of pi and the MCP conformance suite; their tests will not run" >&2; }
 	@test ! -d $@ || touch $@
 
 clean:

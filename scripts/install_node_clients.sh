@@ -11,7 +11,7 @@ install() { # PREFIX PACKAGE...
   npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$@"
 }
 
-# Unpack a package without its dependencies: an RPC client needs few of those of its agent.
+# Unpack a package without its dependencies: the RPC client in the package needs only a few of them.
 unpack() { # PREFIX PACKAGE VERSION
   local unpacked=$1/node_modules/$2 archive
   archive=$(npm pack --silent "$2@$3")
@@ -29,5 +29,6 @@ install oh-my-pi-18.3.4 @oh-my-pi/pi-utils@18.2.3 @oh-my-pi/pi-natives@18.2.3
 unpack oh-my-pi-18.3.4 @oh-my-pi/pi-coding-agent 18.3.4
 install oh-my-pi-14.9.9 @oh-my-pi/pi-utils@14.9.9 @oh-my-pi/pi-natives@14.9.9
 unpack oh-my-pi-14.9.9 @oh-my-pi/pi-coding-agent 14.9.9
-# Libraries for other machines, and a second one for this machine, have 200 MB each.
+# Delete the native libraries that the tests do not need, which have 200 MB each: those for other
+# machines, and the second variant for this machine.
 find . -name 'pi_natives.*.node' ! -name '*linux-arm64*' ! -name '*linux-x64-baseline*' -delete

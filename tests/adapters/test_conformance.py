@@ -1,7 +1,8 @@
 """Tests of `nacre mcp --http` with the official conformance suite of MCP.
 
 Most scenarios of the suite call tools, resources and prompts that the suite expects of a special
-test server. The table below says for each scenario why it does not apply to nacre.
+test server. The table `SCENARIOS` gives, for each scenario that does not apply to nacre, the
+reason.
 """
 
 import re
@@ -50,7 +51,8 @@ SCENARIOS: dict[str, str | None] = {
     "tools-call-elicitation": NO_REQUESTS,
     "json-schema-2020-12": OWN_TOOL,
     "elicitation-sep1034-defaults": NO_REQUESTS,
-    # The scenario also sends the protocol version 2025-03-26, which has no priming events;
+    # The scenario calls a tool of the test server. The scenario also uses the protocol version
+    # 2025-03-26, in which a stream does not begin with an event that has only an id.
     # `test_http_resumes_a_broken_stream` is nacre's own test with the version 2025-11-25.
     "server-sse-polling": OWN_TOOL,
     "server-sse-multiple-streams": None,

@@ -619,7 +619,7 @@ def test_each_call_of_pi_starts_in_the_directory_of_the_tool(tmp_path: Path) -> 
         text(tool, "cd d")
         assert text(tool, "cd e && pwd") == f"{tmp_path}/d/e"
         assert text(tool, "pwd") == f"{tmp_path}/d/e"
-        assert "and the directory" in tool.specs()[0]["description"]
+        assert ", and the directory" in tool.specs()[0]["description"]
 
 
 def test_a_named_session_of_pi_starts_in_the_directory_of_each_tool(tmp_path: Path) -> None:

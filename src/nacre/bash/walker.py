@@ -182,14 +182,14 @@ class Walker(NestedCommands):
             steps.append((b"", left))
         # Shell states that are possible if the visited part of a chain such as `a && b` has failed.
         failed: list[KnownState] = []
-        tested = msgspec.structs.replace(place, tested=True)
+        tested_place = msgspec.structs.replace(place, tested=True)
         for index, (operator, step) in reversed([*enumerate(steps)]):
             worked = self.state
             if operator == b"||":
                 self.state = _merge_states(failed) if failed else worked.copy()
             else:
                 self.state = worked.copy()
-            self.visit(step, tested if index else place)
+            self.visit(step, tested_place if index else place)
             if operator != b"||":
                 failed.append(self.state.copy())
                 self.state.mark_not_empty(self._tested_names(step))

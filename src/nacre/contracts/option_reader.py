@@ -62,8 +62,8 @@ _SWITCHES = {"on": True, "off": False, "yes": True, "no": False}
 
 
 def replace_switch(value: Any, wanted: Any) -> Any:
-    """Replace the value `true` of an option that is a number by the number that `true` stands for,
-    and `false` by None; return any other value, and each value of another option, unchanged."""
+    """Return the value of an option. For a number option that also accepts a switch, `true` becomes
+    the option's usual number, and `false` becomes None. All other values stay unchanged."""
     stands_for = find_mark(wanted, "true")
     if stands_for is None:
         return value
@@ -76,7 +76,8 @@ def replace_switch(value: Any, wanted: Any) -> Any:
 
 
 def find_mark(wanted: Any, name: str) -> Any:
-    """Return the mark `name` in the type annotation `wanted` of an option, or None."""
+    """Return the value that the type annotation `wanted` of an option has under `name` in its
+    metadata, or None."""
     for each in (wanted, *get_args(wanted)):
         if get_origin(each) is Annotated:
             for meta in get_args(each)[1:]:

@@ -28,7 +28,8 @@ def select_session(
     key = _build_key(contract, owner, shell_kind)
     known, sure = (None, True) if fixed_cwd else caller.session_cwd(key)
     if known is not None and not is_enterable(known):
-        # The session's shell also starts in this directory, and the reply says so.
+        # The session's shell, too, starts in the nearest parent directory, and the reply names the
+        # directory.
         known = nearest_directory(known)
     stood = known or caller.cwd
     session = Session(

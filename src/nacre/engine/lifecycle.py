@@ -35,7 +35,7 @@ class Trigger(_Named):
     CANCEL = "cancel"
     SIGNAL = "a signal is requested"
     END = "the end is requested"
-    END_CANCELLED = "the end is requested as a cancel"
+    JOB_CANCEL = "a job is cancelled"
     DISK_LIMIT = "the disk limit is reached and ends the run"
     EXIT = "the shell exits"
     EXIT_TERMINATING_LEFTOVERS = "the shell exits, and leftover processes are to end"
@@ -78,9 +78,7 @@ TABLE: dict[tuple[State, Trigger], Step] = {
     (State.QUEUED, Trigger.SLOT_FREE): Step(State.RUNNING, (Action.SPAWN,)),
     (State.QUEUED, Trigger.CANCEL): Step(State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)),
     (State.QUEUED, Trigger.END): Step(State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)),
-    (State.QUEUED, Trigger.END_CANCELLED): Step(
-        State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)
-    ),
+    (State.QUEUED, Trigger.JOB_CANCEL): Step(State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)),
     (State.RUNNING, Trigger.SPAWN_FAILED): Step(
         State.DONE, (Action.NOTE_NOT_STARTED, Action.FINISH)
     ),
@@ -92,7 +90,7 @@ TABLE: dict[tuple[State, Trigger], Step] = {
     # Unlike DEADLINE and CANCEL, the triggers END and DISK_LIMIT record no reason for the end of
     # the run, because the exit status of the shell says how the run ended.
     (State.RUNNING, Trigger.END): Step(State.STOPPING, _STOP),
-    (State.RUNNING, Trigger.END_CANCELLED): Step(State.STOPPING, (Action.NOTE_CANCEL, *_STOP)),
+    (State.RUNNING, Trigger.JOB_CANCEL): Step(State.STOPPING, (Action.NOTE_CANCEL, *_STOP)),
     (State.RUNNING, Trigger.DISK_LIMIT): Step(State.STOPPING, _STOP),
     (State.RUNNING, Trigger.EXIT): Step(State.DRAINING, (Action.NOTE_EXIT, Action.DRAIN)),
     (State.RUNNING, Trigger.EXIT_TERMINATING_LEFTOVERS): Step(
@@ -107,7 +105,7 @@ TABLE: dict[tuple[State, Trigger], Step] = {
     ),
     (State.STOPPING, Trigger.GRACE_OVER): Step(State.STOPPING, _KILL),
     (State.STOPPING, Trigger.END): Step(State.STOPPING, (Action.STOP_TREE, Action.ARM_GRACE)),
-    (State.STOPPING, Trigger.END_CANCELLED): Step(
+    (State.STOPPING, Trigger.JOB_CANCEL): Step(
         State.STOPPING, (Action.STOP_TREE, Action.ARM_GRACE)
     ),
     # A second cancel kills the process tree at once, without waiting for the grace (seconds between

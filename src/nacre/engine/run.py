@@ -146,7 +146,7 @@ class Run:
             self._stopping = Stopping(number, grace)
         elif self._stopping is not None:
             self._stopping.signal, self._stopping.grace = number, grace
-        self._trigger(Trigger.END_CANCELLED if cancel else Trigger.END)
+        self._trigger(Trigger.JOB_CANCEL if cancel else Trigger.END)
 
     def write(self, data: bytes, *, eof: bool, wait_for_room: bool, then: OnWritten) -> None:
         """Write bytes to the run's stdin. The callback `then` gets None when the bytes for stdin

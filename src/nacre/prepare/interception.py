@@ -1,10 +1,10 @@
 """Preparation step `interception_step`: finds commands for which the agent has a better tool.
 
 An interception rule applies only if the agent has the tool that the rule suggests. An interception
-rule checks the parsed commands of a script, not the script's text. Interception rules do not check
-commands in a pipe, a substitution, a function or a loop, and commands whose exit status the script
-tests, because another tool could not replace them. Commands that read devices or `/proc` match no
-built-in interception rule, because another tool could not replace them.
+rule checks the parsed commands of a script, not the script's text. Another tool cannot replace a
+command in a pipe, a substitution, a function or a loop, nor a command whose exit status the script
+tests, so interception rules skip these commands. Commands that read devices or `/proc` match no
+built-in interception rule for the same reason.
 """
 
 import re

@@ -23,7 +23,7 @@ from nacre.model.plan import Chore, Plan
 from nacre.model.refusals import BadLink
 from nacre.text.clean import decode
 
-# Schemes that nacre resolves itself; a contract chooses the ones that it has.
+# Schemes that nacre resolves itself; each contract enables some of these schemes.
 _BUILT_IN: Final = frozenset({"artifact", "local"})
 SCHEMES: Final = ("artifact", "skill", "agent", "plan", "memory", "rule", "local")
 
@@ -69,8 +69,8 @@ def internal_urls_step(
 
 @lru_cache(maxsize=16)
 def _build_patterns(schemes: tuple[str, ...]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Return the pattern of a text that is an internal URL, and that of an internal URL in a
-    word."""
+    """Return two patterns: the first matches a text that is an internal URL as a whole; the second
+    finds an internal URL inside a word, for example after `=`."""
     known = b"(" + "|".join(schemes).encode() + b")://"
     whole = re.compile(known + rb"(.*)", re.DOTALL)
     return whole, re.compile(rb"(?:^|(?<=[=@,]))" + known + rb"([^,]*)", re.DOTALL)

@@ -35,10 +35,10 @@ def find_shell(given: str) -> bytes:
 
 
 @lru_cache(maxsize=16)
-def _find_problem(path: str, changed: int) -> str | None:
-    """Run a shell, and return why nacre cannot use it; None if nacre can use it. The result is
-    cached until the time `changed`, at which the program was changed, is another one."""
-    del changed
+def _find_problem(path: str, modified_ns: int) -> str | None:
+    """Run a shell, and return why nacre cannot use the shell; None if nacre can use the shell. The
+    result is cached for each path and modification time of the program."""
+    del modified_ns
     try:
         said = subprocess.run(
             [path, "-c", _SCRIPT],

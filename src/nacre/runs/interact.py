@@ -189,7 +189,8 @@ class Interaction:
             raise_if_rejected(await control.signal(run, action.signal))
         elif isinstance(action, EndRun):
             if run.ending is not None and action.cancel:
-                # A cancel ends what the run left running, but the run itself is not cancelled.
+                # The run has already ended, so its ending stays; nacre only ends the processes
+                # that the run left running.
                 self._events[run.name] = AlreadyEnded()
             else:
                 self._ended.append(run.name)

@@ -70,10 +70,10 @@ def build_call(
     shell save its state when the shell ends. If `draft`, the file for the saved state, is None, the
     shell's state is not saved. `directory` is the start directory of the command; None means the
     session's own directory. `home` is the session's own directory, which the session keeps if the
-    command ends in the directory where it started. `root` is the directory that the session keeps
-    wherever the command ends. `traps` means that the shell prints its traps on
-    INT and QUIT to a file when it ends. `seen` means that the session has a trap that would notice
-    a child process.
+    command ends in the directory where it started. `root` is the directory of a session whose
+    directory no command can change; None for other sessions. `traps` means that the shell prints
+    its traps on INT and QUIT to a file when it ends. `seen` means that the session has a trap that
+    would notice a child process.
     """
     said = []
     if directory is not None:

@@ -1,8 +1,8 @@
 # Sourced by the forked copy of a session's shell when that shell ends: writes the state for the
 # next shell. $_nacre_fd is the descriptor of the draft, $_nacre_mark a word that no command can
 # know before it runs. $_nacre_status and $_nacre_shopt are the status and the options of the shell.
-# $_nacre_from is the start directory of the call, $_nacre_home the directory of the session. A
-# session with a fixed directory has it in $_nacre_root, and saves no other directory.
+# $_nacre_from is the start directory of the call, $_nacre_home the directory of the session.
+# $_nacre_root is the directory of a session whose directory is fixed.
 # Aliases are off, because they would change the meaning of this code.
 {
   _nacre_set=$SHELLOPTS _nacre_posix=${POSIXLY_CORRECT-}

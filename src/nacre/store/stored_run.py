@@ -325,8 +325,8 @@ def _read_block(run: StoredRun, stream: Stream, at: int) -> bytes:
 
 
 def mark_cancelled(run: StoredRun) -> None:
-    """Record in the run's directory that the run was cancelled although its owner process was dead,
-    because a dead owner process cannot record how the run ended."""
+    """Record in the run's directory that the run was cancelled. `mark_cancelled` is for a run whose
+    owner process is dead, and so cannot record the ending of the run."""
     with suppress(OSError):
         os.close(os.open(f"{run.directory}/cancelled", os.O_CREAT | os.O_CLOEXEC, 0o600))
 

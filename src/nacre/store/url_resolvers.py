@@ -1,5 +1,8 @@
-"""Functions that turn internal URLs into paths of files: `artifact://` and `local://` URLs into
-files in the state directory, and URLs of other schemes by functions of the host."""
+"""Functions that return the file path for an internal URL.
+
+`artifact://` and `local://` URLs name files in the state directory; functions of the host resolve
+the URLs of other schemes.
+"""
 
 import os
 import re

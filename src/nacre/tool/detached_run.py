@@ -1,4 +1,4 @@
-"""Detached run of a tool call: waiting for its end, after the call has returned.
+"""Detached run: a run that continues after its tool call has returned.
 
 The reply at the end of a detached run is the reply that its call would have returned if the call
 had waited. Front ends such as `nacre rpc` send this reply to their clients, because an agent cannot
@@ -39,24 +39,24 @@ class DetachedRun:
         self._ticket: Ticket[Outcome | None] | None = None
 
     def follow(self, then: Callable[[JobEnd], object]) -> None:
-        """Pass the end of the run to the callback `then`, in a later `Engine.step`. A run that was
-        removed from the store meanwhile has no end, and `then` is not called."""
-        ticket = self._wait()
+        """Pass the end of the run to the callback `then`, in a later `Engine.step`. `then` is not
+        called if the run is removed from the store before the run ends."""
+        ticket = self._start_wait()
         if ticket is not None:
-            ticket.then(lambda outcome: None if outcome is None else then(self._end(outcome)))
+            ticket.then(lambda outcome: None if outcome is None else then(self._build_end(outcome)))
 
     async def wait_for_end(self) -> JobEnd | None:
-        """Await the end of the run; return None if the run was removed from the store meanwhile.
-        Cancelling the asyncio task ends only the wait, not the run."""
-        ticket = self._wait()
+        """Await the end of the run; return None if the run is removed from the store before the run
+        ends. Cancelling the asyncio task ends only the wait, not the run."""
+        ticket = self._start_wait()
         outcome = None if ticket is None else await ticket
-        return None if outcome is None else self._end(outcome)
+        return None if outcome is None else self._build_end(outcome)
 
     def stop_following(self) -> None:
         if self._ticket is not None:
             self._ticket.cancel()
 
-    def _wait(self) -> Ticket[Outcome | None] | None:
+    def _start_wait(self) -> Ticket[Outcome | None] | None:
         assert self._call.caller is not None
         try:
             access = RunAccess(self._engine, self._call.caller.workspace)
@@ -65,7 +65,7 @@ class DetachedRun:
             return None
         return self._ticket
 
-    def _end(self, outcome: Outcome) -> JobEnd:
+    def _build_end(self, outcome: Outcome) -> JobEnd:
         call = self._call
         assert call.plan is not None
         assert call.caller is not None

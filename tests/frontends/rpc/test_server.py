@@ -277,7 +277,7 @@ def test_abort_with_a_target_ends_that_one_and_everything_it_started(rpc: Rpc) -
     assert named("sleep 71.5") == []
     assert named("sleep 71.6")
     refused = rpc.refused(type="abort_bash", id="b", target="gone")
-    assert refused == "no running call has the id 'gone'; without target, all are ended"
+    assert refused == "no running call has the id 'gone'; abort_bash without target stops all"
     assert named("sleep 71.6")
     rpc.send(id="mine", type="abort_bash", target="b")
     assert {rpc.response()["command"], rpc.response()["command"]} == {"abort_bash", "bash"}

@@ -77,8 +77,8 @@ you get the output so far. Of long output you see the last {limit}; all of it is
 which stands for a file in further commands."""
 
 
-_REMEMBERS: Final = "variables, functions, aliases, options"
-_CWD_PERSISTS: Final = "For one command alone, give cwd and env."
+_REMEMBERS: Final = "variables, functions, aliases and options"
+_CWD_PERSISTS: Final = "cwd and env set the directory and variables of one command only."
 _CWD_FIXED: Final = (
     "Each command starts in the session workspace: give cwd, or a leading cd, for another "
     "directory."
@@ -139,9 +139,9 @@ class Pi:
             "command": "Shell command to execute",
             "env": "Extra environment variables",
             "timeout": f"Seconds, {SHORTEST} to {LONGEST}; default {self.options.timeout:g}",
-            "cwd": "Directory to run in; relative to the session workspace"
-            if not self.options.persist_cwd
-            else "Directory to run in; relative to the session's",
+            "cwd": "Directory to run in; a relative path starts at the session's directory"
+            if self.options.persist_cwd
+            else "Directory to run in; a relative path starts at the session workspace",
             "pty": "Run on a terminal, where the caller has a screen for it",
         }
         if self.options.async_:
@@ -151,7 +151,7 @@ class Pi:
             told["tail"] = "Show only the last lines (of those that head leaves)"
         description = _DESCRIPTION.format(
             limit=f"{LIMIT // 1024} KB",
-            remembers=_REMEMBERS + (" and the directory" if self.options.persist_cwd else ""),
+            remembers=_REMEMBERS + (", and the directory" if self.options.persist_cwd else ""),
             starts=_CWD_PERSISTS if self.options.persist_cwd else _CWD_FIXED,
         )
         schema = object_schema(Bash, told)

@@ -6,9 +6,9 @@ interception. A user command does not wait for the model's commands to end. The 
 user command is the `timeout` in its own arguments. A model cannot start a user command, which has
 fewer restrictions, by calling a tool: a front end must state that the user entered the command. The
 data of the reply to a user command is a `BashResult`, whose `output` is exactly the shown part of
-the command's output. Only for a command that nacre has stopped, `output` begins with a line in
-brackets that says so. A `BashResult` has no field for a fact that does not exist, such as the exit
-code of a stopped command.
+the command's output. If nacre stopped the command, `output` begins with a line in brackets that
+gives the reason. A `BashResult` leaves out each field that has no value, such as the exit code of a
+stopped command.
 """
 
 from typing import Annotated, Any

@@ -35,9 +35,9 @@ _COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    words = _name_mode(sys.argv[1:] if argv is None else list(argv))
+    words = _insert_rpc_command(sys.argv[1:] if argv is None else list(argv))
     # The options that `nacre` accepts before the name of a command take no value, except `--mode`,
-    # which `_name_mode` has handled; so the first word without a dash is the command's name.
+    # which `_insert_rpc_command` handles; so the first word without a dash is the command's name.
     parser = build_parser([word for word in words if not word.startswith("-")][:1])
     options, rest = parser.parse_known_args(words)
     if rest and options.name == "write" and not any(word.startswith("-") for word in rest):
@@ -58,9 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _name_mode(words: list[str]) -> list[str]:
-    """Return the words of the command line with the command `rpc` in front if they select it by
-    the option `--mode rpc`, as clients of the agent pi do."""
+def _insert_rpc_command(words: list[str]) -> list[str]:
+    """Return the words of the command line. If the words contain `--mode rpc`, as those of the RPC
+    clients of pi do, put the command name `rpc` in front."""
     selected = "--mode=rpc" in words or ("--mode", "rpc") in pairwise(words)
     begins_with_option = words[:1] and words[0].startswith("-")
     return ["rpc", *words] if selected and begins_with_option else words
@@ -122,7 +122,9 @@ def build_parser(loaded: Collection[str] = tuple(_COMMANDS)) -> argparse.Argumen
         epilog="nacre COMMAND --help lists the arguments of a command.",
     )
     parser.add_argument("--version", action="version", version=f"nacre {__version__}")
-    parser.add_argument("--mode", choices=["rpc"], help="--mode rpc is the command rpc")
+    parser.add_argument(
+        "--mode", choices=["rpc"], help="nacre --mode rpc does the same as nacre rpc"
+    )
     commands = parser.add_subparsers(dest="name", metavar="COMMAND")
     for name, does in _COMMANDS.items():
         made = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")

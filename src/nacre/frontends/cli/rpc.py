@@ -19,11 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cwd", metavar="D", help="directory of calls without one (default: the current one)"
     )
     add_option_arguments(parser)
-    parser.add_argument("--mode", choices=["rpc"], help="accepted, because clients of pi give it")
+    parser.add_argument("--mode", choices=["rpc"], help="accepted: RPC clients of pi pass it")
     for name in ("--provider", "--model", "--session-dir"):
-        parser.add_argument(
-            name, metavar="X", help="ignored: nacre has no model; clients of pi may give it"
-        )
+        parser.add_argument(name, metavar="X", help="ignored: RPC clients of pi may pass it")
 
 
 def main(options: argparse.Namespace) -> int:

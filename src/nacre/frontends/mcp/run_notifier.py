@@ -26,7 +26,8 @@ from nacre.runs.handle import RunHandle
 from nacre.store.stored_run import NoSuchRun
 from nacre.tool.detached_run import DetachedRun, JobEnd
 
-# Protocol versions with `resources/subscribe` and log messages outside of a request.
+# Last protocol version that begins with a handshake (`initialize`), and that has
+# `resources/subscribe` and log messages outside of a request.
 _LAST_WITH_HANDSHAKE: Final = "2025-11-25"
 _LEVELS: Final[tuple[LoggingLevel, ...]] = (
     *("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"),
@@ -42,7 +43,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 class _Client:
-    """What one client with a handshake has asked for."""
+    """Log level and subscriptions of one client whose protocol version is 2025-11-25 or earlier."""
 
     def __init__(self) -> None:
         self.level: LoggingLevel = "debug"
@@ -68,7 +69,8 @@ class RunNotifier:
         add("subscriptions/listen", wire.SubscriptionsListenRequestParams, self._listen)
 
     def follow_job(self, run: DetachedRun, session: ServerSession) -> None:
-        """Notify the clients when a run ends that the call of one client has started."""
+        """Wait in the background for the end of the detached run `run`; then notify the subscribed
+        clients, and send a log message to the client that started the run."""
 
         async def follow() -> None:
             end = await run.wait_for_end()
@@ -79,8 +81,8 @@ class RunNotifier:
         self._start(run.run, follow)
 
     async def _follow_run(self, uri: str) -> str:
-        """Notify the clients when the run of a resource ends, to which a client has subscribed, and
-        return the id of the run. Raises MCPError if there is no such run."""
+        """Wait in the background for the end of the run whose resource is `uri`, to notify the
+        subscribed clients; return the id of the run. Raises MCPError if there is no such run."""
         run = await anyio.to_thread.run_sync(self._find_run, uri)
 
         async def follow() -> None:

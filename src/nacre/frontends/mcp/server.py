@@ -75,7 +75,8 @@ class McpServer(MCPServer[Any]):
         self.completion()(self._complete)  # type: ignore[no-untyped-call]
         self._notifier = RunNotifier(self._find_run)
         self._notifier.register(self._lowlevel_server)
-        # The SDK declares prompts for every server; without handlers it declares none.
+        # The SDK adds handlers for prompts to every server, and therefore declares prompts. Without
+        # the handlers, the SDK declares no prompts.
         for method in ("prompts/list", "prompts/get"):
             del self._lowlevel_server._request_handlers[method]
 

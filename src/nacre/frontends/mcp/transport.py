@@ -37,7 +37,8 @@ _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_INTERVAL: Final = 0.02
 # Milliseconds after which a client reconnects to a broken stream.
 _RETRY_INTERVAL: Final = 1000
-# Seconds within which a client must reconnect to a broken stream before its commands are stopped.
+# Seconds that nacre waits for a client to reconnect to a broken stream; then nacre stops the
+# client's commands.
 _RESUME_TIME: Final = 10.0
 # First protocol version in which a client can resume the stream of each request.
 _FIRST_RESUMABLE: Final = "2025-11-25"
@@ -143,8 +144,8 @@ async def serve_http(
 class _SessionManager(StreamableHTTPSessionManager):
     @property
     def event_store(self) -> EventStore:
-        """New store of events, for one session; the SDK reads this property for each session, and
-        would else share one store between all sessions."""
+        """New event store at each read. The SDK reads this property once per session; with a plain
+        attribute, all sessions would share one store."""
         return RecentEvents()
 
     @event_store.setter
@@ -171,7 +172,7 @@ async def _report_ready(
 
 class _AccessCheck:
     """ASGI middleware that checks the Host header, the Origin header and the access token of each
-    request, and sets an event when the client has disconnected for good."""
+    request, and sets an event when the client has disconnected and did not reconnect in time."""
 
     def __init__(self, app: App, where: ListenAddress, resume_time: float = _RESUME_TIME) -> None:
         """`resume_time` is the number of seconds within which a client may reconnect."""
@@ -196,7 +197,7 @@ class _AccessCheck:
             message = await receive()
             if message["type"] == "http.disconnect" and not complete:
                 if resumable:
-                    self._set_when_absent(gone, session)
+                    self._set_after_resume_time(gone, session)
                 else:
                     gone.set()
             return message
@@ -214,9 +215,9 @@ class _AccessCheck:
             self._open_streams[session] -= is_stream
             self._open_streams += Counter()  # removes the sessions without an open stream
 
-    def _set_when_absent(self, gone: anyio.Event, session: str) -> None:
-        """Set the event `gone` as soon as the session had no open stream for `resume_time`
-        seconds: a client that has lost a stream reconnects, and its commands go on."""
+    def _set_after_resume_time(self, gone: anyio.Event, session: str) -> None:
+        """Set the event `gone` when the session has had no open stream for `resume_time` seconds.
+        The commands of a client that reconnects within `resume_time` seconds continue."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._resume_time
 

@@ -419,7 +419,7 @@ def _abort(message: Message, calls: Collection[RpcCall]) -> Message:
         running = [each for each in running if each.id == target]
         if not running:
             raise BadMessage(
-                f"no running call has the id {target!r}; without target, all are ended"
+                f"no running call has the id {target!r}; abort_bash without target stops all"
             )
     for each in running:
         each.stop()
