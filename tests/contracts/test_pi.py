@@ -19,6 +19,7 @@ from nacre.contracts.pi.reply import LIMIT, cut_output, wall_time_line, wall_tim
 from nacre.model.caller import Resolved
 from nacre.model.outcome import Capture, Exited, Outcome, Saved
 from nacre.model.refusals import BadLink
+from nacre.prepare import shell_check
 from nacre.store.url_resolvers import HostResolver
 from tests.support.decide import decided
 from tests.support.helpers import eventually, named
@@ -234,6 +235,17 @@ def test_a_host_gives_resolvers_for_its_urls(tmp_path: Path) -> None:
         )
 
 
+def test_paths_of_resolvers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").write_text("in the host\n")
+    resolvers: dict[str, HostResolver] = {"local": str, "bad": lambda _: "a\0b"}
+    for contract in ("nacre", "phoenix", "pi"):
+        with nacre.Tool(contract, cwd="/", resolvers=resolvers) as tool:
+            assert tool.call({"command": "cat local://a"}).text.startswith("in the host\n")
+            refused = tool.call({"command": "cat bad://a"})
+            assert "bad://a: has a resolver that returned no path" in refused.text
+
+
 @pytest.mark.parametrize(
     ("scheme", "problem"), [("https", "are not internal"), ("a b", "cannot be a URL scheme")]
 )
@@ -282,6 +294,18 @@ def test_a_shell_that_is_no_bash_is_refused(shell: str, problem: str) -> None:
         nacre.Tool("pi", options={"shell": shell})
 
 
+def test_a_shell_that_does_not_answer_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell_check, "_TIMEOUT", 0.5)
+    shell = tmp_path / "slow"
+    shell.write_text("#!/bin/sh\nsleep 987.61\n")
+    shell.chmod(0o755)
+    with pytest.raises(ValueError, match=r"it did not answer in 0\.5 s"):
+        nacre.Tool("pi", options={"shell": str(shell)})
+    eventually(lambda: not named("sleep 987.61"))
+
+
 def test_an_old_bash_is_refused(tmp_path: Path) -> None:
     shell = tmp_path / "bash"
     shell.write_text("#!/bin/sh\necho bash 4 3\n")
@@ -320,6 +344,12 @@ def test_a_long_list_of_leftover_processes_is_cut(contract: str) -> None:
     assert len(lines) == 11
     assert lines[-1] == "[left running: and 14 more]"
     eventually(lambda: not named("sleep 3.71"))
+
+
+def test_blanks_of_cursor_movements_count_for_the_limit() -> None:
+    text = bash(r"for i in {1..5000}; do printf '\033[4000Cx\n'; done").text
+    assert len(text.encode()) <= LIMIT + 200
+    assert "[Showing lines 49" in text
 
 
 @pytest.mark.parametrize("contract", ["pi", "harness"])

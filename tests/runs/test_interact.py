@@ -1,6 +1,7 @@
 """Tests of the background jobs of the pi contract."""
 
 import asyncio
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import nacre
 from nacre import Chunk, Exited, Finished, Started
 from tests.support import wardens
+from tests.support.command_line import PROGRAM
 from tests.support.helpers import eventually, named
 
 pytestmark = pytest.mark.slow
@@ -75,6 +77,18 @@ def test_a_cancelled_job_stays_cancelled_however_its_shell_ended(
                 jobs = job(tool, **arguments).details["jobs"]
                 assert [each["status"] for each in jobs if each["id"] == name] == ["cancelled"]
             assert not named("300.553")
+
+
+def test_a_run_of_another_program_that_is_cancelled_is_cancelled(tmp_path: Path) -> None:
+    words = [PROGRAM, "call", "--contract", "pi", '{"command": "sleep 300.555"}']
+    other = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    with pi(tmp_path, grace=0.5) as tool:
+        eventually(lambda: tool.runs() and len(named("sleep 300.555")) > 1)
+        cancelled = job(tool, cancel=["r1"])
+        assert cancelled.text == "r1: cancelled"
+        assert [each["status"] for each in cancelled.details["jobs"]] == ["cancelled"]
+        assert job(tool, poll=["r1"]).details["jobs"][0]["status"] == "cancelled"
+    assert other.wait(20) == 0
 
 
 def test_a_cancel_ends_what_an_ended_job_left_running(tmp_path: Path) -> None:

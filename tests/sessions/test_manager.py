@@ -587,9 +587,10 @@ def test_after_a_reset_it_begins_where_it_should(tmp_path: Path) -> None:
 def test_a_session_whose_directory_was_removed_runs_in_the_nearest_one(
     tmp_path: Path, contract: str
 ) -> None:
-    options = {**NO_SETUP, **({"persist_cwd": True} if contract == "pi" else {})}
+    pi_options = {"persist_cwd": True, "async": True}
+    options = {**NO_SETUP, **(pi_options if contract == "pi" else {})}
     gone = tmp_path / "d" / "e"
-    note = f"[the session's directory {gone} cannot be entered; the command ran in {tmp_path}]"
+    note = f"[the session's directory {gone} cannot be entered; this call starts from {tmp_path}]"
     with nacre.Tool(contract, cwd=tmp_path, session="s", options=options) as tool:
         for command, shown in (("pwd; echo $x", f"{tmp_path}\n1\n"), ("cd /", "")):
             text(tool, f"mkdir -p {gone}; cd {gone}; x=1")
@@ -599,9 +600,16 @@ def test_a_session_whose_directory_was_removed_runs_in_the_nearest_one(
             assert reply.text.removeprefix("(no output)").lstrip("\n").startswith(shown)
             assert note in reply.text
         assert text(tool, "pwd; echo $x") == "/\n1"
-        text(tool, f"mkdir -p {gone}; cd {gone}")
+        text(tool, f"mkdir -p {gone}; mkdir -p {tmp_path}/sub; cd {gone}")
         shutil.rmtree(tmp_path / "d")
-        assert text(tool, "pwd", cwd="/usr") == "/usr"
+        assert note not in tool.call({"command": "pwd", "cwd": "/usr"}).text
+        reply = tool.call({"command": "pwd", "cwd": "sub"})
+        assert reply.text.startswith(f"{tmp_path}/sub\n")
+        assert note in reply.text
+        detached = {"command": "true", **({"async": True} if contract == "pi" else {"wait": 0})}
+        assert note.removesuffix("]") in tool.call(detached).text
+        if contract == "pi":
+            assert note in tool.call({"command": "cd sub && pwd"}).text
 
 
 def test_each_call_of_pi_starts_in_the_directory_of_the_tool(tmp_path: Path) -> None:
@@ -620,6 +628,34 @@ def test_each_call_of_pi_starts_in_the_directory_of_the_tool(tmp_path: Path) -> 
         assert text(tool, "cd e && pwd") == f"{tmp_path}/d/e"
         assert text(tool, "pwd") == f"{tmp_path}/d/e"
         assert ", and the directory" in tool.specs()[0]["description"]
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.5])
+def test_a_directory_that_was_removed_and_made_again_is_the_new_one(
+    tmp_path: Path, pause: float
+) -> None:
+    with nacre.Tool(cwd=tmp_path, session="s", options=NO_SETUP) as tool:
+        text(tool, "mkdir d; cd d; x=1; cd /; cd ~-")
+        assert text(tool, "echo $OLDPWD") == "/"  # a call that stays does not change OLDPWD
+        for command in ("touch a; ls", "y=1; touch a; ls", "touch a; ls"):
+            time.sleep(pause)  # with a pause, prewarmed shells stand in the directory
+            shutil.rmtree(tmp_path / "d")
+            (tmp_path / "d").mkdir()
+            assert text(tool, command) == "a"
+
+
+def test_pi_whose_root_was_removed_runs_in_the_nearest_directory(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    with nacre.Tool("pi", cwd=root, options=NO_SETUP) as tool:
+        text(tool, "x=1")
+        root.rmdir()
+        reply = tool.call({"command": "pwd; echo $x; mkdir root"})
+        assert reply.text.startswith(f"{tmp_path}\n1\n")
+        assert f"[the session's directory {root} cannot be entered; this call" in reply.text
+        assert text(tool, "pwd; echo $x") == f"{root}\n1"
+        root.rmdir()
+        assert tool.call({"command": "pwd", "cwd": str(root)}).is_error
 
 
 def test_a_named_session_of_pi_starts_in_the_directory_of_each_tool(tmp_path: Path) -> None:

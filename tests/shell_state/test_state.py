@@ -294,4 +294,8 @@ def test_a_directory_that_is_gone_ends_nothing(sessions: Sessions, tmp_path: Pat
     outcome = sessions.run(b"echo $x; pwd")
     assert said(outcome) == f"1\n{place}\n"
     assert outcome.session_moved == (bytes(place / "d"), bytes(place))
-    assert sessions.run(b"pwd").session_moved is None
+    outcome = sessions.run(b"y=1; pwd")  # the session keeps its directory, in case it comes back
+    assert outcome.session_moved == (bytes(place / "d"), bytes(place))
+    (place / "d").mkdir()
+    outcome = sessions.run(b"echo $y; pwd")
+    assert (said(outcome), outcome.session_moved) == (f"1\n{place}/d\n", None)

@@ -84,7 +84,7 @@ def test_a_client_of_5795d5d_has_its_command_run(tmp_path: Path) -> None:
         process.stdin.flush()
         welcome, answer = read(process.stdout), read(process.stdout)
     assert welcome is not None
-    assert (welcome["type"], welcome["protocol"], welcome["oldest"]) == ("Welcome", 3, 1)
+    assert (welcome["type"], welcome["protocol"], welcome["oldest"]) == ("Welcome", 4, 1)
     assert answer is not None
     assert (answer["type"], answer["id"]) == ("Answered", 1)
     outcome = answer["answer"]
@@ -100,7 +100,7 @@ def test_a_client_that_is_too_old_gets_a_problem_frame(tmp_path: Path) -> None:
         said = read(process.stdout)
     assert said == {
         "type": "Problem",
-        "text": "this warden speaks protocols 1 to 3, and you 0; update the nacre that asks",
+        "text": "this warden speaks protocols 1 to 4, and you 0; update the nacre that asks",
     }
 
 
@@ -141,8 +141,8 @@ def serving(other: Other, home: Path) -> Iterator[Other]:
         thread.join(10)
 
 
-@pytest.mark.parametrize("protocol", [3, 4])
-def test_a_warden_of_5795d5d_or_a_newer_one_is_asked_what_it_knows(
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_a_warden_of_this_or_a_newer_protocol_is_asked_what_it_knows(
     tmp_path: Path, home: Path, protocol: int
 ) -> None:
     outcome = {
@@ -159,7 +159,7 @@ def test_a_warden_of_5795d5d_or_a_newer_one_is_asked_what_it_knows(
             reply = tool.call({"command": "true"})
         assert reply.details == {"stdout": "out\n", "stderr": "err\n", "exitCode": 3}
     hello, asked = other.heard
-    assert hello == {"type": "Hello", "protocol": 3, "version": nacre.__version__}
+    assert hello == {"type": "Hello", "protocol": 4, "version": nacre.__version__}
     assert (asked["type"], asked["ask"]["type"]) == ("Asked", "Run")
     command = asked["ask"]["plan"]["command"]
     terms = command.pop("terms")

@@ -50,7 +50,9 @@ _CHANGE: Final = {
     *(b"readarray", b"getopts", b"command", b"builtin"),
 }
 # Keyword `!` at the end of the text before a command, also before a group `{` or `(`.
-_NEGATION: Final = re.compile(rb"(?:^|[\s;&|({])!(?=[ \t])[ \t{(]*\Z")
+_NEGATION: Final = re.compile(
+    rb"(?:^|[\s;&|({])!(?=[ \t\\])(?:[ \t{(]|\\\n|time(?: -p)?(?=[ \t]))*\Z"
+)
 _MAX_NEGATION: Final = 32  # maximum bytes before a command in which its `!` is searched
 _QUOTES: Final = re.compile(rb"[\\'\"]")
 _TESTS: Final = {b"[", b"test"}
@@ -347,6 +349,8 @@ class Walker(NestedCommands):
     # Methods that visit one simple command.
 
     def _simple(self, start: int, end: int) -> None:
+        if self._is_negated(start):
+            self.place = msgspec.structs.replace(self.place, tested=True)
         found = self.tokens_in(start, end)
         written = [token for token in found if isinstance(token, tokens.WordToken)]
         leading = 0
@@ -427,7 +431,7 @@ class Walker(NestedCommands):
             substitution=place.substitution,
             function=place.function,
             loop=place.loop,
-            tested=place.tested or self._is_negated(start),
+            tested=place.tested,
             via=place.via,
             exact=self.origin.base is not None,
             quotes=self.origin.quotes,

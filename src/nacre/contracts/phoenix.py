@@ -15,7 +15,13 @@ from msgspec import Meta, Struct
 from nacre.contracts.arguments import bad_arguments, object_schema, read_arguments, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_user_command, reply_to_json
 from nacre.contracts.option_reader import OFF, Limit, Seconds, read_options
-from nacre.contracts.phrases import SPILL, artifact_reference, bad_directory_text, leftover_lines
+from nacre.contracts.phrases import (
+    SPILL,
+    artifact_reference,
+    bad_directory_text,
+    incomplete_note,
+    leftover_lines,
+)
 from nacre.contracts.shared_options import Safety, SharedOptions, safety_steps, trailer_steps
 from nacre.model.caller import Caller
 from nacre.model.findings import AnyFinding
@@ -203,6 +209,8 @@ class Phoenix:
         lines = leftover_lines(result.left_running)
         if cut:
             lines.insert(0, f"[full output: {artifact_reference(result)[1]}]")
+        else:
+            lines[:0] = incomplete_note(result.output)
         if lines and body and not body.endswith("\n"):
             body += "\n"
         text = (f"{wrong}\n" if wrong else "") + body + "\n".join(lines)

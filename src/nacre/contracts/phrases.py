@@ -3,8 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from nacre.model.findings import AnyFinding, SessionMoved
 from nacre.model.outcome import (
     Cancelled,
+    Capture,
     NotStarted,
     Outcome,
     SessionNotSaved,
@@ -15,7 +17,7 @@ from nacre.model.outcome import (
 )
 from nacre.model.plan import AtLimit, Spill
 from nacre.model.refusals import BadDirectory, DirectoryProblem
-from nacre.text.clean import decode
+from nacre.text.clean import decode, strip_escapes
 
 # Output that is too long for memory is stored on disk; at the size limit on disk, nacre closes the
 # command's output pipe.
@@ -27,7 +29,7 @@ _MAX_LEFTOVERS: Final = 10  # maximum number of leftover processes that the text
 
 
 def shorten_command(command: str) -> str:
-    flat = " ".join(command.split())
+    flat = " ".join(strip_escapes(command).split())
     return flat if len(flat) <= _MAX_COMMAND else f"{flat[: _MAX_COMMAND - 1]}…"
 
 
@@ -54,15 +56,23 @@ def leftover_lines(survivors: Sequence[Survivor]) -> list[str]:
 def session_notes(outcome: Outcome) -> str | None:
     """Return a note for the model about the session's directory and its state after a command; None
     if no note is needed."""
-    notes = [_moved_note(outcome), _state_note(outcome)]
+    moved = outcome.session_moved
+    notes = [moved_note(*moved) if moved else None, _state_note(outcome)]
     return "; ".join(each for each in notes if each) or None
 
 
-def _moved_note(outcome: Outcome) -> str | None:
-    if outcome.session_moved is None:
-        return None
-    before, now = map(decode, outcome.session_moved)
-    return f"the session's directory {before} cannot be entered; the command ran in {now}"
+def moved_note(before: bytes, now: bytes) -> str:
+    """Return a note for the model about a session whose directory cannot be entered."""
+    return (
+        f"the session's directory {decode(before)} cannot be entered; this call starts from "
+        f"{decode(now)}"
+    )
+
+
+def moved_notes(findings: Sequence[AnyFinding]) -> list[str]:
+    return [
+        moved_note(each.before, each.now) for each in findings if isinstance(each, SessionMoved)
+    ]
 
 
 def _state_note(outcome: Outcome) -> str | None:
@@ -92,6 +102,13 @@ _DIRECTORY: Final = {
 
 def bad_directory_text(refusal: BadDirectory) -> str:
     return _DIRECTORY[refusal.problem].format(decode(refusal.path))
+
+
+def incomplete_note(capture: Capture) -> list[str]:
+    """Return a list with a note that a part of the output was lost; an empty list if the output is
+    complete."""
+    problem = None if capture.saved is None else capture.saved.problem
+    return [] if problem is None else [f"[output incomplete: {problem}]"]
 
 
 def artifact_reference(outcome: Outcome) -> tuple[str | None, str]:

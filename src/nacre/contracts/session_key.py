@@ -26,12 +26,12 @@ def select_session(
     distinguishes sessions of the same name. With `fixed_cwd`, every command of the session starts
     in the caller's own directory."""
     key = _build_key(contract, owner, shell_kind)
-    known, sure = (None, True) if fixed_cwd else caller.session_cwd(key)
-    if known is not None and not is_enterable(known):
-        # The session's shell, too, starts in the nearest parent directory, and the reply names the
-        # directory.
-        known = nearest_directory(known)
-    stood = known or caller.cwd
+    known, sure = (caller.cwd, True) if fixed_cwd else caller.session_cwd(key)
+    stood, moved_from = known or caller.cwd, None
+    if sure and known is not None and not is_enterable(known):
+        nearest = nearest_directory(known)
+        if nearest is not None:
+            stood, moved_from = nearest, known
     session = Session(
         workspace_key=caller.workspace_key,
         key=key,
@@ -40,8 +40,11 @@ def select_session(
         cwd_when_decided=stood,
         setup_signature=setup,
         fixed_cwd=fixed_cwd,
+        move_noted=moved_from is not None,
     )
-    return session, msgspec.structs.replace(caller, cwd=stood, cwd_may_change=not sure)
+    return session, msgspec.structs.replace(
+        caller, cwd=stood, cwd_may_change=not sure, moved_from=moved_from
+    )
 
 
 @lru_cache(maxsize=16)

@@ -67,12 +67,16 @@ class Caller(Struct, frozen=True, kw_only=True):
     session_cwd: Callable[[str], tuple[bytes | None, bool]] = lambda _: (None, True)
     # Whether the session's directory `cwd` may change before the command runs.
     cwd_may_change: bool = False
+    # Directory of the session if it cannot be entered, so that `cwd` is its nearest parent; else
+    # None.
+    moved_from: bytes | None = None
     # Function that returns a digest of the user's shell startup files, which selects a stored
     # snapshot of what these files define.
     setup_signature: Callable[[], str] = lambda: ""
     tools: tuple[str, ...] = ()  # other tools that the agent could use instead of a shell
     # Functions that resolve internal URLs such as `local://x`, by URL scheme.
     resolvers: Mapping[str, Resolver] = _NONE
+    host_schemes: tuple[str, ...] = ()  # URL schemes whose resolvers the host has given
     # Function that takes a pid and returns the id of the live run that started the process.
     find_run: Callable[[int], str | None] = lambda _: None
 

@@ -60,6 +60,14 @@ class NeedsTerminal(Finding, frozen=True, kw_only=True, tag="NeedsTerminal"):
     instead: str
 
 
+class SessionMoved(Finding, frozen=True, kw_only=True, tag="Moved"):
+    """Finding: the directory of the session cannot be entered, so that the directory of the call is
+    found from the nearest parent directory."""
+
+    before: bytes
+    now: bytes
+
+
 AnyFinding = (
     CdLifted
     | LinesLimited
@@ -68,4 +76,5 @@ AnyFinding = (
     | TrailerAdded
     | TrailerSkipped
     | NeedsTerminal
+    | SessionMoved
 )

@@ -205,6 +205,7 @@ class Session(
         "detached": "apart",
         "setup_signature": "setup",
         "fixed_cwd": "fixed",
+        "move_noted": "noted",
     },
 ):
     """Session (a persistent shell's saved state) in which a command runs."""
@@ -222,6 +223,8 @@ class Session(
     # Whether every command starts in the plan's directory, and no command changes the directory of
     # the session.
     fixed_cwd: bool = False
+    # Whether the reply already says that the session's own directory cannot be entered.
+    move_noted: bool = False
 
 
 class Plan(

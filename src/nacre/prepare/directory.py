@@ -6,8 +6,10 @@ import stat
 
 from nacre.bash.paths import is_enterable, nearest_directory
 from nacre.model.caller import Caller
+from nacre.model.findings import SessionMoved
 from nacre.model.plan import Plan
 from nacre.model.refusals import BadDirectory, DirectoryProblem
+from nacre.prepare.decide import add_findings
 
 
 def check_directory(plan: Plan, caller: Caller) -> Plan | BadDirectory:
@@ -20,8 +22,18 @@ def check_directory(plan: Plan, caller: Caller) -> Plan | BadDirectory:
         return plan
     problem = _find_problem(path)
     if problem is None:
-        return plan
+        return _note_move(plan, caller)
     return BadDirectory(path=path, problem=problem, nearest=nearest_directory(path))
+
+
+def _note_move(plan: Plan, caller: Caller) -> Plan:
+    """Note that the session's own directory cannot be entered, unless the call names another
+    directory by an absolute path."""
+    command = plan.command
+    below = (command.cwd + b"/").startswith(caller.cwd.rstrip(b"/") + b"/")
+    if caller.moved_from is None or (command.cwd_given and not below):
+        return plan
+    return add_findings(plan, SessionMoved(before=caller.moved_from, now=caller.cwd))
 
 
 def _find_problem(path: bytes) -> DirectoryProblem | None:

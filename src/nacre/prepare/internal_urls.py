@@ -23,8 +23,6 @@ from nacre.model.plan import Chore, Plan
 from nacre.model.refusals import BadLink
 from nacre.text.clean import decode
 
-# Schemes that nacre resolves itself; each contract enables some of these schemes.
-_BUILT_IN: Final = frozenset({"artifact", "local"})
 SCHEMES: Final = ("artifact", "skill", "agent", "plan", "memory", "rule", "local")
 
 
@@ -46,9 +44,7 @@ def internal_urls_step(
         given = (command.script, command.cwd, *command.call_env.values())
         if not any(b"://" in each for each in given):
             return plan
-        whole, inside = _build_patterns(
-            tuple(dict.fromkeys((*schemes, *(caller.resolvers.keys() - _BUILT_IN))))
-        )
+        whole, inside = _build_patterns((*schemes, *caller.host_schemes))
         chores: list[Chore] = []
         try:
             replaced = msgspec.structs.replace(
@@ -141,9 +137,9 @@ def _resolve(scheme: bytes, rest: bytes, caller: Caller, chores: list[Chore]) ->
     try:
         found: Resolved = resolver(decode_path(rest))
     except LookupError as error:
-        problem = str(error.args[0] if error.args else error)
+        problem = str(error.args[0]) if error.args else "is unknown to its resolver"
         raise _BadUrl(BadLink(url=shown, problem=problem)) from None
-    except Exception as error:  # noqa: BLE001 (a resolver is code of the host)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (a resolver is code of the host)
         raise _BadUrl(BadLink(url=shown, problem=f"its resolver failed: {error}")) from None
     chores.extend(found.chores)
     return found.path

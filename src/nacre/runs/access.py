@@ -21,7 +21,7 @@ from nacre.engine.ticket import Ticket
 from nacre.eventloop import now
 from nacre.model import requests
 from nacre.model.cancel import CancelToken
-from nacre.model.outcome import Lost, Outcome, ending_state
+from nacre.model.outcome import Killed, Lost, Outcome, ending_state
 from nacre.model.plan import KIB, MIB, Keep
 from nacre.model.refusals import CalledOff, Refused, Unavailable, UnknownRun
 from nacre.model.requests import Done, Rejected, Response, Running, WaitsForInput
@@ -177,20 +177,27 @@ class RunControl:
             )
             response = await first_of(self._ask(run, end), after(grace + _KILL_WAIT))
         reported = response if isinstance(response, Outcome) else None
-        if reported is None and cancel and run.ending is None:
-            stored_run.mark_cancelled(run)
-        return await self._end_tagged(run, number, grace, reported)
+        if cancel and reported is not None and isinstance(reported.ending, Killed):
+            stored_run.mark_cancelled(run)  # an older warden does not know the field `cancel`
+        cancels = cancel and reported is None and run.ending is None
+        return await self._end_tagged(run, number, grace, reported, cancel=cancels)
 
     async def _end_tagged(
-        self, run: StoredRun, number: int, grace: float, reported: Outcome | None
+        self,
+        run: StoredRun,
+        number: int,
+        grace: float,
+        reported: Outcome | None,
+        *,
+        cancel: bool = False,
     ) -> Outcome | None:
         """End the processes that have the run's tag; `reported` is the run's outcome if the warden
-        has reported it, else None."""
+        has reported it, else None. With `cancel`, record that the run was cancelled."""
         reader, processes = _EndReader(run, self.workspace), _tagged_processes(run)
         kill_at = now() + grace
         give_up_at = kill_at + _KILL_WAIT
-        if processes is not None:
-            processes.signal(number)
+        if processes is not None and processes.signal(number) and cancel:
+            stored_run.mark_cancelled(run)
         while True:
             left = processes.members() if processes is not None else []
             known = reader.read() or reported

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakSet
 
 import msgspec
@@ -244,7 +244,7 @@ class SessionManager:
         # The state after a session's first command is always saved, because the session keeps the
         # environment and the directory of its first command.
         plain = session.detached or (bool(ledger.state) and _keeps_state(plan, session, state))
-        begins, moved = _start_directory(plan, session, stands)
+        start = _start_directory(plan, session, stands)
         while True:
             shell = self._pool.take(spec) if plan.stdin is None else None
             ready = shell is not None
@@ -254,8 +254,8 @@ class SessionManager:
                 mark=shell.draft_id.encode(),
                 status=ledger.status,
                 seen=state is not None and b"CHLD" in state.traps,
-                directory=begins,
-                home=stands if plan.command.cwd_given else None,
+                directory=start.path,
+                home=stands if plan.command.cwd_given or start.is_fallback else None,
                 root=session.cwd_when_decided if session.fixed_cwd else None,
                 env=plan.command.call_env,
                 traps=not plain and _may_trap(plan.command.script, state),
@@ -277,7 +277,9 @@ class SessionManager:
                     plan,
                     unchanging=plain,
                     lost=lost,
-                    moved=moved,
+                    moved=(stands, start.path)
+                    if start.is_fallback and not session.move_noted
+                    else None,
                 )
 
     # Methods with which the worker thread starts prewarmed shells and deletes unneeded drafts
@@ -408,21 +410,24 @@ def _may_trap(script: bytes, state: ShellState | None) -> bool:
     return b"trap" in state.functions and any(name in script for name in state.names)
 
 
-def _start_directory(
-    plan: Plan, session: Session, stands: bytes
-) -> tuple[bytes | None, tuple[bytes, bytes] | None]:
-    """Return the directory where the command starts, or None for the shell's current directory. If
-    the session's directory `stands` cannot be entered, also return `stands` and the nearest parent
-    directory, in which the command starts instead. Raises Refused if there is no such parent."""
+class _StartDirectory(NamedTuple):
+    path: bytes
+    # Whether the session's own directory cannot be entered, so that `path` is its nearest parent.
+    is_fallback: bool = False
+
+
+def _start_directory(plan: Plan, session: Session, stands: bytes) -> _StartDirectory:
+    """Return the directory where the command starts; `stands` is the session's directory. Raises
+    Refused if neither the session's directory nor a parent of it can be entered."""
     command = plan.command
     if session.fixed_cwd or command.cwd_given or command.cwd != session.cwd_when_decided:
-        return command.cwd, None
+        return _StartDirectory(command.cwd)
     if is_enterable(stands):
-        return None, None
+        return _StartDirectory(stands)
     nearest = nearest_directory(stands)
     if nearest is None:
         raise Refused(BadDirectory(path=stands, problem=DirectoryProblem.MISSING))
-    return nearest, (stands, nearest)
+    return _StartDirectory(nearest, is_fallback=True)
 
 
 def _in_session_cwd(plan: Plan, session: Session, ledger: Ledger) -> Plan:

@@ -77,7 +77,10 @@ def build_call(
     """
     said = []
     if directory is not None:
-        said.append(b"\\builtin cd -- %b 2>/dev/null" % quote(directory))
+        # A shell that is already in its directory does not change OLDPWD. A prewarmed shell may be
+        # in a directory that was deleted and created again.
+        there = quote(directory)
+        said.append(b"\\builtin test . -ef %b || \\builtin cd -- %b 2>/dev/null" % (there, there))
     for name, value in env.items():
         if name.startswith(OWN_NAMES):  # names with the prefix `_nacre_` are nacre's own
             continue

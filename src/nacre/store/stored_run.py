@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from nacre.model.events import Stream
-from nacre.model.outcome import Cancelled, Capture, Ending, Lost, Outcome, Saved
+from nacre.model.outcome import Cancelled, Capture, Ending, Exited, Killed, Lost, Outcome, Saved
 from nacre.model.plan import Keep, Streams
 from nacre.model.requests import Last
 from nacre.procfs import processes
@@ -109,11 +109,18 @@ class StoredRun(Struct, frozen=True, kw_only=True):
         end.
         """
         if self.end_entry is not None:
-            return self.end_entry.ending
-        if self.is_alive:
+            ending = self.end_entry.ending
+        elif self.is_alive:
             return None
-        lost = Lost(last_seen=self._last_seen - self.start_entry.time)
-        return Cancelled(None) if is_marked_cancelled(self) else lost
+        else:
+            ending = Lost(last_seen=self._last_seen - self.start_entry.time)
+        if isinstance(ending, Exited | Killed | Lost) and self._is_marked_cancelled:
+            return Cancelled(None if isinstance(ending, Lost) else ending)
+        return ending
+
+    @property
+    def _is_marked_cancelled(self) -> bool:
+        return os.path.exists(f"{self.directory}/cancelled")
 
     @property
     def is_alive(self) -> bool:
@@ -326,10 +333,7 @@ def _read_block(run: StoredRun, stream: Stream, at: int) -> bytes:
 
 def mark_cancelled(run: StoredRun) -> None:
     """Record in the run's directory that the run was cancelled. `mark_cancelled` is for a run whose
-    owner process is dead, and so cannot record the ending of the run."""
+    owner is no live warden, and so cannot record that the run was cancelled."""
     with suppress(OSError):
+        os.makedirs(run.directory, 0o700, exist_ok=True)
         os.close(os.open(f"{run.directory}/cancelled", os.O_CREAT | os.O_CLOEXEC, 0o600))
-
-
-def is_marked_cancelled(run: StoredRun) -> bool:
-    return os.path.exists(f"{run.directory}/cancelled")

@@ -6,7 +6,7 @@ the URLs of other schemes.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -22,7 +22,8 @@ _MAX_DEPTH: Final = 64
 
 
 # Function of a host that returns the path for an internal URL. The function gets the part of the
-# URL after `://`, and raises LookupError with a sentence for a URL that it does not know.
+# URL after `://`, and raises LookupError with a sentence for an unknown URL. A relative path starts
+# at the current directory of the host.
 HostResolver = Callable[[str], str | bytes | os.PathLike[str]]
 
 _SCHEME: Final = re.compile(r"[a-z]+")
@@ -42,17 +43,22 @@ def build_resolvers(
     }
 
 
-def check_schemes(schemes: Iterable[str]) -> None:
-    """Check the schemes for which a host gives resolvers. Raises ValueError."""
-    for scheme in schemes:
+def check_resolvers(resolvers: Mapping[str, HostResolver]) -> None:
+    """Check the resolvers of a host. Raises ValueError."""
+    for scheme, resolver in resolvers.items():
         if not _SCHEME.fullmatch(scheme):
             raise ValueError(f"{scheme!r} cannot be a URL scheme; use the letters a to z")
         if scheme in _NOT_INTERNAL:
             raise ValueError(f"{scheme}:// URLs are not internal; choose another scheme")
+        if not callable(resolver):
+            raise ValueError(f"the resolver of {scheme}:// is not a function, but {resolver!r}")
 
 
 def _resolve_in_host(resolver: HostResolver, rest: str) -> Resolved:
-    return Resolved(path=os.fsencode(resolver(rest)))
+    path = os.fsencode(resolver(rest))
+    if not path or b"\0" in path:
+        raise LookupError("has a resolver that returned no path; correct the resolver")
+    return Resolved(path=os.path.abspath(path))
 
 
 def _resolve_artifact(workspace: bytes, rest: str) -> Resolved:

@@ -70,30 +70,38 @@ def shown_size(data: bytes) -> int:
     return len(data) if data.isascii() else len(decode(data).encode())
 
 
-def fit_start(data: bytes, limit: int) -> bytes:
-    """Return the longest beginning of the data whose text has at most `limit` bytes of UTF-8. An
-    incomplete character at its end is dropped."""
-    return data[: _fitting_length(data, limit, lambda n: drop_partial_end(data[:n]))]
+def displayed_size(data: bytes) -> int:
+    """Return the size of the data as a terminal displays it, in bytes of UTF-8. A cursor movement
+    of a few bytes can become a long row of blanks."""
+    return len(as_displayed(decode(data)).encode())
 
 
-def fit_end(data: bytes, limit: int) -> bytes:
-    """Return the longest end of the data whose text has at most `limit` bytes of UTF-8. An
+def fit_start(data: bytes, limit: int, measure: Callable[[bytes], int] = shown_size) -> bytes:
+    """Return the longest beginning of the data whose size, according to `measure`, is at most
+    `limit`. An incomplete character at its end is dropped."""
+    return data[: _fitting_length(len(data), limit, lambda n: drop_partial_end(data[:n]), measure)]
+
+
+def fit_end(data: bytes, limit: int, measure: Callable[[bytes], int] = shown_size) -> bytes:
+    """Return the longest end of the data whose size, according to `measure`, is at most `limit`. An
     incomplete character at its start is dropped."""
     size = len(data)
-    fitting = _fitting_length(data, limit, lambda n: drop_partial_start(data[size - n :]))
-    return data[size - fitting :]
+    cut = _fitting_length(size, limit, lambda n: drop_partial_start(data[size - n :]), measure)
+    return data[size - cut :]
 
 
-def _fitting_length(data: bytes, limit: int, cut: Callable[[int], bytes]) -> int:
-    """Return the length of the longest part `cut(n)` of the data that fits into `limit` bytes."""
-    whole = cut(len(data))
-    if shown_size(whole) <= limit:
+def _fitting_length(
+    size: int, limit: int, cut: Callable[[int], bytes], measure: Callable[[bytes], int]
+) -> int:
+    """Return the length of the longest part `cut(n)`, with n up to `size`, that fits into the
+    limit."""
+    whole = cut(size)
+    if measure(whole) <= limit:
         return len(whole)
-    # The text of a part is at most three times as long as the part, and at least a third as long.
-    fits, too_long = min(limit // 3, len(data)), min(3 * limit, len(data)) + 1
+    fits, too_long = 0, size
     while too_long - fits > 1:
         middle = (fits + too_long) // 2
-        if shown_size(cut(middle)) <= limit:
+        if measure(cut(middle)) <= limit:
             fits = middle
         else:
             too_long = middle

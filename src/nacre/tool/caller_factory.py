@@ -67,6 +67,7 @@ class CallerFactory:
                 setup_signature=_SetupSignature(self._env, cwd),
                 tools=self._tools,
                 resolvers=build_resolvers(place, self._resolvers),
+                host_schemes=tuple(self._resolvers),
                 find_run=partial(_find_run, place),
             )
         return known

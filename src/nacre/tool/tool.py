@@ -36,7 +36,7 @@ from nacre.prepare.decide import decide
 from nacre.runs.dispatch import Dispatcher, Placement, hand_over_leftover
 from nacre.store.audit_log import AuditLog
 from nacre.store.store import Store
-from nacre.store.url_resolvers import HostResolver, check_schemes
+from nacre.store.url_resolvers import HostResolver, check_resolvers
 from nacre.tool.call_log import Call, CallLog, check_response
 from nacre.tool.caller_factory import CallerFactory, current_directory, cwd_or_dot
 
@@ -97,7 +97,7 @@ class Tool:
         given = None if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
         if isinstance(tools, str):
             raise ValueError(f"tools must be a list of names, not {tools!r}; write [{tools!r}]")
-        check_schemes(resolvers or ())
+        check_resolvers(resolvers or {})
         self._borrowed = engine is not None
         self._engine = engine or Engine(
             keep_loop=True,

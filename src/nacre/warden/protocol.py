@@ -8,8 +8,9 @@
 The first frame in each direction is the handshake: it says which protocol version its sender uses.
 Unknown fields of a frame are ignored, so a field can be added without a new protocol version. A new
 protocol version is needed for a new kind of frame, and for a field that must not be ignored, such
-as the session of a plan (version 3). Frames are plain data, so they can also go through a pipe or
-to another machine; only the frame `Adopt` needs the socket, because it passes descriptors.
+as the session of a plan (version 3), or the fixed directory of a session (version 4). Frames are
+plain data, so they can also go through a pipe or to another machine; only the frame `Adopt` needs
+the socket, because it passes descriptors.
 """
 
 import struct
@@ -24,7 +25,7 @@ from msgspec import Struct
 from nacre.model.events import Chunk, Started, Stream
 from nacre.model.requests import Request, Response, SignalNumber
 
-PROTOCOL: Final = 3
+PROTOCOL: Final = 4
 OLDEST_PROTOCOL: Final = 1  # oldest protocol version that this nacre still accepts
 MAX_FRAME: Final = 64 * 1024 * 1024  # maximum frame size in bytes
 # Maximum bytes kept of each output stream of a run, so that the output fits into one frame.

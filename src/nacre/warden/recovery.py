@@ -16,7 +16,7 @@ from typing import Final
 
 from nacre.engine.loop_context import LoopContext
 from nacre.model.events import Stream
-from nacre.model.outcome import Cancelled, Ending, Exited, Killed, Lost, Survivor
+from nacre.model.outcome import Ending, Lost, Survivor
 from nacre.model.plan import MIB
 from nacre.process import spawner
 from nacre.procfs import processes
@@ -24,7 +24,7 @@ from nacre.store import journal, listing, run_owner
 from nacre.store.journal import EndEntry, StoredStream
 from nacre.store.run_record import RunFiles
 from nacre.store.state_dir import state_dir, write_atomically
-from nacre.store.stored_run import StoredRun, is_marked_cancelled
+from nacre.store.stored_run import StoredRun
 
 _PAUSE: Final = 0.005
 _TRIES: Final = 20
@@ -134,8 +134,6 @@ class Recovery:
 
     def _write_end(self, run: StoredRun, ending: Ending) -> None:
         """Record how the run ended, in its file `outcome` and in the journal."""
-        if is_marked_cancelled(run):
-            ending = Cancelled(ending if isinstance(ending, Exited | Killed) else None)
         output = self._stored_stream(run, Stream.OUTPUT, ending)
         errors = None
         if os.path.exists(run.path(Stream.ERRORS)):

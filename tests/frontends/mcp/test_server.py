@@ -23,10 +23,12 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp import types as wire
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.streamable_http import EventMessage
 from mcp.server.subscriptions import ResourceUpdated
 
 import nacre
 from nacre.contracts import reply_schemas
+from nacre.frontends.mcp.recent_events import RecentEvents
 from nacre.frontends.mcp.server import McpServer
 from tests.support import case_table, wardens
 from tests.support.command_line import PROGRAM
@@ -543,6 +545,60 @@ def test_the_end_of_a_run_is_announced_to_a_client_with_a_handshake(tmp_path: Pa
 
 
 @DEPRECATED
+def test_a_client_that_subscribed_while_it_waited_gets_both_notifications(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    async def on_log(params: wire.LoggingMessageNotificationParams) -> None:
+        heard.append(params.data["state"])
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, wire.ResourceUpdatedNotification):
+            heard.append(str(message.params.uri))
+
+    async def run() -> None:
+        with nacre.Tool(cwd=tmp_path) as tool, anyio.fail_after(60):
+            async with Client(
+                McpServer(tool), mode="legacy", logging_callback=on_log, message_handler=on_message
+            ) as client:
+                async with anyio.create_task_group() as beside:
+                    given = {"command": "touch begun; sleep 2", "wait": 1}
+                    beside.start_soon(client.call_tool, "bash", given)
+                    while not (tmp_path / "begun").exists():
+                        await anyio.sleep(0.02)
+                    await client.subscribe_resource("artifact://1")
+                while len(heard) < 2:
+                    await anyio.sleep(0.05)
+
+    anyio.run(run)
+    assert sorted(heard) == ["artifact://1", "completed"]
+
+
+def test_events_that_arrive_during_a_replay_are_replayed() -> None:
+    def response(id: int) -> wire.JSONRPCResponse:
+        return wire.JSONRPCResponse(jsonrpc="2.0", id=id, result={})
+
+    async def run() -> list[object]:
+        store, sent = RecentEvents(max_events=5), list[object]()
+
+        async def send(event: EventMessage) -> None:
+            sent.append(event.message)
+            if len(sent) == 1:
+                await store.store_event("1", response(8))
+
+        first = await store.store_event("1", None)
+        await store.store_event("2", response(1))
+        await store.store_event("1", response(7))
+        assert await store.replay_events_after(first, send) == "1"
+        assert await store.replay_events_after("99", send) is None
+        for number in range(5):
+            await store.store_event("3", response(number))
+        assert await store.replay_events_after(first, send) is None  # dropped, as the oldest
+        return sent
+
+    assert anyio.run(run) == [response(7), response(8)]
+
+
+@DEPRECATED
 def test_a_client_chooses_the_level_of_log_messages(tmp_path: Path) -> None:
     logged: list[str] = []
 
@@ -566,10 +622,13 @@ def test_a_client_chooses_the_level_of_log_messages(tmp_path: Path) -> None:
 def test_the_end_of_a_run_is_announced_to_a_client_that_listens(tmp_path: Path) -> None:
     async def talk(client: Client) -> None:
         await client.call_tool("bash", {"command": "sleep 1", "wait": 0})
-        async with client.listen(resource_subscriptions=["artifact://1"]) as events:
+        uris = {"artifact://1", "artifact://r1?lines=5"}
+        async with client.listen(resource_subscriptions=[*uris]) as events:
             async for event in events:
-                assert event == ResourceUpdated(uri="artifact://1")
-                break
+                assert isinstance(event, ResourceUpdated)
+                uris.remove(event.uri)
+                if not uris:
+                    break
 
     in_process(talk, tmp_path, era="auto")
 

@@ -541,7 +541,13 @@ def test_the_directory_of_the_server_may_go(tmp_path: Path) -> None:
     rpc.ask(type="ping")
     (tmp_path / "gone").rmdir()
     assert rpc.ask(type="bash", command="pwd", cwd="/")["output"] == "/\n"
-    assert "does not exist" in rpc.refused(type="bash", command="pwd")
+    data = rpc.ask(type="bash", command="pwd")
+    assert data["output"] == f"{tmp_path}\n"
+    assert data["annotation"] == (
+        f"the session's directory {tmp_path}/gone cannot be entered; this call starts from "
+        f"{tmp_path}"
+    )
+    assert "does not exist" in rpc.refused(type="bash", command="pwd", cwd=f"{tmp_path}/gone")
     assert rpc.ask(type="ps")
     given = {"command": "pwd"}
     said = rpc.ask(type="call", contract="harness", cwd="~nobody-at-all", arguments=given)
@@ -608,7 +614,7 @@ def test_a_python_program_serves_rpc_with_resolvers(tmp_path: Path) -> None:
     )
     messages = [
         {"id": 1, "type": "call", "arguments": {"command": "cat skill://lint"}},
-        {"id": 2, "type": "bash", "command": "cat skill://lint", "stream": False},
+        {"id": 2, "type": "bash", "command": "echo skill://lint", "stream": False},
         {"id": 3, "type": "call", "contract": "harness", "arguments": {"command": "echo hi"}},
     ]
     done = subprocess.run(
@@ -622,7 +628,7 @@ def test_a_python_program_serves_rpc_with_resolvers(tmp_path: Path) -> None:
     said = {each.get("id"): each for each in map(json.loads, done.stdout.splitlines())}
     assert (done.returncode, done.stderr) == (0, "")
     assert said[1]["data"]["content"][0]["text"].startswith("run ruff\n")
-    assert said[2]["data"]["output"] == "run ruff\n"
+    assert said[2]["data"]["output"] == "skill://lint\n"  # a command of the user runs as given
     assert said[3]["data"]["stdout"] == "hi\n"
 
 

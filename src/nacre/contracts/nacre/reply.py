@@ -14,6 +14,7 @@ from nacre.contracts.contract import Reply
 from nacre.contracts.nacre.reply_context import ReplyContext
 from nacre.contracts.phrases import (
     describe_process,
+    moved_notes,
     process_texts,
     session_notes,
     shorten_command,
@@ -85,19 +86,20 @@ def build_reply(
     return build_run_reply(
         job,
         render_output(job, reply_context.max_bytes),
-        state=_session_lines(result, reply_context),
+        state="; ".join([*moved_notes(findings), *_session_lines(result, reply_context)]) or None,
         hints=_find_hints(job, reply_context, findings),
         clamped=reply_context.wait_clamped_to,
         unmet=reply_context.until and job.met is None,
     )
 
 
-def _session_lines(result: Outcome | Running, reply_context: ReplyContext) -> str | None:
+def _session_lines(result: Outcome | Running, reply_context: ReplyContext) -> list[str]:
     if isinstance(result, Outcome):
-        return session_notes(result)
+        note = session_notes(result)
+        return [] if note is None else [note]
     if reply_context.session:
-        return "the session goes on without it: what it does to its shell is not remembered"
-    return None
+        return ["the session goes on without it: what it does to its shell is not remembered"]
+    return []
 
 
 def _build_status(result: Outcome | Running, reply_context: ReplyContext) -> RunStatus:

@@ -20,7 +20,13 @@ from nacre.bash.analyze import analyze
 from nacre.contracts.arguments import object_schema, read_arguments, read_bytes, read_script
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, reply_to_pi
 from nacre.contracts.option_reader import read_options
-from nacre.contracts.phrases import SPILL, bad_directory_text, leftover_lines, session_notes
+from nacre.contracts.phrases import (
+    SPILL,
+    bad_directory_text,
+    incomplete_note,
+    leftover_lines,
+    session_notes,
+)
 from nacre.contracts.pi import jobs as job_tool
 from nacre.contracts.pi import user_command
 from nacre.contracts.pi.options import LONGEST, SHORTEST, Options
@@ -113,8 +119,8 @@ class Pi:
         self.rules = options.interception()
         self._shell = _find_shell(options.shell)
         self._first: tuple[Step, ...] = (check_variable_names, lift_leading_cd)
-        self._rest: tuple[Step, ...] = (
-            internal_urls_step(),
+        # Checks that also apply to a command of the user, which runs as given.
+        self._checks: tuple[Step, ...] = (
             check_directory,
             *safety_steps(options),
             *trailer_steps(options),
@@ -126,7 +132,8 @@ class Pi:
             *self._first,
             *((limit_lines,) if options.head_tail else ()),
             interception.interception_step(self.rules, options.intercept),
-            *self._rest,
+            internal_urls_step(),
+            *self._checks,
         )
 
     def with_max_wait(self, seconds: float) -> "Pi":
@@ -204,7 +211,7 @@ class Pi:
         session, caller = self._select_session(caller, "own")
         plan = self._build_plan(given, given.timeout or 0.0, caller)
         plan = msgspec.structs.replace(plan, session=session)
-        steps = (check_variable_names, *self._rest)
+        steps = (check_variable_names, *self._checks)
         return Admitted(
             request=StartRun(plan=plan),
             steps=steps,
@@ -289,7 +296,7 @@ class Pi:
             case Listing():
                 return job_tool.build_jobs_reply(result, reply_context)
             case Running():
-                return job_tool.build_started_reply(result, reply_context)
+                return job_tool.build_started_reply(result, reply_context, findings)
             case Outcome():
                 return self._reply_to_end(result, reply_context, findings)
 
@@ -302,7 +309,7 @@ class Pi:
         if isinstance(reply_context, user_command.UserCommandContext) and user_command.has_result(
             answer
         ):
-            return user_command.build_reply(answer)
+            return user_command.build_reply(answer, findings)
         if isinstance(answer.ending, NotStarted):
             return self.reply_to_refusal(answer.ending.why)
         assert isinstance(reply_context, ReplyContext)
@@ -311,7 +318,7 @@ class Pi:
         ends = ending_line(answer)
         notes = [
             *footer,
-            *([part.notice] if part.notice else []),
+            *([part.notice] if part.notice else incomplete_note(answer.output)),
             *reply_context.notices,
             *finding_notices(findings),
             *leftover_lines(answer.left_running),

@@ -1,6 +1,7 @@
 """Background jobs of the `pi` contract: the reply when a job starts, and pi's tool `job`."""
 
 import signal
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from nacre.contracts.arguments import bad_arguments, object_schema, read_arguments
 from nacre.contracts.contract import Reply, ToolSpec
-from nacre.contracts.phrases import leftover_lines, process_texts
+from nacre.contracts.phrases import incomplete_note, leftover_lines, moved_notes, process_texts
 from nacre.contracts.pi.reply import (
     LIMIT,
     ReplyContext,
@@ -18,10 +19,11 @@ from nacre.contracts.pi.reply import (
     wall_time_line,
     wall_time_ms,
 )
+from nacre.model.findings import AnyFinding
 from nacre.model.outcome import Capture, Outcome, job_state
 from nacre.model.plan import Keep
 from nacre.model.requests import EndRun, Excerpt, Interact, Jobs, Listing, Running, RunStatus
-from nacre.text.clean import as_displayed, decode, fit_end, human_size, shown_size
+from nacre.text.clean import as_displayed, decode, displayed_size, fit_end, human_size
 
 _LABEL: Final = 120  # maximum number of characters of a command that a reply quotes
 _DESCRIPTION: Final = """\
@@ -83,7 +85,9 @@ def admit_job(arguments: object, wait: float, grace: float) -> tuple[Interact, A
     return request, given
 
 
-def build_started_reply(answer: Running, reply_context: ReplyContext) -> Reply:
+def build_started_reply(
+    answer: Running, reply_context: ReplyContext, findings: Sequence[AnyFinding]
+) -> Reply:
     """Build the reply to a call whose command continues as a background job."""
     preview = _output_tail(answer.output)
     if preview and not preview.endswith("\n"):
@@ -91,6 +95,7 @@ def build_started_reply(answer: Running, reply_context: ReplyContext) -> Reply:
     name = answer.run
     lines = [
         *reply_context.notices,
+        *(f"[{note}]" for note in moved_notes(findings)),
         f"Background job {name} started: {_job_label(decode(reply_context.script))}",
         f'Use the tool job: {{"poll": ["{name}"]}} waits for it, {{"list": true}} shows all jobs, '
         f'{{"cancel": ["{name}"]}} ends it.',
@@ -173,7 +178,7 @@ def _job_section(job: RunStatus) -> str:
     lines = [
         head,
         part.text.rstrip("\n") or "(no output)",
-        *([part.notice] if part.notice else []),
+        *([part.notice] if part.notice else incomplete_note(outcome.output)),
         *leftover_lines(job.processes.left_running),
         wall_time_line(job.seconds),
         *([ends] if ends else []),
@@ -201,8 +206,8 @@ def _capture(job: RunStatus) -> Capture:
 def _output_tail(capture: Capture) -> str:
     """Return the end of a job's output so far, at most `LIMIT` bytes."""
     data = capture.head + capture.tail
-    if capture.size <= LIMIT and shown_size(data) <= LIMIT:
+    if capture.size <= LIMIT and displayed_size(data) <= LIMIT:
         return as_displayed(decode(data))
-    data = fit_end(data[-LIMIT:], LIMIT)
+    data = fit_end(data[-LIMIT:], LIMIT, displayed_size)
     shown, size = human_size(len(data)), human_size(capture.size)
     return f"[last {shown} of {size} so far]\n{as_displayed(decode(data))}"

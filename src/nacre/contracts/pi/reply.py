@@ -10,12 +10,18 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nacre.contracts.phrases import artifact_reference
-from nacre.model.findings import AnyFinding, NeedsTerminal, ToolSuggested, TrailerSkipped
+from nacre.contracts.phrases import artifact_reference, moved_note
+from nacre.model.findings import (
+    AnyFinding,
+    NeedsTerminal,
+    SessionMoved,
+    ToolSuggested,
+    TrailerSkipped,
+)
 from nacre.model.outcome import Cancelled, Exited, Killed, Lost, NotStarted, Outcome, TimedOut
 from nacre.model.plan import KIB
 from nacre.model.signals import signal_name
-from nacre.text.clean import as_displayed, decode, fit_end, fit_start, shown_size
+from nacre.text.clean import as_displayed, decode, displayed_size, fit_end, fit_start
 
 LIMIT: Final = 50 * KIB
 
@@ -43,13 +49,14 @@ def cut_output(outcome: Outcome, head: int | None, tail: int | None) -> ShownOut
     everything = capture.head + capture.tail
     if capture.size <= LIMIT:
         data = _cut_lines(everything, head, tail)[1]
-        if shown_size(data) <= LIMIT:
-            return ShownOutput(text=as_displayed(decode(data)))
+        text = as_displayed(decode(data))
+        if len(text.encode()) <= LIMIT:
+            return ShownOutput(text=text)
     if head is None:
-        window = fit_end(everything[-LIMIT:], LIMIT)
+        window = fit_end(everything[-LIMIT:], LIMIT, displayed_size)
         first = capture.lines - _count_lines(window) + 1
     else:
-        window = fit_start(everything[:LIMIT], LIMIT)
+        window = fit_start(everything[:LIMIT], LIMIT, displayed_size)
         first = 1
     passed, data = _cut_lines(window, head, tail)
     first += passed
@@ -109,6 +116,8 @@ def finding_notices(findings: Sequence[AnyFinding]) -> Iterator[str]:
                 yield f"{words}: {why}; {instead}"
             case TrailerSkipped(why=why):
                 yield f"A commit got no trailer: {why}"
+            case SessionMoved(before=before, now=now):
+                yield f"[{moved_note(before, now)}]"
 
 
 def ending_line(outcome: Outcome) -> str | None:

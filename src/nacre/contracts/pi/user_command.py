@@ -1,23 +1,26 @@
 """User commands of the `pi` contract: commands that the user, not the model, enters as `!command`
 in the agent pi, or as a `bash` message over RPC.
 
-Two checks of the `pi` contract do not apply to a user command: the rewriting of a leading `cd`, and
-interception. A user command does not wait for the model's commands to end. The only time limit of a
-user command is the `timeout` in its own arguments. A model cannot start a user command, which has
-fewer restrictions, by calling a tool: a front end must state that the user entered the command. The
-data of the reply to a user command is a `BashResult`, whose `output` is exactly the shown part of
-the command's output. If nacre stopped the command, `output` begins with a line in brackets that
-gives the reason. A `BashResult` leaves out each field that has no value, such as the exit code of a
-stopped command.
+Three steps of the `pi` contract do not apply to a user command: the rewriting of a leading `cd`,
+interception, and the replacement of internal URLs. A user command does not wait for the model's
+commands to end. The only time limit of a user command is the `timeout` in its own arguments. A
+model cannot start a user command, which has fewer restrictions, by calling a tool: a front end must
+state that the user entered the command. The data of the reply to a user command is a `BashResult`,
+whose `output` is exactly the shown part of the command's output. If nacre stopped the command,
+`output` begins with a line in brackets that gives the reason. A `BashResult` leaves out each field
+that has no value, such as the exit code of a stopped command.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Struct
 
 from nacre.contracts.arguments import read_arguments, seconds_kind
 from nacre.contracts.contract import Reply
+from nacre.contracts.phrases import moved_notes
 from nacre.contracts.pi.reply import cut_output, ending_line
+from nacre.model.findings import AnyFinding
 from nacre.model.outcome import Cancelled, Killed, NotStarted, Outcome, TimedOut
 from nacre.model.refusals import CalledOff
 from nacre.model.signals import signal_name
@@ -48,7 +51,7 @@ def has_result(outcome: Outcome) -> bool:
     return not isinstance(ending, NotStarted) or isinstance(ending.why, CalledOff)
 
 
-def build_reply(outcome: Outcome) -> Reply:
+def build_reply(outcome: Outcome, findings: Sequence[AnyFinding]) -> Reply:
     part, capture = cut_output(outcome, None, None), outcome.output
     cut = part.truncation or {}
     called_off = isinstance(outcome.ending, NotStarted)
@@ -77,8 +80,9 @@ def build_reply(outcome: Outcome) -> Reply:
         details["leftRunning"] = [
             {"pid": each.pid, "command": each.command} for each in outcome.left_running
         ]
-    if stopped or outcome.exit_code is None:
-        details["annotation"] = wrong
+    notes = [wrong] if wrong and (stopped or outcome.exit_code is None) else []
+    if notes := [*notes, *moved_notes(findings)]:
+        details["annotation"] = "; ".join(notes)
     return Reply(text=part.text, is_error=wrong is not None, details=details)
 
 

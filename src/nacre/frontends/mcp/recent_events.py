@@ -10,7 +10,7 @@ from msgspec import Struct
 from nacre.model.plan import MIB
 
 _MAX_EVENTS: Final = 1000
-_MAX_SIZE: Final = 8 * MIB
+_MAX_SIZE: Final = 2 * MIB
 
 
 class _Event(Struct, frozen=True, kw_only=True):
@@ -21,7 +21,8 @@ class _Event(Struct, frozen=True, kw_only=True):
 
 
 class RecentEvents(EventStore):
-    """Store of the most recent events of one session; the oldest events are dropped."""
+    """Store of the most recent events of one session; the oldest events are dropped, but never the
+    last one."""
 
     def __init__(self, max_events: int = _MAX_EVENTS, max_size: int = _MAX_SIZE) -> None:
         self._max_events = max_events
@@ -36,18 +37,27 @@ class RecentEvents(EventStore):
         event = _Event(id=str(self._last), stream=stream_id, message=message, size=size)
         self._events.append(event)
         self._size += size
-        while len(self._events) > self._max_events or self._size > self._max_size:
+        while len(self._events) > 1 and (
+            len(self._events) > self._max_events or self._size > self._max_size
+        ):
             self._size -= self._events.popleft().size
         return event.id
 
     async def replay_events_after(
         self, last_event_id: EventId, send_callback: EventCallback
     ) -> StreamId | None:
-        events = list(self._events)
-        for index, last in enumerate(events):
-            if last.id == last_event_id:
-                for each in events[index + 1 :]:
-                    if each.stream == last.stream and each.message is not None:
-                        await send_callback(EventMessage(each.message, each.id))
-                return last.stream
-        return None
+        last = next((each for each in self._events if each.id == last_event_id), None)
+        if last is None:
+            return None
+        # The server may store further events of the stream while an event is being sent.
+        sent = int(last.id)
+        while (event := self._next_event(last.stream, sent)) is not None:
+            sent = int(event.id)
+            if event.message is not None:
+                await send_callback(EventMessage(event.message, event.id))
+        return last.stream
+
+    def _next_event(self, stream: StreamId, after: int) -> _Event | None:
+        return next(
+            (each for each in self._events if each.stream == stream and int(each.id) > after), None
+        )

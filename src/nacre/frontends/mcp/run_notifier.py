@@ -8,6 +8,7 @@ get no log messages outside of a request.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -58,7 +59,10 @@ class RunNotifier:
         self._bus = InMemorySubscriptionBus()
         self._serve_listen = ListenHandler(self._bus)
         self._clients: WeakKeyDictionary[Connection, _Client] = WeakKeyDictionary()
-        self._tasks: dict[str, asyncio.Task[None]] = {}  # tasks that wait for a run, by run id
+        self._tasks: set[asyncio.Task[None]] = set()  # tasks that wait for the end of a run
+        self._followed: Counter[str] = Counter()  # number of these tasks, by run id
+        # URIs of resources that clients of the protocol of 2026-07-28 listen to, by run id.
+        self._listened: dict[str, set[str]] = {}
 
     def register(self, server: Server[Any]) -> None:
         """Add the handlers of the requests with which clients ask for notifications."""
@@ -72,9 +76,12 @@ class RunNotifier:
         """Wait in the background for the end of the detached run `run`; then notify the subscribed
         clients, and send a log message to the client that started the run."""
 
+        is_first = run.run not in self._followed
+
         async def follow() -> None:
             end = await run.wait_for_end()
-            await self._notify_updated(run.run)
+            if is_first:
+                await self._notify_updated(run.run)
             if end is not None:
                 await self._send_log_message(session, end)
 
@@ -89,24 +96,29 @@ class RunNotifier:
             await run.await_()
             await self._notify_updated(run.id)
 
-        if run.ending is None:
+        if run.ending is None and run.id not in self._followed:
             self._start(run.id, follow)
         return run.id
 
     def _start(self, name: str, follow: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:
-            try:
-                with suppress(NoSuchRun, OSError):
-                    await follow()
-            finally:
-                del self._tasks[name]
+            with suppress(NoSuchRun, OSError):
+                await follow()
 
-        if name not in self._tasks:
-            self._tasks[name] = asyncio.create_task(run())
+        def on_done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._followed[name] -= 1
+            if not self._followed[name]:
+                del self._followed[name]
+
+        self._followed[name] += 1
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(on_done)
 
     async def _notify_updated(self, name: str) -> None:
-        for number in (name.removeprefix("r"), name):
-            await self._bus.publish(ResourceUpdated(uri=f"artifact://{number}"))
+        for uri in self._listened.pop(name, ()):
+            await self._bus.publish(ResourceUpdated(uri=uri))
         for connection, client in list(self._clients.items()):
             for uri, run in list(client.subscribed.items()):
                 if run == name:
@@ -150,7 +162,8 @@ class RunNotifier:
         self, context: Context, given: wire.SubscriptionsListenRequestParams
     ) -> wire.SubscriptionsListenResult:
         for uri in given.notifications.resource_subscriptions or ():
-            await self._follow_run(str(uri))
+            name = await self._follow_run(str(uri))
+            self._listened.setdefault(name, set()).add(str(uri))
         return await self._serve_listen(context, given)
 
     def _client(self, context: Context) -> _Client:

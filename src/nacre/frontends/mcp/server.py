@@ -41,8 +41,8 @@ from nacre.text.clean import (
 from nacre.tool.detached_run import DetachedRun
 from nacre.tool.tool import Tool
 
-# Key under which the ASGI scope holds an event that is set when the client disconnects.
-CANCELLED: Final = "nacre.gone"
+# Key under which the ASGI scope of an HTTP request holds its `Presence`.
+PRESENCE: Final = "nacre.presence"
 # Number of bytes at the end of a command's output that are kept, in order to find its last line.
 _LINE: Final = 4 * KIB
 _SHOWN: Final = 200  # maximum characters of a progress line or of a resource's title
@@ -52,6 +52,14 @@ _TITLES: Final = {"bash": "Run a shell command", "job": "See to running commands
 _RANGES: Final = ("since", "from", "to", "lines")
 _URI: Final = re.compile(r"artifact://(?P<run>r?[0-9]{1,18})/?(?:\?(?P<parts>[^#?\s]*))?")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
+
+
+class Presence:
+    """Whether the client of an HTTP request still waits for the response."""
+
+    def __init__(self) -> None:
+        self.gone = anyio.Event()  # set when the client has disconnected and does not come back
+        self.answered = False  # whether the request has its response
 
 
 class McpServer(MCPServer[Any]):
@@ -271,11 +279,13 @@ async def _wait_for_cancel(cancel: CancelToken, context: Context[Any, Any] | Non
     """Cancel the command of a tool call when the MCP client disconnects, or when the task that runs
     `_wait_for_cancel` is cancelled; do nothing to a call that already has its reply."""
     request = None if context is None else context.request_context.request
-    gone = getattr(request, "scope", {}).get(CANCELLED)
+    presence: Presence | None = getattr(request, "scope", {}).get(PRESENCE)
     try:
-        await (anyio.sleep_forever() if gone is None else gone.wait())
+        await (anyio.sleep_forever() if presence is None else presence.gone.wait())
     finally:
         cancel.cancel()
+        if presence is not None:
+            presence.answered = True
 
 
 def _tool_result(reply: Reply) -> wire.CallToolResult:

@@ -30,7 +30,7 @@ from starlette.routing import Route
 
 from nacre.frontends.mcp.auth import ListenAddress, bracket_ipv6
 from nacre.frontends.mcp.recent_events import RecentEvents
-from nacre.frontends.mcp.server import CANCELLED, McpServer
+from nacre.frontends.mcp.server import PRESENCE, McpServer, Presence
 
 PATH: Final = "/mcp"
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -188,18 +188,19 @@ class _AccessCheck:
         wrong = self._find_problem(scope)
         if wrong is not None:
             return await _send_error(send, *wrong)
-        gone = scope[CANCELLED] = anyio.Event()
+        presence = scope[PRESENCE] = Presence()
         session = next(iter(_header(scope, b"mcp-session-id")), "")
         resumable = bool(session) and _is_resumable(scope)
+        is_stream = scope["method"] == "GET" and bool(session)
         complete = False
 
         async def receive_watched() -> MutableMapping[str, Any]:
             message = await receive()
             if message["type"] == "http.disconnect" and not complete:
-                if resumable:
-                    self._set_after_resume_time(gone, session)
+                if resumable and not is_stream:
+                    self._set_after_resume_time(presence, session)
                 else:
-                    gone.set()
+                    presence.gone.set()
             return message
 
         async def send_watched(message: MutableMapping[str, Any]) -> None:
@@ -207,7 +208,6 @@ class _AccessCheck:
             await send(message)
             complete = message["type"] == "http.response.body" and not message.get("more_body")
 
-        is_stream = scope["method"] == "GET" and bool(session)
         self._open_streams[session] += is_stream
         try:
             await self._app(scope, receive_watched, send_watched)
@@ -215,9 +215,9 @@ class _AccessCheck:
             self._open_streams[session] -= is_stream
             self._open_streams += Counter()  # removes the sessions without an open stream
 
-    def _set_after_resume_time(self, gone: anyio.Event, session: str) -> None:
-        """Set the event `gone` when the session has had no open stream for `resume_time` seconds.
-        The commands of a client that reconnects within `resume_time` seconds continue."""
+    def _set_after_resume_time(self, presence: Presence, session: str) -> None:
+        """Set the event `presence.gone` when the session has had no open stream for `resume_time`
+        seconds. The commands of a client that reconnects within `resume_time` seconds continue."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._resume_time
 
@@ -226,8 +226,8 @@ class _AccessCheck:
             if self._open_streams[session]:
                 deadline = loop.time() + self._resume_time
             if loop.time() >= deadline:
-                gone.set()
-            else:
+                presence.gone.set()
+            elif not presence.answered:
                 loop.call_later(self._resume_time / 20, check)
 
         check()

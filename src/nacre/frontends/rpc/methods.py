@@ -41,6 +41,7 @@ from nacre.tool.tool import Tool
 
 _MAX_CHUNK: Final = 64 * KIB  # maximum bytes of a command's output in one `bash_output` event
 _UPDATE_INTERVAL: Final = 0.05  # minimum seconds between two `bash_output` events of a command
+_MAX_STOPS: Final = 2  # number of stops of an RPC call that have an effect
 _MAX_TOOLS: Final = 16  # maximum number of `Tool` objects that stay open for later calls
 
 A = TypeVar("A")
@@ -88,6 +89,7 @@ class RpcCall:
         self.verb = verb
         self.warning: str | None = None  # what the response says about ignored fields
         self.cancel = CancelToken()
+        self._stops = 0
         self._client = client
 
     @property
@@ -128,7 +130,10 @@ class RpcCall:
 
     def stop(self) -> None:
         """Stop the command of an RPC call; if the call waits for a run that another call started,
-        stop only the wait."""
+        stop only the wait. The second stop kills the command; further stops have no effect."""
+        self._stops += 1
+        if self._stops > _MAX_STOPS:
+            return
         self.cancel.cancel()
         if self._cancel_wait is not None:
             self._cancel_wait()
