@@ -630,6 +630,23 @@ def test_each_call_of_pi_starts_in_the_directory_of_the_tool(tmp_path: Path) -> 
         assert ", and the directory" in tool.specs()[0]["description"]
 
 
+@pytest.mark.parametrize("contract", ["nacre", "pi"])
+def test_a_call_that_waited_for_the_removal_of_its_directory_runs_in_the_nearest_one(
+    tmp_path: Path, contract: str
+) -> None:
+    options = {**NO_SETUP, **({"persist_cwd": True} if contract == "pi" else {})}
+    with nacre.Tool(contract, cwd=tmp_path, session="s", options=options) as tool:
+        text(tool, "mkdir d; cd d; x=1")
+        removal = {"command": f"touch {tmp_path}/begun; sleep 0.5; y=1; rmdir {tmp_path}/d"}
+        thread = threading.Thread(target=tool.call, args=(removal,))
+        thread.start()
+        eventually((tmp_path / "begun").exists)
+        reply = tool.call({"command": "pwd; echo $x$y"})
+        thread.join()
+    assert reply.text.startswith(f"{tmp_path}\n11\n")
+    assert f"[the session's directory {tmp_path}/d cannot be entered" in reply.text
+
+
 @pytest.mark.parametrize("pause", [0.0, 0.5])
 def test_a_directory_that_was_removed_and_made_again_is_the_new_one(
     tmp_path: Path, pause: float

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 from typing import Final, NamedTuple
 from weakref import WeakSet
 
@@ -433,8 +434,9 @@ def _start_directory(plan: Plan, session: Session, stands: bytes) -> _StartDirec
 def _in_session_cwd(plan: Plan, session: Session, ledger: Ledger) -> Plan:
     """Return the plan with the session's directory in place of the command's own directory. A
     session's shell starts in the session's directory and enters the command's directory later."""
-    for place in (session.cwd_when_decided, ledger.directory):
-        if place and is_enterable(place):
+    places = [place for place in (session.cwd_when_decided, ledger.directory) if place]
+    for place in chain(places, map(nearest_directory, places)):
+        if place is not None and is_enterable(place):
             if place == plan.command.cwd:
                 return plan
             command = msgspec.structs.replace(plan.command, cwd=place)
