@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
@@ -58,11 +59,12 @@ def _find_problem(path: str, modified_ns: int) -> str | None:
         output = _read_output(process)
         # The shell leads a process group of its own. The group cannot have another meaning yet,
         # because the shell is not reaped before the end of the `with` block.
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # a host that ignores SIGCHLD has no zombies
+            os.killpg(process.pid, signal.SIGKILL)
     if output is None:
         return f"it did not answer in {_TIMEOUT:g} s"
     match output.split():
-        case [b"bash", major, minor]:
+        case [b"bash", major, minor] if major.isdigit() and minor.isdigit():
             version = int(major), int(minor)
             if version >= _OLDEST:
                 return None

@@ -75,7 +75,6 @@ class RunNotifier:
     def follow_job(self, run: DetachedRun, session: ServerSession) -> None:
         """Wait in the background for the end of the detached run `run`; then notify the subscribed
         clients, and send a log message to the client that started the run."""
-
         is_first = run.run not in self._followed
 
         async def follow() -> None:
@@ -163,7 +162,8 @@ class RunNotifier:
     ) -> wire.SubscriptionsListenResult:
         for uri in given.notifications.resource_subscriptions or ():
             name = await self._follow_run(str(uri))
-            self._listened.setdefault(name, set()).add(str(uri))
+            if name in self._followed:  # an ended run has no further notification
+                self._listened.setdefault(name, set()).add(str(uri))
         return await self._serve_listen(context, given)
 
     def _client(self, context: Context) -> _Client:

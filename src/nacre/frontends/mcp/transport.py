@@ -40,8 +40,8 @@ _RETRY_INTERVAL: Final = 1000
 # Seconds that nacre waits for a client to reconnect to a broken stream; then nacre stops the
 # client's commands.
 _RESUME_TIME: Final = 10.0
-# First protocol version in which a client can resume the stream of each request.
-_FIRST_RESUMABLE: Final = "2025-11-25"
+# Protocol version in which a client can resume the stream of each request.
+_RESUMABLE_VERSION: Final = "2025-11-25"
 _EXIT_GRACE: Final = 2.0  # seconds that an exiting server gives the client to read the last replies
 
 # The check of the headers Host and Origin in the MCP SDK is switched off, because it accepts any
@@ -252,7 +252,7 @@ class _AccessCheck:
 
 def _is_resumable(scope: Scope) -> bool:
     versions = _header(scope, b"mcp-protocol-version")
-    return len(versions) == 1 and versions[0] == _FIRST_RESUMABLE
+    return len(versions) == 1 and versions[0] == _RESUMABLE_VERSION
 
 
 def _header(scope: Scope, name: bytes) -> list[str]:
