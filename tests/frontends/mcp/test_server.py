@@ -22,6 +22,7 @@ import jsonschema
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp import types as wire
+from mcp.client.session import LoggingFnT, MessageHandlerFnT
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.streamable_http import EventMessage
 from mcp.server.subscriptions import ResourceUpdated
@@ -65,6 +66,8 @@ def in_process(
     contract: str = "nacre",
     often: float = 1.0,
     max_wait: float = 45,
+    on_log: LoggingFnT | None = None,
+    on_message: MessageHandlerFnT | None = None,
     **options: object,
 ) -> None:
     """Run `talk` with a client of a server in this process. Starting a server process would take
@@ -75,7 +78,12 @@ def in_process(
             nacre.Tool(contract, cwd=cwd, max_wait=max_wait, options=options) as tool,
             anyio.fail_after(60),
         ):
-            async with Client(McpServer(tool, often=often), mode=era) as client:
+            async with Client(
+                McpServer(tool, often=often),
+                mode=era,
+                logging_callback=on_log,
+                message_handler=on_message,
+            ) as client:
                 await talk(client)
 
     anyio.run(run)
@@ -507,31 +515,27 @@ def test_the_end_of_a_run_is_announced_to_a_client_with_a_handshake(tmp_path: Pa
         if isinstance(message, wire.ResourceUpdatedNotification):
             updated.append(str(message.params.uri))
 
-    async def run() -> None:
-        with nacre.Tool(cwd=tmp_path) as tool, anyio.fail_after(60):
-            async with Client(
-                McpServer(tool), mode="legacy", logging_callback=on_log, message_handler=on_message
-            ) as client:
-                capabilities = client.server_capabilities
-                assert capabilities.resources is not None
-                assert (capabilities.resources.subscribe, capabilities.logging) == (
-                    True,
-                    wire.LoggingCapability(),
-                )
-                for command in ("sleep 0.5; echo end; exit 3", "sleep 0.5", "sleep 73.1"):
-                    await client.call_tool("bash", {"command": command, "wait": 0})
-                for uri in ("artifact://1", "artifact://r1", "artifact://2"):
-                    await client.subscribe_resource(uri)
-                await client.unsubscribe_resource("artifact://2")
-                while len(logged) < 2 or len(updated) < 2:
-                    await anyio.sleep(0.05)
-                with pytest.raises(MCPError, match="artifact://9: there is no run r9"):
-                    await client.subscribe_resource("artifact://9")
-                await client.call_tool("job", {"action": "signal", "run": "r3"})
-                while len(logged) < 3:
-                    await anyio.sleep(0.05)
+    async def talk(client: Client) -> None:
+        capabilities = client.server_capabilities
+        assert capabilities.resources is not None
+        assert (capabilities.resources.subscribe, capabilities.logging) == (
+            True,
+            wire.LoggingCapability(),
+        )
+        for command in ("sleep 0.5; echo end; exit 3", "sleep 0.5", "sleep 73.1"):
+            await client.call_tool("bash", {"command": command, "wait": 0})
+        for uri in ("artifact://1", "artifact://r1", "artifact://2"):
+            await client.subscribe_resource(uri)
+        await client.unsubscribe_resource("artifact://2")
+        while len(logged) < 2 or len(updated) < 2:
+            await anyio.sleep(0.05)
+        with pytest.raises(MCPError, match="artifact://9: there is no run r9"):
+            await client.subscribe_resource("artifact://9")
+        await client.call_tool("job", {"action": "signal", "run": "r3"})
+        while len(logged) < 3:
+            await anyio.sleep(0.05)
 
-    anyio.run(run)
+    in_process(talk, tmp_path, on_log=on_log, on_message=on_message)
     assert sorted(updated) == ["artifact://1", "artifact://r1"]
     said = {each.data["run"]: each for each in logged}
     assert said["r1"].data == {
@@ -555,21 +559,17 @@ def test_a_client_that_subscribed_while_it_waited_gets_both_notifications(tmp_pa
         if isinstance(message, wire.ResourceUpdatedNotification):
             heard.append(str(message.params.uri))
 
-    async def run() -> None:
-        with nacre.Tool(cwd=tmp_path) as tool, anyio.fail_after(60):
-            async with Client(
-                McpServer(tool), mode="legacy", logging_callback=on_log, message_handler=on_message
-            ) as client:
-                async with anyio.create_task_group() as beside:
-                    given = {"command": "touch begun; sleep 2", "wait": 1}
-                    beside.start_soon(client.call_tool, "bash", given)
-                    while not (tmp_path / "begun").exists():
-                        await anyio.sleep(0.02)
-                    await client.subscribe_resource("artifact://1")
-                while len(heard) < 2:
-                    await anyio.sleep(0.05)
+    async def talk(client: Client) -> None:
+        async with anyio.create_task_group() as beside:
+            given = {"command": "touch begun; sleep 2", "wait": 1}
+            beside.start_soon(client.call_tool, "bash", given)
+            while not (tmp_path / "begun").exists():
+                await anyio.sleep(0.02)
+            await client.subscribe_resource("artifact://1")
+        while len(heard) < 2:
+            await anyio.sleep(0.05)
 
-    anyio.run(run)
+    in_process(talk, tmp_path, on_log=on_log, on_message=on_message)
     assert sorted(heard) == ["artifact://1", "completed"]
 
 
