@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nacre.capture.sink import Sink
 from nacre.model.outcome import Capture
 from nacre.model.plan import KIB, MIB, Keep
-from nacre.text.render import MAX_LINE, Rendered, render
+from nacre.text.render import Rendered, render
 
 KEEP = Keep(whole=2 * MIB, head=512 * KIB, tail=1536 * KIB)
 
@@ -37,10 +37,8 @@ def rendered(data: bytes, most: int = 20_000, keep: Keep = KEEP) -> Rendered:
         (b"longer\rshort\n", "shortr\n"),
         (b"old old old\r\x1b[Knew\n", "new\n"),
         (b"windows\r\nlines\r\n", "windows\nlines\n"),
-        (b"y\n" * 43, "y (×43)\n"),
-        (b"same line\nsame line\n", "same line (×2)\n"),
-        (b"}\n}\n", "}\n}\n"),  # folding would not make it shorter
-        (b"again\n" * 5 + b"again", "again (×6)"),
+        (b"y\n" * 43, "y\n" * 43),
+        (b"again\n" * 5 + b"again", "again\n" * 5 + "again"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(500), "[binary data, 516B, a PNG image]\n"),
         (b"text\n" + bytes(20) + b"\nmore\n", "[binary data, 31B]\n"),
         (b"a\tb\n", "a\tb\n"),
@@ -60,9 +58,9 @@ def test_binary_far_from_the_beginning_is_described_where_it_stands() -> None:
 
 def test_a_long_line_keeps_its_two_ends_and_says_what_is_missing() -> None:
     data = b"before\n" + b"x" * 4000 + b"y" * 1000 + b"END\n"
-    made = rendered(data)
+    made = rendered(data, 3000)
     line = made.head.split("\n")[1]
-    assert len(line) == MAX_LINE
+    assert len(line) == 3000 - len("before\n") - len("\n")
     said = re.search(r"\.\.\.\[([\d,]+) characters left out: since (\d+)\]\.\.\. *", line)
     assert said is not None
     front, back = line[: said.start()], line[said.end() :]
@@ -72,9 +70,52 @@ def test_a_long_line_keeps_its_two_ends_and_says_what_is_missing() -> None:
     assert made.omitted is None
 
 
-def test_a_page_has_its_long_lines_whole() -> None:
-    made = render(captured(b"x" * 5000), 20_000, longest=20_000)
+def test_a_long_line_that_fits_is_shown_whole() -> None:
+    made = rendered(b"x" * 5000, 5000)
     assert (made.head, made.cut) == ("x" * 5000, False)
+
+
+def test_several_long_lines_share_the_room() -> None:
+    made = rendered(b"\n".join([b"a" * 6000, b"short", b"b" * 6000, b""]), 8000)
+    sizes = [len(line) for line in made.head.split("\n")]
+    assert sizes[1] == 5
+    assert abs(sizes[0] - sizes[2]) <= 1
+    assert 7990 < len(made.head) <= 8000
+
+
+@given(st.integers(0, 9000), st.sampled_from([b"", b"first line\n"]))
+def test_a_reply_never_shrinks_because_a_line_grew(size: int, before: bytes) -> None:
+    shown, longer = (len(rendered(before + b"x" * n, 5000).head) for n in (size, size + 1))
+    assert shown <= longer <= 5000
+
+
+def test_equal_lines_that_fit_are_shown_as_they_are() -> None:
+    data = b'{\n  "a": [\n    0,\n    0,\n    0\n  ]\n}\n'
+    assert rendered(data).head == data.decode()
+
+
+@pytest.mark.parametrize(
+    ("printed", "seen"),
+    [
+        (b"y\n" * 43, "y\n[previous line repeated 42 more times]\n"),
+        (b"again\n" * 9 + b"again", "again\n[previous line repeated 9 more times]"),
+        (b"a line with some text in it\n" * 2, None),  # folding would not make it shorter
+    ],
+)
+def test_equal_lines_that_do_not_fit_are_folded(printed: bytes, seen: str | None) -> None:
+    made = rendered(printed, len(printed) - 1)
+    assert (made.head if made.omitted is None else None) == seen
+
+
+def test_a_read_of_given_lines_folds_nothing() -> None:
+    made = render(captured(b"same\n" * 2000), 1000, fold=False)
+    assert "repeated" not in made.head + made.tail
+    assert made.omitted is not None
+
+
+def test_the_notice_in_a_long_line_is_a_complete_call() -> None:
+    made = render(captured(b"x" * 9000), 4000, read_call="job {}".format)
+    assert re.search(r"\[[\d,]+ characters left out: job \d+\]", made.head)
 
 
 def test_what_is_left_out_is_said_by_lines_and_bytes() -> None:
@@ -221,7 +262,7 @@ def test_a_line_of_megabytes_is_shown_like_any_other_long_one() -> None:
     made = rendered(b"start\n" + b"m" * 2_200_000 + b"END\nend\n")
     start, line, end, nothing = made.head.split("\n")
     assert (start, end, nothing) == ("start", "end", "")
-    assert len(line) == MAX_LINE
+    assert len(line) == 20_000 - len("start\nend\n\n")
     assert line.endswith("mEND")
     assert (made.shown, made.cut, made.omitted) == (((1, 3),), True, None)
 
@@ -233,4 +274,5 @@ def test_a_stray_nul_hides_nothing() -> None:
 
 def test_many_equal_lines_are_one_however_many() -> None:
     made = rendered(b"first\n" + b"waiting for the database\n" * 50_000 + b"ERROR: gave up\n")
-    assert made.head == "first\nwaiting for the database (×50000)\nERROR: gave up\n"
+    folded = "waiting for the database\n[previous line repeated 49,999 more times]\n"
+    assert made.head == f"first\n{folded}ERROR: gave up\n"

@@ -1,17 +1,22 @@
 """Pure functions that render a command's output as text for the model.
 
 Each line is rendered as a terminal finally shows it: without colours, with progress bars in their
-last state, and with a description in place of binary data. Identical adjacent lines are folded into
-`line (×43)`. A very long line is shown without its middle. Of an output that exceeds the byte
-limit, only a head and a tail are shown. The head and the tail of a long output together fill the
-byte limit, so that a longer output never results in a shorter reply. The lines that are omitted
-between the head and the tail of an output are reported by their line numbers.
+last state, and with a description in place of binary data. An output that fits into the byte limit
+is shown with every line complete. An output that exceeds the byte limit is shortened in this order:
+
+    fold      identical adjacent lines become one line and `[previous line repeated 42 more times]`
+    shorten   a line of more than 2,000 characters loses its middle, but no more than necessary
+    cut       only a head and a tail of the output are shown
+
+The head and the tail of a long output together fill the byte limit, so that, apart from folded
+lines, a longer output never results in a shorter reply. The lines that are omitted between the head
+and the tail of an output are reported by their line numbers.
 
 Of an output of many megabytes, only the bytes that may be shown are processed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -19,7 +24,10 @@ from msgspec import Struct
 from nacre.model.outcome import Capture
 from nacre.text.clean import as_displayed, decode, describe_binary, looks_binary
 
-MAX_LINE: Final = 2000  # maximum characters of a rendered line
+MAX_LINE: Final = 2000  # a line with at most this number of characters never loses its middle
+# Minimum byte limit in which a long line is shown with both its ends and a note.
+_LEAST_FOR_ENDS: Final = 300
+_UNLIMITED: Final = 1 << 62  # line limit for an output whose lines are shown complete
 # Divisor: an output's head gets a quarter of the byte limit, and a long line's end gets a quarter
 # of the line limit.
 _HEAD: Final = 4
@@ -48,6 +56,7 @@ class Rendered(Struct, frozen=True, kw_only=True):
     shortened: bool = False  # whether a shown line was too long and lost its middle
     # Unused rest of the output's byte limit, in bytes; too small to show a part of another line.
     spare: int = 0
+    binary: bool = False  # whether `head` describes binary data instead of showing it
 
     @property
     def cut(self) -> bool:
@@ -78,32 +87,56 @@ class _Lines(NamedTuple):
     data: bytes
     first: int  # number of the line that contains the first byte of `data`
     start: int  # offset of `data` in the output, in bytes
-    longest: int  # maximum characters of a rendered line
+    style: "_Style"
+
+
+class _Style(NamedTuple):
+    """How lines are rendered."""
+
+    read_call: Callable[[int], str]
+    fold: bool  # whether identical adjacent lines are folded
+    longest: int = MAX_LINE  # maximum characters of a rendered line
+
+
+def _read_since(byte: int) -> str:
+    return f"since {byte}"
 
 
 def render(
-    capture: Capture, max_bytes: int, *, first: int = 1, start: int = 0, longest: int = MAX_LINE
+    capture: Capture,
+    max_bytes: int,
+    *,
+    first: int = 1,
+    start: int = 0,
+    fold: bool = True,
+    read_call: Callable[[int], str] = _read_since,
 ) -> Rendered:
-    """Render captured output in at most `max_bytes` bytes, with at most `longest` characters per
-    line. The captured output begins at line number `first` and byte offset `start` of the command's
-    output."""
+    """Render captured output in at most `max_bytes` bytes. The captured output begins at line
+    number `first` and byte offset `start` of the command's output. `fold` allows folding identical
+    adjacent lines of an output that does not fit. `read_call` returns, for a byte offset of the
+    output, the text of the call that reads the output from this offset on."""
     whole = ((first, first + capture.lines - 1),) if capture.lines else ()
     what = describe_binary(capture.head or capture.tail, capture.size)
     if what is not None:
-        return Rendered(head=f"[{what}]\n", shown=whole)
+        return Rendered(head=f"[{what}]\n", shown=whole, binary=True)
     data = capture.head if capture.omitted else capture.head + capture.tail
-    lines = _Lines(data, first, start, longest)
+    longest = min(MAX_LINE, max_bytes) if max_bytes >= _LEAST_FOR_ENDS else MAX_LINE
+    lines = _Lines(data, first, start, _Style(read_call, fold, longest))
     if capture.omitted:
         return _render_window(capture, max_bytes, lines)
     # Fast path: most output is short, and is shown as the command wrote it.
-    if len(lines.data) <= max_bytes and _is_plain(lines):
-        text = decode(lines.data)
+    if len(data) <= max_bytes and _is_plain(data):
+        text = decode(data)
         # An invalid UTF-8 byte becomes a replacement character, which takes three bytes.
-        fits = "\ufffd" not in text or len(text.encode()) <= max_bytes
-        if fits and not _has_repeats(text):
+        if "\ufffd" not in text or len(text.encode()) <= max_bytes:
             return Rendered(head=text, shown=whole)
+    exact = lines._replace(style=_Style(read_call, fold=False, longest=_UNLIMITED))
+    found, over = _take_fitting(_entries(exact), max_bytes)
+    if over is None:
+        return Rendered(head=_join_entries(found), shown=_range(found))
     found, over = _take_fitting(_entries(lines), max_bytes)
     if over is None:
+        found = _with_longer_lines(found, lines, max_bytes)
         shortened = any(entry.short for entry in found)
         return Rendered(head=_join_entries(found), shown=_range(found), shortened=shortened)
     before, after = _take_fitting(found, max_bytes // _HEAD)
@@ -118,19 +151,27 @@ def render_page(capture: Capture, first: int) -> Rendered:
     shown = ((first, first + capture.lines - 1),) if capture.lines else ()
     data = capture.head + capture.tail
     what = describe_binary(data)
-    return Rendered(head=as_displayed(decode(data)) if what is None else f"[{what}]\n", shown=shown)
+    if what is not None:
+        return Rendered(head=f"[{what}]\n", shown=shown, binary=True)
+    return Rendered(head=as_displayed(decode(data)), shown=shown)
 
 
-def _is_plain(lines: _Lines) -> bool:
-    """Return whether rendering leaves the lines unchanged, apart from folding identical lines."""
-    data = lines.data
-    if any(control in data for control in _CONTROLS) or b"\0" in data:
-        return False
-    return max(map(len, data.split(b"\n"))) <= lines.longest
+def _is_plain(data: bytes) -> bool:
+    """Return whether rendering leaves an output unchanged that fits into the byte limit."""
+    return not any(control in data for control in _CONTROLS) and b"\0" not in data
 
 
-def _has_repeats(text: str) -> bool:
-    return any(one == two for one, two in pairwise(text.split("\n")))
+def _with_longer_lines(found: list[_Entry], lines: _Lines, max_bytes: int) -> list[_Entry]:
+    """Render all lines again with a higher line limit, so that the lines that lost their middle
+    fill the byte limit; otherwise a longer line could give a shorter reply."""
+    cut = sum(entry.short for entry in found)
+    if not cut:
+        return found
+    share = (max_bytes - sum(entry.room for entry in found)) // cut
+    longer = lines._replace(style=lines.style._replace(longest=MAX_LINE + share))
+    again, over = _take_fitting(_entries(longer), max_bytes)
+    # A character may take several bytes, so the longer lines may not fit.
+    return again if over is None else found
 
 
 def _take_fitting(entries: Iterable[_Entry], room: int) -> tuple[list[_Entry], _Entry | None]:
@@ -159,16 +200,16 @@ def _entries(lines: _Lines) -> Iterator[_Entry]:
         raw, after = data[at:stop], stop + 1 if newline >= 0 else end
         count = 1 + _count_repeats(data, raw + b"\n", after) if newline >= 0 else 1
         after += (count - 1) * (len(raw) + 1)
-        text, short = _show_line(raw, offset + at, lines.longest)
+        text, short = _show_line(raw, offset + at, lines.style)
         close = "" if newline < 0 else "\n"
         last = number + count - 1
         if repeats and repeats[-1].text != text:
-            yield from _fold_repeats(repeats)
+            yield from _fold_repeats(repeats, lines.style)
             repeats = []
         repeats.append(_Entry(number, last, offset + at, offset + after, text, close, short))
         number, at = last + 1, after
     if repeats:
-        yield from _fold_repeats(repeats)
+        yield from _fold_repeats(repeats, lines.style)
 
 
 def _count_repeats(data: bytes, line: bytes, at: int) -> int:
@@ -183,11 +224,12 @@ def _count_repeats(data: bytes, line: bytes, at: int) -> int:
     return count
 
 
-def _fold_repeats(repeats: list[_Entry]) -> Iterator[_Entry]:
+def _fold_repeats(repeats: list[_Entry], style: _Style) -> Iterator[_Entry]:
     text, first, last = repeats[0].text, repeats[0], repeats[-1]
     count = last.last - first.first + 1
-    short = f"{text} (×{count})"
-    if count > 1 and len(short) < count * (len(text) + 1) - 1:
+    more = count - 1
+    short = f"{text}\n[previous line repeated {more:,} more time{'s' if more > 1 else ''}]"
+    if style.fold and len(short) < count * (len(text) + 1) - 1:
         yield first._replace(last=last.last, end=last.end, text=short, close=last.close)
         return
     for entry in repeats:
@@ -197,7 +239,7 @@ def _fold_repeats(repeats: list[_Entry]) -> Iterator[_Entry]:
             yield entry._replace(first=number, last=number, start=at, end=at + size)
 
 
-def _show_line(raw: bytes, offset: int, longest: int) -> tuple[str, bool]:
+def _show_line(raw: bytes, offset: int, style: _Style) -> tuple[str, bool]:
     """Return the rendered text of a line, and whether the line was too long and lost its middle."""
     text = decode(raw)
     if ("\0" in text or "\ufffd" in text) and looks_binary(raw[:8192]):
@@ -206,28 +248,28 @@ def _show_line(raw: bytes, offset: int, longest: int) -> tuple[str, bool]:
         text = as_displayed(text)
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
-    if len(text) <= longest:
+    if len(text) <= style.longest:
         return text, False
-    return _without_middle(text, raw, offset, longest), True
+    return _without_middle(text, raw, offset, style), True
 
 
-def _without_middle(text: str, raw: bytes, offset: int, longest: int) -> str:
+def _without_middle(text: str, raw: bytes, offset: int, style: _Style) -> str:
     """Return the two ends of a long line, joined by a note that says how many characters are
     missing and at which byte of the output the missing part starts."""
     is_raw = len(text.encode()) == len(raw)
     # To reserve room for the note about a line's missing middle, the note is first built with the
     # largest numbers that it can contain, because its length depends on its numbers.
-    mark = _missing(len(text), offset + len(raw))
-    room = longest - len(mark)
+    mark = _missing(len(text), offset + len(raw), style)
+    room = style.longest - len(mark)
     back = room // _HEAD
     front = text[: room - back]
     at = offset + (len(front.encode()) if is_raw else 0)
-    mark = _missing(len(text) - room, at).ljust(len(mark))
+    mark = _missing(len(text) - room, at, style).ljust(len(mark))
     return front + mark + text[len(text) - back :]
 
 
-def _missing(count: int, byte: int) -> str:
-    return f"...[{count:,} characters left out: since {byte}]..."
+def _missing(count: int, byte: int, style: _Style) -> str:
+    return f"...[{count:,} characters left out: {style.read_call(byte)}]..."
 
 
 def _join_entries(entries: Sequence[_Entry]) -> str:
@@ -270,28 +312,33 @@ def _around_one_line(
     back, newline, after = capture.tail.partition(b"\n")
     number = before[-1].last + 1 if before else lines.first
     start = lines.start + len(capture.head) - len(front)
+    end = start + len(front) + capture.omitted + len(back) + len(newline)
+    rest, over = _take_fitting(_entries(_Lines(after, number + 1, end, lines.style)), max_bytes)
+    if over is not None:
+        return None
+    others = sum(entry.room for entry in (*before, *rest)) + len(newline)
+    longest = max(MAX_LINE, max_bytes - others)
     if any(control in back for control in _CONTROLS):
-        text = as_displayed(decode(back))[-MAX_LINE:]
+        text = as_displayed(decode(back))[-longest:]
     else:
         size = len(front) + capture.omitted + len(back)
-        text = _join_ends(decode(front[: 4 * MAX_LINE]), decode(back[-4 * MAX_LINE :]), size, start)
-    end = start + len(front) + capture.omitted + len(back) + len(newline)
+        style = lines.style._replace(longest=longest)
+        text = _join_ends(decode(front[:longest]), decode(back[-longest:]), size, start, style)
     whole = _Entry(number, number, start, end, text, newline.decode(), True)
-    rest = _Lines(after, number + 1, end, lines.longest)
-    found, over = _take_fitting(chain(before, (whole,), _entries(rest)), max_bytes)
+    found, over = _take_fitting(chain(before, (whole,), rest), max_bytes)
     if over is not None:
         return None
     return Rendered(head=_join_entries(found), shown=_range(found), shortened=True)
 
 
-def _join_ends(front: str, back: str, size: int, start: int) -> str:
+def _join_ends(front: str, back: str, size: int, start: int, style: _Style) -> str:
     """Join the two ends of a long line with a note on the missing middle. `size` is the length of
     the whole line in bytes, and `start` is the byte offset of the line in the output."""
-    mark = _missing(size, start + size)
-    room = MAX_LINE - len(mark)
+    mark = _missing(size, start + size, style)
+    room = style.longest - len(mark)
     front, back = front[: room - room // _HEAD], back[-(room // _HEAD) :]
     shown = len(front.encode())
-    missing = _missing(size - shown - len(back.encode()), start + shown)
+    missing = _missing(size - shown - len(back.encode()), start + shown, style)
     return front + missing.ljust(len(mark)) + back
 
 
@@ -381,7 +428,8 @@ def _fragment(
     """Return a part of a rendered line, cut to at most `room` bytes without splitting a character.
     Return an empty fragment if `room` is too small to show at least `_WORTHWHILE` bytes of the
     line."""
-    raw, budget = entry.text.encode(), room - 1 - len(_MARK)
+    # A folded line has its note on a second line, which a fragment leaves out.
+    raw, budget = entry.text.partition("\n")[0].encode(), room - 1 - len(_MARK)
     if budget < _WORTHWHILE:
         return _NOTHING
     part, before, behind = split(raw, budget)

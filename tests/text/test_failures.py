@@ -1,0 +1,66 @@
+"""Tests of `text.failures`: lines of an output that look like failures."""
+
+import pytest
+
+from nacre.text.failures import find_failures, score_line
+
+FAILURES = """\
+not ok 1234 - adds numbers
+FAILED tests/test_a.py::test_b - assert 1 == 2
+tests/test_a.py::test_b FAILED                       [ 50%]
+E       AssertionError: 529 != 0
+Traceback (most recent call last):
+ValueError: too many values to unpack
+thread 'main' panicked at src/main.rs:2:5
+panic: runtime error: index out of range
+--- FAIL: TestAdd (0.00s)
+FAIL src/app.test.js
+    ✕ adds (3 ms)
+test tests::it_adds ... FAILED
+src/a.c:3:5: error: expected ';'
+src/a.ts(3,5): error TS2304: Cannot find name 'x'.
+error[E0308]: mismatched types
+npm ERR! code ELIFECYCLE
+2026-11-16 10:00:00 ERROR could not connect
+fatal: not a git repository
+java.lang.NullPointerException: Cannot invoke
+Segmentation fault (core dumped)
+main.o: undefined reference to `foo'
+"""
+FINE = """\
+ok 3 - an error is caught
+tests/test_a.py::test_error_is_raised PASSED         [ 50%]
+test_failure_is_reported (tests.Suite) ... ok
+0 errors, 0 warnings
+Failures: 0
+no failures found
+ ✓ shows an error for bad input (2 ms)
+PASS src/error.test.js
+"""
+
+
+@pytest.mark.parametrize("line", FAILURES.splitlines())
+def test_a_failing_line_is_found_among_many_others(line: str) -> None:
+    lines = [f"ok {number} - an error is caught" for number in range(3000)]
+    data = "\n".join([*lines[:1234], line, *lines[1234:]]).encode()
+    (found,) = find_failures([(1, data)], 10)
+    assert (found.line, found.text) == (1235, line.rstrip())
+
+
+@pytest.mark.parametrize("line", FINE.splitlines())
+def test_a_line_about_success_is_no_failure(line: str) -> None:
+    assert score_line(line) == 0
+
+
+def test_a_message_that_repeats_does_not_hide_the_others() -> None:
+    lines = [f"ERROR: retry {number} failed" for number in range(5000)]
+    lines[4000] = "ERROR: disk full"
+    found = find_failures([(1, "\n".join(lines).encode())], 3)
+    assert "ERROR: disk full" not in {each.text for each in found}  # the word is too frequent
+    found = find_failures([(1, "\n".join(lines[3000:]).encode())], 3)
+    assert "ERROR: disk full" in {each.text for each in found}
+
+
+def test_line_numbers_go_on_from_section_to_section() -> None:
+    sections = [(1, b"a\nb\n"), (3, b"panic: x\n"), (700, b"c\npanic: y")]
+    assert [each.line for each in find_failures(sections, 10)] == [3, 701]
