@@ -44,6 +44,10 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     find_run: Callable[[int], str | None] = lambda _: None
     # Whether a session saves the changes that the command makes to the state of its shell.
     has_session: bool = False
+    # Names of variables that the command did not get because they look like secrets.
+    withheld: tuple[str, ...] = ()
+    # Assignments of the argument `env` whose values look like references to other variables.
+    literal_env: tuple[str, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -103,7 +107,7 @@ def missing_program(facts: RunFacts) -> str | None:
     ]
     if local:
         return f"{what} is not in PATH; there is {local[0]}"
-    near = _similar_names(what, _programs(facts))
+    near = [each for each in _similar_names(what, _programs(facts)) if each != what]
     return f"there is no command {what}; near it: {', '.join(near)}" if near else None
 
 
@@ -277,13 +281,15 @@ def _age(seconds: float) -> str:
 def may_have_asked(facts: RunFacts) -> str | None:
     if facts.open_stdin or not isinstance(facts.ending, Exited):
         return None
-    last = as_displayed(facts.lines[-1]).strip() if facts.lines else ""
-    candidates = facts.unterminated and last and not last.startswith("{") and not last.endswith("%")
-    if not candidates and not _NO_INPUT.fullmatch(last):
+    last = as_displayed(facts.lines[-1]).strip()[-500:] if facts.lines else ""
+    asks = facts.unterminated and _QUESTION.search(last) is not None
+    if not asks and not _NO_INPUT.fullmatch(last):
         return None
     return "it may have asked for input and got none; interactive: true lets you answer"
 
 
+# End of a line in which a program asks for input, such as `Continue? [y/N] ` or `Password:`.
+_QUESTION: Final = re.compile(r"[?:>)\]#$]$")
 # Messages that programs in common languages print when stdin has no input.
 _NO_INPUT: Final = re.compile(
     r"EOFError: EOF when reading a line|EOFError|.*\bEOF\b.*(?:stdin|input|line)|"
@@ -351,14 +357,144 @@ def _short(command: str) -> str:
     return command if len(command) <= 60 else f"{command[:59]}…"
 
 
+# Hints about what the command did not get.
+
+# Output of programs whose login failed.
+_UNAUTHORIZED: Final = re.compile(
+    r"(?i)\b(?:E?401|E?403)\b|unauthori[sz]ed|forbidden|authenticat|credential|\btokens?\b"
+    r"|api[_ -]?key|not logged in|log ?in required|access denied|invalid username or password"
+    r"|ENEEDAUTH|could not read (?:username|password)"
+)
+# Lines with such words that are about something else: parsers, tests, missing keys.
+_NOT_LOGIN: Final = re.compile(
+    r"(?i)unexpected token|syntaxerror|invalid token|token [^a-z ]|\bassert|\bexpected\b|\btest_"
+    r"|\bFAILED\b|^KeyError"
+)
+# Programs that log in with a variable: prefixes of the variables' names, and the subcommands that
+# log in (none: all subcommands).
+_LOGINS: Final[dict[bytes, tuple[tuple[str, ...], frozenset[bytes]]]] = {
+    b"gh": (("GH_", "GITHUB_"), frozenset()),
+    b"glab": (("GITLAB_", "GLAB_"), frozenset()),
+    **dict.fromkeys(
+        (b"npm", b"pnpm", b"yarn"),
+        (("NPM_", "NODE_AUTH", "YARN_"), frozenset((b"publish", b"whoami", b"login", b"access"))),
+    ),
+    **dict.fromkeys((b"aws", b"sam", b"cdk"), (("AWS_",), frozenset())),
+    **dict.fromkeys((b"gcloud", b"gsutil", b"bq"), (("GOOGLE_", "GCP_", "CLOUDSDK_"), frozenset())),
+    b"az": (("AZURE_", "ARM_"), frozenset()),
+    b"docker": (("DOCKER_",), frozenset((b"push", b"pull", b"login"))),
+    b"twine": (("TWINE_", "PYPI_"), frozenset()),
+    b"uv": (("UV_", "PYPI_"), frozenset((b"publish",))),
+    b"poetry": (("POETRY_", "PYPI_"), frozenset((b"publish",))),
+    b"cargo": (("CARGO_",), frozenset((b"publish", b"login"))),
+    b"terraform": (("TF_", "AWS_", "ARM_", "GOOGLE_"), frozenset()),
+    b"kubectl": (("KUBE",), frozenset()),
+    b"vercel": (("VERCEL_",), frozenset()),
+    b"netlify": (("NETLIFY_",), frozenset()),
+    b"wrangler": (("CLOUDFLARE_", "CF_"), frozenset()),
+    b"heroku": (("HEROKU_",), frozenset()),
+    b"fly": (("FLY_",), frozenset()),
+    **dict.fromkeys((b"hf", b"huggingface-cli"), (("HF_", "HUGGING"), frozenset())),
+    **dict.fromkeys((b"psql", b"pg_dump", b"createdb"), (("PG", "POSTGRES"), frozenset())),
+    **dict.fromkeys((b"mysql", b"mysqldump"), (("MYSQL_",), frozenset())),
+}
+_MAX_NAMED: Final = 5  # maximum number of variables that a hint names
+
+
+def withheld_secret(facts: RunFacts) -> str | None:
+    """Return a hint if the command failed in a way that fits a variable that it did not get."""
+    if not facts.withheld or facts.ending == Exited(127):
+        return None
+    names = _fitting_secrets(facts)
+    if not names:
+        return None
+    more = len(names) - _MAX_NAMED
+    shown = ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    are, it = ("is", "it") if len(names) == 1 else ("are", "them")
+    allow = ", ".join(f'"{name}"' for name in names[:_MAX_NAMED])
+    return (
+        f"{shown} {are} withheld from commands as a secret; the user can allow {it} with "
+        f"allow = [{allow}] under [nacre] in nacre's config.toml"
+    )
+
+
+def _fitting_secrets(facts: RunFacts) -> list[str]:
+    text = decode(facts.output[-_LOOKED_AT:])
+    script = decode(facts.script)
+    named = [
+        name
+        for name in facts.withheld
+        if re.search(rf"\b{re.escape(name)}\b", text)
+        or re.search(rf"\$\{{?{re.escape(name)}\b", script)
+    ]
+    if named:
+        return named
+    prefixes = {
+        prefix for each in analyze(facts.script).commands for prefix in _login_prefixes(each)
+    }
+    fitting = [name for name in facts.withheld if name.startswith(tuple(prefixes))]
+    if fitting:
+        return fitting
+    refused = any(
+        _UNAUTHORIZED.search(line) and not _NOT_LOGIN.search(line) for line in facts.lines
+    )
+    return list(facts.withheld) if refused else []
+
+
+def _login_prefixes(command: ParsedCommand) -> tuple[str, ...]:
+    prefixes, subcommands = _LOGINS.get(command.name or b"", ((), frozenset()))
+    operands = {word.text for word in command.arguments}
+    return prefixes if not subcommands or subcommands & operands else ()
+
+
+def literal_environment(facts: RunFacts) -> str | None:
+    if not facts.literal_env:
+        return None
+    return (
+        f"env is literal: {facts.literal_env[0]} is not expanded; give the whole value, or set the "
+        "variable in the command"
+    )
+
+
+_EDITOR_FAILED: Final = re.compile(r"There was a problem with the editor|problem with the editor")
+
+
+def prepared_message(facts: RunFacts) -> str | None:
+    """Return a hint if git wanted to open an editor for a message that git has prepared."""
+    if not any(_EDITOR_FAILED.search(line) for line in facts.lines):
+        return None
+    git = _git_directory(facts.cwd)
+    if git is None:
+        return None
+    if os.path.isdir(git + b"/rebase-merge") or os.path.isdir(git + b"/rebase-apply"):
+        return "a rebase is in progress: GIT_EDITOR=true git rebase --continue keeps the message"
+    for name, what in ((b"MERGE_HEAD", "merge"), (b"CHERRY_PICK_HEAD", "cherry-pick")):
+        if os.path.exists(git + b"/" + name):
+            return f"a {what} is in progress: git commit --no-edit takes the prepared message"
+    return None
+
+
+def _git_directory(cwd: bytes) -> bytes | None:
+    while True:
+        place = cwd.rstrip(b"/") + b"/.git"
+        if os.path.isdir(place):
+            return place
+        if cwd in (b"/", b""):
+            return None
+        cwd = os.path.dirname(cwd)
+
+
 _ALWAYS: Final[tuple[Hint, ...]] = (does_not_last, open_heredoc)
 _WHEN_FAILED: Final[tuple[Hint, ...]] = (
+    literal_environment,
     missing_program,
     forbidden_program,
     port_in_use,
     disk_full,
     out_of_memory,
     git_lock,
+    withheld_secret,
+    prepared_message,
     open_heredoc,
     may_have_asked,
 )

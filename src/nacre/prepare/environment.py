@@ -10,14 +10,14 @@ other variables and are never filtered.
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
 
 from nacre.model.caller import Caller
-from nacre.model.findings import VariablesDropped
+from nacre.model.findings import AnyFinding, VariablesDropped
 from nacre.model.plan import Plan
 from nacre.model.refusals import BadVariable
 from nacre.prepare.decide import add_findings
@@ -58,7 +58,6 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"SSH_ASKPASS_REQUIRE": b"force",
     b"GCM_INTERACTIVE": b"never",
     b"DEBIAN_FRONTEND": b"noninteractive",
-    b"CI": b"true",
     b"PIP_NO_INPUT": b"1",
     b"npm_config_yes": b"true",
     b"COMPOSER_NO_INTERACTION": b"1",
@@ -67,6 +66,8 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"CONDA_ALWAYS_YES": b"true",
     b"POETRY_NO_INTERACTION": b"1",
     b"HOMEBREW_NO_AUTO_UPDATE": b"1",
+    # Python shows its output as it is printed, also when it writes to a pipe.
+    b"PYTHONUNBUFFERED": b"1",
     # Variables that disable progress bars and notices.
     b"PIP_PROGRESS_BAR": b"off",
     b"PIP_DISABLE_PIP_VERSION_CHECK": b"1",
@@ -88,7 +89,7 @@ PI_NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"LESS": b"FRX",
     b"TERM": b"dumb",
     b"NO_COLOR": b"1",
-    b"PYTHONUNBUFFERED": b"1",
+    b"CI": b"true",
     b"PNPM_DISABLE_SELF_UPDATE_CHECK": b"true",
     b"PNPM_UPDATE_NOTIFIER": b"false",
     b"YARN_ENABLE_TELEMETRY": b"0",
@@ -145,6 +146,20 @@ def environment_step(
         return add_findings(plan, VariablesDropped(names=dropped)) if dropped else plan
 
     return step
+
+
+def withheld_secrets(findings: Sequence[AnyFinding]) -> tuple[str, ...]:
+    """Return the names of the variables that a command did not get because they look like
+    secrets."""
+    dropped = [
+        name for each in findings if isinstance(each, VariablesDropped) for name in each.names
+    ]
+    return secret_names(dropped)
+
+
+def secret_names(dropped: Iterable[str]) -> tuple[str, ...]:
+    """Return the dropped variables without those that were dropped because they inject code."""
+    return tuple(name for name in dropped if not _CODE_INJECTING.fullmatch(name.encode()))
 
 
 def dropped_names(

@@ -39,6 +39,7 @@ _EDITORS: Final = {
     ),
     *(b"hx", b"helix", b"kak", b"mcedit", b"ne", b"jed", b"vipw", b"vigr", b"visudo", b"sudoedit"),
 }
+_ASKS_ABOUT_CHANGES: Final = "it asks about each change"
 _PAGERS: Final = {b"less", b"more", b"most"}
 _SCREENS: Final = {
     *(
@@ -117,7 +118,13 @@ _PATCHES: Final = {b"add", b"stage", b"checkout", b"restore", b"reset", b"stash"
 def note_terminal_needs(plan: Plan, caller: Caller) -> Plan:
     """Add a finding for each command that cannot work without a terminal, so that the tool's
     contract can suggest a command that works."""
-    found = [*find_terminal_needs(analyze_plan(plan, caller))]
+    # A command that asks about each change reads the answers from stdin, which needs no terminal.
+    answered = plan.stdin is not None
+    found = [
+        each
+        for each in find_terminal_needs(analyze_plan(plan, caller))
+        if not (answered and each.why == _ASKS_ABOUT_CHANGES)
+    ]
     return add_findings(plan, *found) if found else plan
 
 
@@ -200,7 +207,7 @@ def _git(command: ParsedCommand) -> tuple[str, str] | None:
     if b"--help" in names:
         return None
     if found.subcommand in _PATCHES and _asks_for_patches(found, names):
-        return "it asks about each change", "name the files, or git apply a patch"
+        return _ASKS_ABOUT_CHANGES, "name the files, or git apply a patch"
     if found.subcommand == b"rebase" and names & {b"-i", b"--interactive", b"--edit-todo"}:
         if _chooses_editor(command, found, b"sequence.editor"):
             return None
