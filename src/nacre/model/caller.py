@@ -6,7 +6,7 @@ the calling side from the `Caller`.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -79,6 +79,12 @@ class Caller(Struct, frozen=True, kw_only=True):
     host_schemes: tuple[str, ...] = ()  # URL schemes whose resolvers the host has given
     # Function that takes a pid and returns the id of the live run that started the process.
     find_run: Callable[[int], str | None] = lambda _: None
+    # Function that takes a run id and two byte offsets, and yields the stored output of the run
+    # between these offsets in blocks.
+    read_output: Callable[[str, int, int], Iterator[bytes]] = lambda *_: iter(())
+    # Function that takes a run id and returns the byte up to which earlier replies to this caller
+    # have shown the output of the run; None: no earlier reply was about the run.
+    read_position: Callable[[str], int | None] = lambda _: None
 
     @property
     def home(self) -> bytes | None:

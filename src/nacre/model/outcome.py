@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from nacre.model.refusals import AnyRefusal
+from nacre.model.wait_conditions import ConditionMet
 
 
 class Exited(Struct, frozen=True, tag="Exited"):
@@ -179,13 +180,18 @@ class SessionNotSaved(Struct, frozen=True, kw_only=True):
     previous_state_lost: bool = False
 
 
+class SessionTaken(Struct, frozen=True):
+    """Result for a detached command's session: the session keeps the state of a later command,
+    which had used the session before the detached command ended."""
+
+
 class SessionUnavailable(Struct, frozen=True):
     """Result for a command that ran without the session in which it should have run."""
 
     problem: str  # sentence that says why the session could not be used
 
 
-SessionResult = SessionSaved | SessionNotSaved | SessionUnavailable
+SessionResult = SessionSaved | SessionNotSaved | SessionTaken | SessionUnavailable
 
 
 class Outcome(
@@ -222,6 +228,16 @@ class Outcome(
     # If the directory of the session could not be entered: that directory, and the nearest parent
     # directory, in which the command started; else None.
     session_moved: tuple[bytes, bytes] | None = None
+    # Whether the command was detached and a later command had used its session when it ended.
+    session_taken: bool = False
+    # Whether the session had `set -e` on when the command started, and no earlier reply said so.
+    session_errexit: bool = False
+    # Exit statuses of the stages of the script's last pipeline, if one of them failed before the
+    # last stage; else empty.
+    pipeline: tuple[int, ...] = ()
+    # The `until` condition that was met after the shell had exited, or before a call ended the run
+    # because of it; set by the calling process, never sent by the warden.
+    met: ConditionMet | None = None
 
     @property
     def session(self) -> SessionResult | None:
@@ -231,6 +247,8 @@ class Outcome(
             return None
         if self.session_problem:
             return SessionUnavailable(self.session_problem)
+        if self.session_taken:
+            return SessionTaken()
         kind = SessionSaved if self.session_saved else SessionNotSaved
         return kind(previous_state_lost=self.previous_state_lost)
 

@@ -55,6 +55,8 @@ class Command(
 
     original: bytes  # script as the caller wrote it
     script: bytes  # script as bash runs it, after the changes by the preparation steps
+    # Bash code that the engine appends to the script right before the spawn.
+    appended: bytes = b""
     cwd: bytes
     cwd_given: bool = False  # whether the tool call itself names the working directory
     # Environment for the command; None: the environment of this process.
@@ -225,6 +227,8 @@ class Session(
     fixed_cwd: bool = False
     # Whether the reply already says that the session's own directory cannot be entered.
     move_noted: bool = False
+    # Seconds from its spawn for which a detached command keeps the session for itself.
+    hold: float = 0.0
 
 
 class Plan(
@@ -244,5 +248,8 @@ class Plan(
     session: Session | None = None
     lane: str | None = None  # name of a lane; commands in the same lane run one at a time, in order
     chores: tuple[Chore, ...] = ()
+    # Number of stages of the script's last pipeline, whose exit statuses the outcome reports if one
+    # of them is not 0; 0: the outcome reports none.
+    stages: int = 0
     # Facts that the preparation steps noted about the command.
     findings: tuple[AnyFinding, ...] = ()

@@ -9,6 +9,7 @@ The encoded names (`tag`, `rename`) must not change, because clients and wardens
 of different versions talk to each other.
 """
 
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -17,6 +18,7 @@ from nacre.model.events import Full
 from nacre.model.outcome import Capture, Ending, Outcome, Survivor
 from nacre.model.plan import KIB, MIB, Keep, Plan
 from nacre.model.refusals import AnyRefusal
+from nacre.model.wait_conditions import NO_CONDITIONS, ConditionMet, Conditions
 
 # The decoder checks the ranges of signal numbers and of seconds, because a client may send any
 # number.
@@ -30,71 +32,6 @@ class ListenOptions(Struct, frozen=True, kw_only=True):
 
     buffer: int
     full: Full
-
-
-# Conditions that the argument `until` of a call waits for, and what was seen when a condition was
-# met.
-
-
-class OutputMatches(Struct, frozen=True, tag="output"):
-    """Condition: a line of the run's output matches a regular expression."""
-
-    pattern: str
-
-
-class PortOpen(Struct, frozen=True, tag="port"):
-    """Condition: a process of the run listens on this TCP port."""
-
-    port: int
-
-
-class HttpAnswers(Struct, frozen=True, tag="http"):
-    """Condition: a GET request to the URL is answered with a status below 500."""
-
-    url: str
-
-
-class FileExists(Struct, frozen=True, tag="file"):
-    path: bytes
-
-
-class OutputIdle(Struct, frozen=True, tag="idle"):
-    """Condition: the run has written no output for this number of seconds."""
-
-    seconds: float
-
-
-Condition = OutputMatches | PortOpen | HttpAnswers | FileExists | OutputIdle
-
-
-class LineMatched(Struct, frozen=True, kw_only=True, tag="output"):
-    condition: OutputMatches
-    line: int  # number of the matching line in the output, counted from 1
-    text: str
-
-
-class PortOpened(Struct, frozen=True, kw_only=True, tag="port"):
-    condition: PortOpen
-    pid: int  # pid of the run's process that listens on the awaited TCP port
-
-
-class HttpAnswered(Struct, frozen=True, kw_only=True, tag="http"):
-    condition: HttpAnswers
-    status: int
-    # If only processes outside of the run listen on the TCP port of the awaited URL: the pid of one
-    # of these processes.
-    foreign_pid: int | None = None
-
-
-class FileFound(Struct, frozen=True, kw_only=True, tag="file"):
-    condition: FileExists
-
-
-class OutputStopped(Struct, frozen=True, kw_only=True, tag="idle"):
-    condition: OutputIdle
-
-
-ConditionMet = LineMatched | PortOpened | HttpAnswered | FileFound | OutputStopped
 
 
 # Requests that the engine or the warden (nacre's daemon) carries out.
@@ -119,6 +56,7 @@ class StartRun(
         "wait_limit": "patience",
         "listen": "wishes",
         "idempotency_key": "request",
+        "until": "conditions",
     },
 ):
     """Request to run the command that a plan describes. The response to `StartRun` is the outcome,
@@ -140,7 +78,7 @@ class StartRun(
     watched: bool = False  # whether the client reads the run's output file while it waits
     # Conditions of the argument `until`; the calling process checks them itself and does not send
     # them to the warden (nacre's daemon).
-    until: tuple[Condition, ...] = ()
+    until: Conditions = NO_CONDITIONS
 
 
 class Wait(Struct, frozen=True, kw_only=True, tag="Wait", rename={"wait_limit": "patience"}):
@@ -279,11 +217,15 @@ class Interact(Struct, frozen=True, kw_only=True):
     # request.
     act_on: tuple[str, ...] | None = None
     wait_limit: float = 0.0  # maximum seconds to wait for the first event of any of the runs
-    until: tuple[Condition, ...] = ()
+    until: Conditions = NO_CONDITIONS
     input_is_event: bool = True  # whether the request stops waiting when a run waits for input
-    # Offset of the first output byte to report. None: report all output or, if the job request has
-    # an action, only the output since the action.
+    # Offset of the first output byte to report. None: report the output that is new since
+    # `read_position` or, without it, all output, or the output since the action.
     since: int | None = None
+    # Function that returns, for the id of a run, the byte up to which the caller has seen the run's
+    # output, or None if no reply to the caller was about the run. None: positions are not used.
+    read_position: Callable[[str], int | None] | None = None
+    all: bool = False  # whether to wait for an event of every run instead of the first event
     keep: Keep = REPORT_KEEP
     # Whether run ids that do not exist are only listed in the response; False: they make the
     # request fail.
@@ -295,7 +237,15 @@ class Interact(Struct, frozen=True, kw_only=True):
     report_when_cancelled: bool = False
 
 
-JobRequest = ReadOutput | ListRuns | Interact
+class ManageSessions(Struct, frozen=True, kw_only=True):
+    """Job request to list the sessions of the workspace, after resetting or removing one of them by
+    name."""
+
+    reset: str | None = None
+    remove: str | None = None
+
+
+JobRequest = ReadOutput | ListRuns | Interact | ManageSessions
 
 
 # Responses.
@@ -306,6 +256,16 @@ class Done(Struct, frozen=True, kw_only=True, tag="Done"):
     requested id."""
 
     found: bool = True
+
+
+class Activity(Struct, frozen=True, kw_only=True):
+    """What the processes of a live run do, from the kernel."""
+
+    pid: int  # pid of the run's shell, or of another process of the run if the shell has exited
+    processes: int
+    cpu_seconds: float  # CPU time of the live processes and of their children that were reaped
+    # Seconds since the run last wrote output; None: the run has written nothing.
+    idle_seconds: float | None = None
 
 
 class Running(
@@ -326,6 +286,13 @@ class Running(
     # The `until` condition that the run has met; None: no condition was met. The calling process
     # sets `met`; the warden (nacre's daemon) never sends it.
     met: ConditionMet | None = None
+    input_lines: int = 0  # number of lines that were written to the run's stdin so far
+    # Whether bash itself waits for input, not a program that bash started.
+    shell_reads: bool = False
+    # Whether the run is queued: its shell is not spawned yet.
+    queued: bool = False
+    queued_behind: str = ""  # id of the run whose session or lane the queued run waits for
+    activity: Activity | None = None  # set by the calling process, never sent by the warden
 
 
 class AlreadyStarted(Struct, frozen=True, kw_only=True, tag="Earlier"):
@@ -359,8 +326,11 @@ class Matches(Struct, frozen=True, kw_only=True):
     line: int  # number of the first line that was not searched
 
 
-class WaitsForInput(Struct, frozen=True):
+class WaitsForInput(Struct, frozen=True, kw_only=True):
     """Event: the run blocks in a read from its stdin."""
+
+    lines: int = 0  # number of lines that were written to the run's stdin so far
+    by_shell: bool = False  # whether bash itself reads, not a program that bash started
 
 
 class AlreadyEnded(Struct, frozen=True):
@@ -398,6 +368,13 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     # Whether the kernel killed the run's shell for lack of memory.
     out_of_memory: bool = False
     stored: bool = True  # whether the store (nacre's files on disk) has the whole output
+    activity: Activity | None = None  # None: the run has ended, is queued, or was not looked at
+    queued: bool = False
+    queued_behind: str = ""
+    # Seconds until the run reaches its timeout; None: the run has ended, or has no timeout.
+    timeout_in: float | None = None
+    session_taken: bool = False  # as in `Outcome`
+    pipeline: tuple[int, ...] = ()  # exit statuses of a pipeline in which an earlier stage failed
 
     @property
     def waits_for_input(self) -> bool:
@@ -408,6 +385,14 @@ class RunStatus(Struct, frozen=True, kw_only=True):
         return self.event if isinstance(self.event, ConditionMet) else None
 
 
+class SessionStatus(Struct, frozen=True, kw_only=True):
+    """One session of the workspace."""
+
+    name: str
+    cwd: str
+    idle_seconds: float  # seconds since the session was last used
+
+
 class Listing(Struct, frozen=True, kw_only=True):
     """Response to a job request, with the status of each run."""
 
@@ -416,6 +401,8 @@ class Listing(Struct, frozen=True, kw_only=True):
     # Ids of the runs that had already ended before the job request acted on them.
     already_ended: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()  # requested run ids that do not exist
+    # Sessions of the workspace; None: the request was about runs.
+    sessions: tuple[SessionStatus, ...] | None = None
 
 
 class Rejected(Struct, frozen=True, kw_only=True, tag="No"):

@@ -137,7 +137,8 @@ class Spawner:
         passed: tuple[int, ...],
         start: SpawnFunction,
     ) -> Child:
-        command, script, given, stdin = plan.command, plan.command.script, plan.stdin, self._devnull
+        command, given, stdin = plan.command, plan.stdin, self._devnull
+        script = command.script + command.appended
         words = [plan.shell, b"-c", b"--", script]
         output = errors = _open_output_pipe(attempt)
         if plan.streams is Streams.SEPARATE:

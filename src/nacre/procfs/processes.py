@@ -64,6 +64,13 @@ def _parse_stat(pid: int, line: bytes) -> Process | None:
     )
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and of its reaped children; 0 for an absent process."""
+    fields = _read_start(f"/proc/{pid}/stat", 1024).rpartition(b")")[2].split()
+    ticks = sum(map(int, fields[11:15])) if len(fields) > 14 else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def exit_code(pid: int, started: int) -> int | None:
     """Return the wait(2) status of a zombie with this pid and start time; None if there is none."""
     line = _read_start(f"/proc/{pid}/stat", 1024)
@@ -223,6 +230,21 @@ def command_line(pid: int) -> str:
         if text:
             return shown.format(text.decode("utf-8", "replace"))
     return "[gone]"
+
+
+def runs_program(pid: int, path: bytes) -> bool:
+    """Return whether a process runs the program in this file."""
+    try:
+        return os.path.samestat(os.stat(f"/proc/{pid}/exe"), os.stat(path))
+    except OSError:
+        return False
+
+
+def is_in_deleted_directory(pid: int) -> bool:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd").endswith(" (deleted)")
+    except OSError:
+        return False
 
 
 def is_busy(pid: int) -> bool:

@@ -11,7 +11,6 @@ import itertools
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Never
@@ -20,11 +19,14 @@ import nacre
 from nacre.engine.loop_context import LoopContext
 from nacre.engine.run import Run
 from nacre.eventloop import now
+from nacre.model.events import Stream
 from nacre.model.outcome import Outcome
 from nacre.model.plan import MIB, Command, Keep, Limits, Plan, Streams
-from nacre.model.requests import (
+from nacre.model.wait_conditions import (
+    AllMet,
     Condition,
     ConditionMet,
+    Conditions,
     FileExists,
     FileFound,
     HttpAnswered,
@@ -35,12 +37,13 @@ from nacre.model.requests import (
     OutputStopped,
     PortOpen,
     PortOpened,
+    SingleMet,
 )
 from nacre.process.process_tree import TaggedProcesses
 from nacre.process.run_tag import Tag
 from nacre.procfs import ports
 from nacre.runs.access import tag_of
-from nacre.runs.sequence import Answer, Steps, after, first_of
+from nacre.runs.sequence import Answer, Steps, after, all_of, first_of
 from nacre.store import output_range, stored_run
 from nacre.store.run_record import runs_directory
 from nacre.store.state_dir import state_dir
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 _POLL_INTERVAL: Final = 0.1  # seconds between two checks of a port, a file or the idle time
+_FINAL_CHECK: Final = 2.0  # maximum seconds for checking all conditions after the end of a run
+_HTTP_CHECK: Final = 0.5  # maximum seconds for checking a URL after the end of a run
 _HTTP_TIMEOUT: Final = 2.0  # timeout of one HTTP request in seconds
 _CPU_SECONDS: Final = 60  # maximum CPU seconds of a process that searches output
 _FULL_SCAN_EVERY: Final = 10  # every tenth port check scans the sockets of the run's processes
@@ -104,22 +109,82 @@ async def run_search(plan: Plan, context: LoopContext) -> Outcome:
 
 
 async def wait_until_met(
-    conditions: tuple[Condition, ...],
+    conditions: Conditions,
     run: int,
     workspace: bytes,
     context: LoopContext,
     *,
     since: int = 0,
 ) -> ConditionMet:
-    """Wait for the first condition that the run meets; patterns are searched only in the output
-    from byte `since` on."""
+    """Wait until the run meets the first of the conditions, or all of them if `conditions.all` is
+    set. Patterns are searched only in the output from byte `since` on."""
     watched = _WatchedRun(run, workspace)
-    return await first_of(*(_wait_for(each, watched, context, since) for each in conditions))
+    waits = (_wait_for(each, watched, context, since) for each in conditions.listed)
+    if conditions.all:
+        return AllMet(met=tuple(await all_of(*waits)))
+    return await first_of(*waits)
+
+
+async def wait_after_end(
+    conditions: Conditions,
+    run: int,
+    workspace: bytes,
+    context: LoopContext,
+    *,
+    since: int = 0,
+    wait_limit: float | None = None,
+) -> ConditionMet | None:
+    """Wait for the conditions of a run whose shell has exited, as long as a process of the run
+    lives; return None if the conditions are not met in the end, or not within `wait_limit`
+    seconds."""
+    watched = _WatchedRun(run, workspace)
+    met: ConditionMet | None = None
+    if watched.members():
+        met = await first_of(
+            wait_until_met(conditions, run, workspace, context, since=since),
+            _wait_for_no_process(watched),
+            after(wait_limit),
+        )
+    return met or await first_of(
+        _check_once(conditions, watched, context, since), after(_FINAL_CHECK)
+    )
+
+
+async def _wait_for_no_process(run: "_WatchedRun") -> None:
+    while run.members():
+        await after(_POLL_INTERVAL)
+
+
+async def _check_once(
+    conditions: Conditions, run: "_WatchedRun", context: LoopContext, since: int
+) -> ConditionMet | None:
+    """Check each condition once; return what was seen if the conditions are met, else None."""
+    found = await all_of(*(_check_one(each, run, context, since) for each in conditions.listed))
+    met = tuple(each for each in found if each is not None)
+    if conditions.all:
+        return AllMet(met=met) if len(met) == len(conditions.listed) else None
+    return met[0] if met else None
+
+
+async def _check_one(
+    condition: Condition, run: "_WatchedRun", context: LoopContext, since: int
+) -> SingleMet | None:
+    match condition:
+        case OutputMatches():
+            return await _search_stored(condition, run, context, since)
+        case PortOpen():
+            return _find_port(condition, run)
+        case HttpAnswers():
+            return await first_of(_wait_for_http(condition, run, context), after(_HTTP_CHECK))
+        case FileExists():
+            return FileFound(condition=condition) if os.path.lexists(condition.path) else None
+        case OutputIdle():
+            return None
 
 
 def _wait_for(
     condition: Condition, run: "_WatchedRun", context: LoopContext, since: int
-) -> Steps[ConditionMet]:
+) -> Steps[SingleMet]:
     match condition:
         case OutputMatches():
             return _wait_for_line(condition, run, context, since)
@@ -174,36 +239,41 @@ class _WatchedRun:
         except (stored_run.NoSuchRun, OSError):
             return 1
 
+    def journal_data(self) -> bytes | None:
+        """Return the output of the run if it is only in the journal, else None."""
+        try:
+            run = stored_run.find_run(self._number, self._workspace)
+        except (stored_run.NoSuchRun, OSError):
+            return None
+        return None if os.path.exists(self.log) else run.journal_data(Stream.OUTPUT)
+
 
 # Waits for the conditions that this process polls: a file, idle output, or an open port.
 
 
-async def _wait_for_file(condition: FileExists) -> ConditionMet:
+async def _wait_for_file(condition: FileExists) -> SingleMet:
     while not os.path.lexists(condition.path):
         await after(_POLL_INTERVAL)
     return FileFound(condition=condition)
 
 
-async def _wait_for_idle(condition: OutputIdle, run: _WatchedRun) -> ConditionMet:
-    """Wait until the run has written nothing for `condition.seconds`.
+async def _wait_for_idle(condition: OutputIdle, run: _WatchedRun) -> SingleMet:
+    """Wait until the run has written nothing for `condition.seconds` from now on.
 
-    Idle time is counted from the start of the run, not of the call, because the run may first wait
-    for a slot or for the warden to start.
+    Idle time is counted from the start of the wait, so that a caller that waits in a loop does not
+    spin. The idle time of a queued run is counted from the start of the run.
     """
     size, idle_since = -1, now()
     while True:
         status = run.log_status()
         if status is not None and status.st_size != size:
-            # At the first check of idle output, the idle time is the time since the last change of
-            # the run's output log.
-            before = max(0.0, time.time() - status.st_mtime) if size < 0 else 0.0
-            size, idle_since = status.st_size, now() - before
+            size, idle_since = status.st_size, now()
         if status is not None and now() - idle_since >= condition.seconds:
             return OutputStopped(condition=condition)
         await after(_POLL_INTERVAL)
 
 
-async def _wait_for_port(condition: PortOpen, run: _WatchedRun) -> ConditionMet:
+async def _wait_for_port(condition: PortOpen, run: _WatchedRun) -> SingleMet:
     """Wait until a process of the run listens on the TCP port of the condition.
 
     The fast check `is_port_taken` sees only the network namespace of this process, so every tenth
@@ -212,11 +282,19 @@ async def _wait_for_port(condition: PortOpen, run: _WatchedRun) -> ConditionMet:
     for check in itertools.count(1):
         with suppress(OSError):  # for example if this process has no free descriptor at the moment
             if check % _FULL_SCAN_EVERY == 0 or ports.is_port_taken(condition.port):
-                for pid, listens in ports.find_ports(run.members()).items():
-                    if condition.port in listens:
-                        return PortOpened(condition=condition, pid=pid)
+                found = _find_port(condition, run)
+                if found is not None:
+                    return found
         await after(_POLL_INTERVAL)
     raise AssertionError
+
+
+def _find_port(condition: PortOpen, run: _WatchedRun) -> PortOpened | None:
+    with suppress(OSError):
+        for pid, listens in ports.find_ports(run.members()).items():
+            if condition.port in listens:
+                return PortOpened(condition=condition, pid=pid)
+    return None
 
 
 # Waits for the conditions that a separate process or a thread checks: an output line, or a URL that
@@ -225,7 +303,7 @@ async def _wait_for_port(condition: PortOpen, run: _WatchedRun) -> ConditionMet:
 
 async def _wait_for_line(
     condition: OutputMatches, run: _WatchedRun, context: LoopContext, since: int
-) -> ConditionMet:
+) -> SingleMet:
     query = SearchQuery(
         pattern=condition.pattern,
         path=run.log,
@@ -239,9 +317,28 @@ async def _wait_for_line(
     return await _never()  # the search process failed, or used up its CPU time
 
 
+async def _search_stored(
+    condition: OutputMatches, run: _WatchedRun, context: LoopContext, since: int
+) -> SingleMet | None:
+    """Search the output that is stored now."""
+    data = run.journal_data()
+    query = SearchQuery(
+        pattern=condition.pattern,
+        path=run.log if data is None else None,
+        offset=since,
+        first=run.line_at(since),
+        seconds=_FINAL_CHECK,
+    )
+    plan = build_search_plan(query, (data or b"")[since:], _FINAL_CHECK)
+    outcome = await run_search(plan, context)
+    for found in decode_result(outcome.output.head, 1).found:
+        return LineMatched(condition=condition, line=found.line, text=found.text)
+    return None
+
+
 async def _wait_for_http(
     condition: HttpAnswers, run: _WatchedRun, context: LoopContext
-) -> ConditionMet:
+) -> SingleMet:
     ended: Answer[None] = Answer()
     probe = _HttpProbe(condition.url, on_end=lambda: context.loop.post(lambda: ended.deliver(None)))
     try:

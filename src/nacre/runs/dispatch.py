@@ -28,6 +28,7 @@ from nacre.model.outcome import NotStarted, Outcome
 from nacre.model.plan import Keep, OpenStdin, Plan
 from nacre.model.refusals import CalledOff, NoBackground, Refused, TooMany
 from nacre.model.requests import ListenOptions, Listing, Rejected, Response
+from nacre.model.wait_conditions import NO_CONDITIONS
 from nacre.process import rlimits
 from nacre.store import stored_run
 from nacre.store.store import Store, claim_run, release_claim
@@ -223,7 +224,7 @@ def _without_conditions(request: requests.StartRun) -> requests.StartRun:
     """
     if not request.until:
         return request
-    return msgspec.structs.replace(request, until=(), watched=True)
+    return msgspec.structs.replace(request, until=NO_CONDITIONS, watched=True)
 
 
 def _find_lost_run(

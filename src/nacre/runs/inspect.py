@@ -7,6 +7,7 @@ Reading a run's output never consumes the output. Requests that act on a run are
 
 import io
 import os
+import time
 from collections.abc import Iterable
 from typing import BinaryIO, Final
 
@@ -19,6 +20,7 @@ from nacre.model.plan import Keep, Plan
 from nacre.model.refusals import NotFound, Refused, Unavailable
 from nacre.model.requests import (
     REPORT_KEEP,
+    Activity,
     Between,
     Excerpt,
     Last,
@@ -60,12 +62,14 @@ async def list_runs(request: ListRuns, control: RunControl) -> Listing:
         raise Refused(Unavailable(problem=f"the runs cannot be listed: {error}")) from None
     waiting = await _find_input_waits(runs, control)
     live = [run for run in runs if run.ending is None]
-    members = {name: describe_processes(found) for name, found in find_members(live).items()}
+    found = find_members(live)
+    members = {name: describe_processes(each) for name, each in found.items()}
     left = find_leftovers(runs)
     statuses = []
     for run in runs:
         ports = {port for each in members.get(run.name, ()) for port in each.ports}
         status = build_status(run, Excerpt(capture=run.capture(_NOTHING)), left[run.name])
+        status = with_activity(status, run, found.get(run.name, ()))
         status = _with_input_wait(status, waits=run.name in waiting)
         shown = msgspec.structs.replace(status.processes, ports=tuple(sorted(ports)))
         statuses.append(msgspec.structs.replace(status, processes=shown))
@@ -87,6 +91,7 @@ async def read_output(request: ReadOutput, control: RunControl) -> Listing:
     except (NoSuchRun, OSError) as error:
         raise Refused(Unavailable(problem=str(error))) from None
     waiting = await _find_input_waits([run], control)
+    status = with_activity(status, run)
     return Listing(runs=(_with_input_wait(status, waits=bool(waiting)),))
 
 
@@ -138,8 +143,59 @@ def build_status(
         ),
         open_stdin=run.start_entry.open_stdin,
         out_of_memory=ended is not None and ended.out_of_memory,
+        session_taken=ended is not None and ended.session_taken,
+        pipeline=ended.pipeline if ended else (),
         stored=ended is None or ended.output.complete,
     )
+
+
+def with_activity(
+    status: RunStatus, run: StoredRun, members: Iterable[Process] | None = None
+) -> RunStatus:
+    """Add to the status of a live run what its processes do: `members` are the run's processes;
+    None means that `with_activity` searches for them."""
+    if run.ending is not None:
+        return status
+    found = [*(find_members([run]).get(run.name, ()) if members is None else members)]
+    limit = run.start_entry.timeout
+    return msgspec.structs.replace(
+        status,
+        activity=_build_activity(run, found),
+        # The shell of a queued run is not spawned yet. A live run of a host has no other state.
+        queued=not found and run.owner is not None and run.owner.kind == "warden",
+        timeout_in=None if limit is None else max(0.0, limit - run.seconds),
+    )
+
+
+def read_activity(name: str, workspace: bytes) -> Activity | None:
+    """Return what the processes of a live run do; None if the run is unknown or has no process."""
+    try:
+        run = find_run(name, workspace)
+    except (NoSuchRun, OSError):
+        return None
+    return _build_activity(run, find_members([run]).get(name, []))
+
+
+def _build_activity(run: StoredRun, members: list[Process]) -> Activity | None:
+    if not members:
+        return None
+    shell = run.start_entry.shell
+    pids = [each.pid for each in members]
+    return Activity(
+        pid=shell.pid if shell is not None and shell.pid in pids else min(pids),
+        processes=len(members),
+        cpu_seconds=sum(map(processes.cpu_seconds, pids)),
+        idle_seconds=_idle_seconds(run),
+    )
+
+
+def _idle_seconds(run: StoredRun) -> float | None:
+    """Return the seconds since the run last wrote output; None if it has written nothing."""
+    try:
+        status = os.stat(run.path(Stream.OUTPUT))
+    except OSError:
+        return None
+    return max(0.0, time.time() - status.st_mtime) if status.st_size else None
 
 
 def find_leftovers(runs: list[StoredRun]) -> dict[str, tuple[Survivor, ...]]:

@@ -4,8 +4,9 @@ The tool `job` of the contracts `pi` and `nacre` first acts on runs, then waits 
 and then reports the runs.
 
     runs    -> act            write to stdin, send a signal, or end; all runs at the same time
-            -> first event    a run has ended, waits for input, or meets a condition; or timeout
-            -> report         the status of every run, with the output since the action
+            -> first event    a run has ended, waits for input, or meets a condition; or timeout;
+                              with `all`, an event of every run
+            -> report         the status of every run, with the output that is new to the caller
 
 Each step of an `Interact` request is a coroutine; see `runs/sequence`. The operations on one run
 are in `runs/access`.
@@ -18,6 +19,7 @@ from typing import Final, assert_never
 import msgspec
 
 from nacre.engine.loop_context import LoopContext
+from nacre.eventloop import now
 from nacre.model.outcome import Capture, Survivor
 from nacre.model.refusals import NotWaited, Refused, Unavailable
 from nacre.model.requests import (
@@ -31,6 +33,7 @@ from nacre.model.requests import (
     Jobs,
     Listing,
     ListRuns,
+    ManageSessions,
     ReadOutput,
     Rejected,
     RunStatus,
@@ -38,9 +41,10 @@ from nacre.model.requests import (
     WaitsForInput,
     WriteInput,
 )
+from nacre.model.wait_conditions import ConditionMet
 from nacre.prepare.until_files import resolve_files
 from nacre.runs.access import RunControl, find_run, raise_if_rejected
-from nacre.runs.conditions import wait_until_met
+from nacre.runs.conditions import wait_after_end, wait_until_met
 from nacre.runs.inspect import (
     build_status,
     find_leftovers,
@@ -49,7 +53,9 @@ from nacre.runs.inspect import (
     open_output,
     read_from,
     read_output,
+    with_activity,
 )
+from nacre.runs.manage_sessions import manage_sessions
 from nacre.runs.sequence import SequenceOperation, Steps, WaitCancelled, after, all_of, first_of
 from nacre.store import listing
 from nacre.store.stored_run import NoSuchRun, StoredRun
@@ -86,6 +92,8 @@ async def _answer_job(request: JobRequest, control: RunControl) -> Listing | Rej
                 return await read_output(request, control)
             case Interact():
                 return await Interaction(request, control).steps()
+            case ManageSessions():
+                return manage_sessions(request, control.workspace)
             case _:
                 assert_never(request)
     except Refused as refused:
@@ -99,6 +107,8 @@ class Interaction:
         self._request = request
         self._control = control
         self._since: dict[str, int] = {}  # maps a run id to the first output byte to report
+        # maps a run id to the byte from which on a pattern of `until` is searched
+        self._match_since: dict[str, int] = {}
         # maps a run id to the leftover processes of the run, as found right before the `Interact`
         # request acts on the run
         self._left: dict[str, tuple[Survivor, ...]] = {}
@@ -110,12 +120,18 @@ class Interaction:
         """Raises Refused."""
         runs, targets = self._find_runs()
         for run in runs:
-            self._since[run.name] = self._first_byte(run)
+            size = 0 if self._request.action is None else run.size() or 0
+            self._since[run.name] = self._first_byte(run, size)
+            given = self._request.since
+            self._match_since[run.name] = size if given is None else given
         try:
             if self._request.action is not None:
                 self._left = find_leftovers(targets)
                 await self._act(targets)
             await self._wait(self._reload(runs))
+            if self._request.until.end_run:
+                self._left = find_leftovers(self._reload(runs))
+                await self._end_runs(self._reload(runs))
         except WaitCancelled:
             if not self._request.report_when_cancelled:
                 raise
@@ -156,13 +172,18 @@ class Interaction:
     def _reload(self, runs: list[StoredRun]) -> list[StoredRun]:
         return self._find_all(tuple(run.name for run in runs))
 
-    def _first_byte(self, run: StoredRun) -> int:
+    def _first_byte(self, run: StoredRun, size: int) -> int:
         """Return the offset of the first byte of the run's output that the `Interact` request
-        reports. If an `Interact` request has no `since`, it reports only new output if it has an
-        action, and all output otherwise."""
-        if self._request.since is not None:
-            return self._request.since
-        return 0 if self._request.action is None else run.size() or 0
+        reports. `size` is the size of the output before the action, or 0 without an action."""
+        request = self._request
+        if request.since is not None:
+            return request.since
+        if request.read_position is None:
+            return size
+        known = request.read_position(run.name)
+        if known is None:
+            return size if isinstance(request.action, SendSignal | EndRun) else 0
+        return known
 
     # Acting.
 
@@ -205,32 +226,66 @@ class Interaction:
         may_wait_for_input = request.input_is_event and any(
             run.start_entry.open_stdin for run in runs
         )
-        if not runs or any(run.ending is not None for run in runs):
+        over = [run for run in runs if run.ending is not None and not request.until]
+        # The end of a run that an earlier reply has reported does not end a wait for other runs;
+        # otherwise a caller that waits for the same runs in a loop would spin.
+        news = over if len(over) == len(runs) else [run for run in over if self._is_new(run)]
+        if not runs or (news and not request.all):
             return
-        if not request.wait_limit and not may_wait_for_input:
+        if not request.wait_limit and not may_wait_for_input and not request.until:
             return
-        events: list[Steps[None]] = []
-        for run in runs:
-            events.append(self._wait_for_end(run))
-            if request.until:
-                events.append(self._wait_for_condition(run))
-        await first_of(*events, after(request.wait_limit + _EXTRA_WAIT))
+        events = [self._wait_for_run(run) for run in runs if run not in over]
+        found: Steps[object] = all_of(*events) if request.all else first_of(*events)
+        await first_of(found, after(request.wait_limit + _EXTRA_WAIT))
 
-    async def _wait_for_end(self, run: StoredRun) -> None:
+    def _is_new(self, run: StoredRun) -> bool:
+        """Return whether the caller has not seen the end of the output of an ended run."""
+        read = self._request.read_position
+        seen = None if read is None else read(run.name)
+        return seen is None or seen < (run.size() or 0)
+
+    async def _wait_for_run(self, run: StoredRun) -> None:
+        """Wait until the run has ended, waits for input, or meets the conditions. The conditions
+        are watched as long as a process of the run lives."""
+        until, began = self._request.until, now()
+        event: Event | None = None
+        if run.ending is None:
+            events: list[Steps[Event | None]] = [self._wait_for_end(run)]
+            if until:
+                events.append(self._wait_for_condition(run))
+            event = await first_of(*events)
+        if until and event is None and self._reload([run])[0].ending is not None:
+            event = await wait_after_end(
+                resolve_files(until, os.fsencode(run.start_entry.cwd)),
+                run.number,
+                self._control.workspace,
+                self._control.context,
+                since=self._match_since[run.name],
+                wait_limit=max(0.0, self._request.wait_limit - (now() - began)),
+            )
+        if event is not None:
+            self._events[run.name] = event
+
+    async def _wait_for_end(self, run: StoredRun) -> WaitsForInput | None:
         ended = await self._control.wait_for_end(
             run, self._request.wait_limit, or_input=self._request.input_is_event
         )
-        if isinstance(ended, WaitsForInput):
-            self._events[run.name] = ended
+        return ended if isinstance(ended, WaitsForInput) else None
 
-    async def _wait_for_condition(self, run: StoredRun) -> None:
-        self._events[run.name] = await wait_until_met(
+    async def _wait_for_condition(self, run: StoredRun) -> ConditionMet:
+        return await wait_until_met(
             resolve_files(self._request.until, os.fsencode(run.start_entry.cwd)),
             run.number,
             self._control.workspace,
             self._control.context,
-            since=self._since[run.name],
+            since=self._match_since[run.name],
         )
+
+    async def _end_runs(self, runs: list[StoredRun]) -> None:
+        """End the runs that meet the conditions of the request."""
+        met = [run for run in runs if isinstance(self._events.get(run.name), ConditionMet)]
+        await all_of(*map(self._control.end, met))
+        self._ended += [run.name for run in met]
 
     # Reporting.
 
@@ -247,7 +302,7 @@ class Interaction:
         )
 
     def _build_status(self, run: StoredRun) -> RunStatus:
-        status = build_status(run, self._read(run))
+        status = with_activity(build_status(run, self._read(run)), run)
         event = self._events.get(run.name)
         if isinstance(event, WaitsForInput) and run.ending is not None:
             event = None

@@ -1,6 +1,7 @@
 """Starting a run in the warden (nacre's daemon) with wait conditions or an idempotency key.
 
     start request  -> first of: the response; a condition is met, and the run is detached
+    shell exited   -> go on watching the conditions while a process of the run lives
     AlreadyStarted -> find the run of the earlier call; wait for it as for a run of this call
 
 The calling process, not the warden, checks the conditions in a call's argument `until` (module
@@ -10,7 +11,7 @@ the warden to detach the run, which then continues in the background.
 
 import signal as signals
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeGuard
 
 import msgspec
 
@@ -18,18 +19,13 @@ from nacre.engine.loop_context import LoopContext
 from nacre.engine.supervisor import Operation
 from nacre.eventloop import now
 from nacre.model import requests
-from nacre.model.outcome import Outcome
+from nacre.model.outcome import Exited, Outcome
 from nacre.model.refusals import CalledOff, Unavailable
-from nacre.model.requests import (
-    AlreadyStarted,
-    ConditionMet,
-    Rejected,
-    Response,
-    Running,
-    WaitsForInput,
-)
+from nacre.model.requests import AlreadyStarted, Rejected, Response, Running, WaitsForInput
+from nacre.model.wait_conditions import ConditionMet
 from nacre.runs.access import RunControl, find_run
-from nacre.runs.conditions import wait_until_met
+from nacre.runs.conditions import wait_after_end, wait_until_met
+from nacre.runs.inspect import find_leftovers
 from nacre.runs.sequence import Answer, SequenceOperation, TaskGroup, WaitCancelled, after, first_of
 from nacre.store import stored_run
 from nacre.store.stored_run import NoSuchRun, StoredRun
@@ -86,12 +82,41 @@ class WatchedStart(SequenceOperation[Response]):
             self._start_operation.signal(number)
 
     async def _steps(self) -> Response:
+        began = now()
         response, met = await self._start_and_watch()
         if isinstance(response, AlreadyStarted):
             return await follow_earlier(response.run, self._request, self._context)
-        if isinstance(response, Running) and met is not None:
-            return msgspec.structs.replace(response, met=met)
-        return response
+        if self._request.until and met is None and _has_exited(response):
+            met = await self._watch_leftovers(response, now() - began)
+        return await self._with_condition(response, met)
+
+    async def _watch_leftovers(self, response: Outcome, waited: float) -> ConditionMet | None:
+        """Go on watching the conditions after the run's shell has exited."""
+        request = self._request
+        # From now on, cancelling the call ends only its wait: the command has ended.
+        self._begun, self._cancelled_answer = False, response
+        limit = request.wait_limit
+        return await wait_after_end(
+            request.until,
+            request.number or 0,
+            request.workspace,
+            self._context,
+            wait_limit=None if limit is None else max(0.0, limit - waited),
+        )
+
+    async def _with_condition(self, response: Response, met: ConditionMet | None) -> Response:
+        """Return the response with the condition that was met, after ending the run if the
+        conditions ask for it."""
+        if met is None or not isinstance(response, Running | Outcome):
+            return response
+        if self._request.until.end_run:
+            # From now on, cancelling the call ends only its wait: the run is being ended anyway.
+            self._begun, self._cancelled_answer = False, msgspec.structs.replace(response, met=met)
+            response = await _end_run(response, self._request, self._context)
+        if isinstance(response, Outcome):
+            # The wait for the condition has taken time, so the leftover processes are listed again.
+            response = _with_leftovers(response, self._request.workspace)
+        return msgspec.structs.replace(response, met=met)
 
     async def _start_and_watch(self) -> tuple[Response, ConditionMet | None]:
         """Start the run, and detach it if a condition in the call's argument `until` is met before
@@ -132,6 +157,38 @@ class WatchedStart(SequenceOperation[Response]):
         return response
 
 
+def _has_exited(response: Response) -> TypeGuard[Outcome]:
+    return isinstance(response, Outcome) and isinstance(response.ending, Exited)
+
+
+def _with_leftovers(outcome: Outcome, workspace: bytes) -> Outcome:
+    """Return the outcome with the leftover processes that are alive now."""
+    try:
+        run = find_run(outcome.run, workspace)
+    except (NoSuchRun, OSError):
+        return outcome
+    return msgspec.structs.replace(outcome, left_running=find_leftovers([run])[run.name])
+
+
+async def _end_run(
+    response: Running | Outcome, request: requests.StartRun, context: LoopContext
+) -> Running | Outcome:
+    """End a run and its leftover processes; return the outcome, or `response` if a process of the
+    run could not be ended."""
+    control = RunControl(context, request.workspace)
+    try:
+        run = find_run(response.run, request.workspace)
+    except (NoSuchRun, OSError):
+        return response
+    left = find_leftovers([run])[run.name]
+    ended = await control.end(run, grace=request.plan.limits.grace)
+    stored = stored_run.build_outcome(_reload(run, request.workspace), request.plan.keep)
+    outcome = stored or ended
+    if outcome is None:
+        return response
+    return msgspec.structs.replace(outcome, terminated=left or outcome.terminated)
+
+
 async def follow_earlier(name: str, request: requests.StartRun, context: LoopContext) -> Response:
     """Wait for the run that an earlier call with the same idempotency key has started."""
     run = await _wait_for_start(name, request.workspace)
@@ -143,24 +200,33 @@ async def follow_earlier(name: str, request: requests.StartRun, context: LoopCon
     try:
         end = control.wait_for_end(run, request.wait_limit, or_input=True)
         if request.until and run.ending is None:
-            met = wait_until_met(request.until, run.number, request.workspace, context)
-            ended = await first_of(end, met)
+            watch = wait_until_met(request.until, run.number, request.workspace, context)
+            ended = await first_of(end, watch)
         else:
             ended = await end
     except WaitCancelled:
         # An earlier call started the run, so cancelling this call ends only its wait, not the run.
         pass
-    if isinstance(ended, Outcome):
-        return stored_run.build_outcome(_reload(run, request.workspace), request.plan.keep) or ended
+    found = _reload(run, request.workspace)
+    known = stored_run.build_outcome(found, request.plan.keep)
+    met = None if isinstance(ended, Outcome | WaitsForInput) else ended
+    if known is not None and request.until and met is None and _has_exited(known):
+        met = await wait_after_end(
+            request.until, run.number, request.workspace, context, wait_limit=request.wait_limit
+        )
     shell = run.start_entry.shell
-    return Running(
+    response: Running | Outcome = known or Running(
         run=run.name,
         pid=shell.pid if shell else 0,
         seconds=run.seconds,
         output=run.capture(request.plan.keep),
         waits_for_input=isinstance(ended, WaitsForInput),
-        met=None if ended is None or isinstance(ended, WaitsForInput) else ended,
     )
+    if isinstance(ended, Outcome) and known is None:
+        response = ended
+    if met is not None and request.until.end_run:
+        response = await _end_run(response, request, context)
+    return msgspec.structs.replace(response, met=met)
 
 
 async def _wait_for_start(name: str, workspace: bytes) -> StoredRun | None:

@@ -95,6 +95,10 @@ class EndEntry(
     # processes that outlived the run's shell and that nacre ended
     terminated: tuple[Survivor, ...] = ()
     out_of_memory: bool = False
+    # whether a later command had used the session of this detached command when it ended
+    session_taken: bool = False
+    # exit statuses of the script's last pipeline, if an earlier stage failed
+    pipeline: tuple[int, ...] = ()
 
 
 encode_entry = msgspec.json.Encoder().encode

@@ -217,6 +217,8 @@ class RunRecord:
                 left_running=outcome.left_running,
                 terminated=outcome.terminated,
                 out_of_memory=outcome.out_of_memory,
+                session_taken=outcome.session_taken,
+                pipeline=outcome.pipeline,
             )
             line = journal.encode_entry(ended) + b"\n"
         except ValueError:

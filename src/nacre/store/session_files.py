@@ -49,6 +49,13 @@ def new_draft_id() -> str:
     return os.urandom(12).hex()
 
 
+def new_report_path() -> str:
+    """Return the path of a new file beside the drafts, to which a shell may write a report; an
+    unread report is deleted with the old drafts. Raises OSError."""
+    directory = make_private_directory(f"{private_state_dir()}/sessions/drafts")
+    return f"{directory}/{new_draft_id()}.pipeline"
+
+
 class PendingDraft(
     Struct,
     frozen=True,
@@ -77,6 +84,11 @@ class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"cre
     status: int = 0  # exit status of the session's last command
     lost: bool = False  # whether the shell state saved by the last command could not be read
     pending: PendingDraft | None = None
+    # whether a reply has said that `set -e` is on in the session
+    errexit_noted: bool = False
+    # id of the draft that a detached command of the session will write; empty: none, or a later
+    # command has used the session since
+    detached: str = ""
 
 
 _EMPTY_LEDGER: Final = Ledger()

@@ -4,8 +4,6 @@ clients that wait for it."""
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from nacre.engine.input_wait import InputWaitDetector
 from nacre.engine.loop_context import LoopContext
 from nacre.engine.run import Run
@@ -168,7 +166,7 @@ class HostedRun:
             self._record.write_start()
             running = self.run.snapshot()
         if running is not None and waits_for_input:
-            running = msgspec.structs.replace(running, waits_for_input=True)
+            running = self.run.with_input_wait(running)
         if self.event_stream is None:
             # For a client without an event stream, `Running` is the last response; a client with an
             # event stream also gets the outcome when the run ends.
@@ -195,11 +193,7 @@ class HostedRun:
             )
             self._remove_waiter(client)
             running = self.run.snapshot()
-            client.respond(
-                msgspec.structs.replace(running, waits_for_input=waits_for_input)
-                if waits_for_input
-                else running
-            )
+            client.respond(self.run.with_input_wait(running) if waits_for_input else running)
 
     def _on_outcome(self, outcome: Outcome) -> None:
         self._input_wait.stop()
