@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -233,13 +234,80 @@ def test_a_job_does_not_wait_for_the_session(tmp_path: Path) -> None:
         )
 
 
-def test_what_is_handed_back_leaves_the_session_and_says_so(tmp_path: Path) -> None:
+def test_a_detached_command_saves_its_state_when_it_ends(tmp_path: Path) -> None:
     with nacre.Tool(cwd=tmp_path, session="s") as tool:
         text(tool, "x=1")
-        reply = tool.call({"command": "x=2; sleep 61.58", "wait": 0})
-        assert "[the session goes on without it: what it does to its shell is not" in reply.text
-        assert text(tool, "echo $x") == "1"
-        tool.run(reply.details["run"]).end()
+        reply = tool.call({"command": "mkdir d; cd d; x=2; sleep 0.6; x=3", "wait": 0.1})
+        assert "[the session is free for other calls; the state of this command is" in reply.text
+        assert text(tool, "ls -d") == "."  # a command that cannot change the state takes nothing
+        ended = tool.call({"action": "wait", "run": reply.details["run"]}, tool="job")
+        assert "session" not in ended.text
+        assert text(tool, "echo $x; pwd") == f"3\n{tmp_path}/d"
+
+
+@pytest.mark.parametrize("detaches", [False, True])
+def test_the_state_of_a_later_call_wins_over_that_of_a_detached_command(
+    tmp_path: Path, detaches: bool
+) -> None:
+    with nacre.Tool(cwd=tmp_path, session="s") as tool:
+        text(tool, "x=1")
+        first = tool.call({"command": "x=2; sleep 1", "wait": 0})
+        later = {"command": "y=$x; sleep 0.6", "wait": 0} if detaches else {"command": "y=$x"}
+        second = tool.call(later)
+        reply = tool.call({"action": "wait", "run": first.details["run"]}, tool="job")
+        assert "[the session keeps the state of a later call, which used it before" in reply.text
+        ended = tool.call({"action": "wait", "run": second.details["run"]}, tool="job")
+        assert "session" not in ended.text
+        assert text(tool, "echo $x $y") == "1 1"
+
+
+def test_the_state_of_a_detached_command_waits_for_a_command_that_holds_the_session(
+    tmp_path: Path,
+) -> None:
+    """A command that cannot change the state holds the session for longer than the detached command
+    runs, and the next command is already queued."""
+    with nacre.Tool(cwd=tmp_path, session="s") as tool, ThreadPoolExecutor(2) as pool:
+        text(tool, "x=1")
+        tool.call({"command": "sleep 0.8; x=2", "wait": 0})
+        time.sleep(0.6)
+        holder = pool.submit(tool.call, {"command": "sleep 1.5"})
+        time.sleep(0.3)
+        assert text(tool, "echo $x; y=1") == "2"
+        assert holder.result().text == "(no output)"
+
+
+def test_the_state_of_a_detached_command_survives_many_other_sessions(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path) as tool:
+        run = tool.call({"command": "sleep 1.5; z=1", "session": "a", "wait": 0}).details["run"]
+        for number in range(20):
+            tool.call({"command": "k=1", "session": f"b{number}"})
+        assert "session" not in tool.call({"action": "wait", "run": run}, tool="job").text
+        assert tool.call({"command": "echo $z", "session": "a"}).text == "1\n"
+
+
+def test_a_detached_interactive_command_saves_its_state(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="s") as tool:
+        reply = tool.call({"command": "read -r name", "interactive": True})
+        assert reply.details["state"] == "waiting_input"
+        run = reply.details["run"]
+        tool.call({"action": "write", "run": run, "text": "Ada\n"}, tool="job")
+        tool.call({"action": "wait", "run": run}, tool="job")
+        assert text(tool, "echo $name") == "Ada"
+
+
+def test_calls_of_a_session_run_in_the_order_of_their_arrival(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, session="s") as tool, ThreadPoolExecutor(1) as pool:
+        text(tool, "x=")
+        first = pool.submit(tool.call, {"command": "sleep 1.5; x+=a", "wait": 20})
+        eventually(lambda: [run.state for run in tool.runs()][:1] == ["running"])
+        held = tool.runs()[0].id
+        for name in ("b", "c", "d"):
+            reply = tool.call({"command": f"x+={name}; echo $x", "wait": 0 if name == "b" else 0.1})
+            assert reply.text == f"[{reply.details['run']} is queued: {held} has the session]"
+            assert reply.details["queued"] == {"behind": held}
+        first.result()
+        last = tool.call({"action": "wait", "run": reply.details["run"]}, tool="job")
+        assert last.text == "abcd\n"
 
 
 def test_what_saves_is_not_ended_though_it_begins_late(

@@ -92,6 +92,9 @@ SAME = {
     "background jobs": "sleep 0.01 & wait $!; echo $?; jobs",
     "disown and nohup": "nohup true 2>/dev/null; sleep 60 & disown; echo $?; kill $!",
     "EXIT trap": "trap 'echo bye' EXIT; echo hi",
+    "traps": "trap -p; trap 'echo bye' EXIT; trap 'echo int' INT; trap -p; trap - EXIT; trap",
+    "traps in a subshell": "trap 'echo bye' EXIT; (trap -p; trap 'echo sub' EXIT; trap -p EXIT)",
+    "EXIT trap, exit": "sleep 0 & p=$!; wait; trap 'echo $?; [ $! = $p ]; exit 3$?' EXIT; false",
     "EXIT trap and exit": "trap 'echo bye $?' EXIT; exit 5",
     "ERR trap": "trap 'echo err' ERR; false; true",
     "DEBUG trap": "trap 'echo d' DEBUG; echo hi; :",
@@ -131,7 +134,6 @@ NAMED = {
     "PIPESTATUS": ('echo "${#PIPESTATUS[@]}"', "`PIPESTATUS`"),
     "aliases are expanded": ("alias hi='echo hello'\nhi", "aliases"),
     "expand_aliases": ("shopt expand_aliases", "aliases"),
-    "traps": ("trap -p", "EXIT trap"),
     "verbose": ("set -v\necho hi", "`set -v`"),
 }
 DOCS = Path(__file__).parents[2] / "docs" / "guide" / "sessions.md"

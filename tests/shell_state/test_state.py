@@ -116,8 +116,8 @@ def test_a_first_line_that_makes_no_sense_changes_nothing(sessions: Sessions) ->
 BEFORE = {
     "exec": "x=2; exec true",
     "KILL": "x=2; kill -KILL $$",
-    "an EXIT trap of its own": "x=2; trap 'echo bye' EXIT",
-    "no EXIT trap": "x=2; trap - EXIT",
+    "an EXIT trap set by the builtin": "x=2; builtin trap 'echo bye' EXIT",
+    "no EXIT trap": "x=2; builtin trap - EXIT",
 }
 
 
@@ -127,6 +127,30 @@ def test_the_state_from_before_is_kept_and_that_is_said(sessions: Sessions, comm
     assert sessions.run(command.encode()).session_saved is False
     again = sessions.run(b"f")
     assert (said(again), again.session_saved) == ("1\n", True)
+
+
+OWN_TRAPS = {
+    "a failure to save under set -e": (
+        "set -e; ulimit -f 0; trap 'echo cleanup' EXIT; echo work",
+        "work\ncleanup\n",
+    ),
+    "brace expansion off": (
+        "set +B; trap 'echo x' USR1; trap -p",
+        "trap -- 'echo x' SIGUSR1\n",
+    ),
+    "a RETURN trap in a function": (
+        "f() { trap 'echo returned' RETURN; echo body; trap - RETURN; }; f",
+        "body\n",
+    ),
+    "an unknown signal": ("trap 'echo x' EXIT; trap x NOSUCH 2>/dev/null; echo $?", "1\nx\n"),
+}
+
+
+@pytest.mark.parametrize(("script", "output"), OWN_TRAPS.values(), ids=OWN_TRAPS)
+def test_traps_of_the_user_work_as_in_bash(sessions: Sessions, script: str, output: str) -> None:
+    sessions.run(b"g() { trap 'echo returned' RETURN; echo body; trap - RETURN; }")
+    assert said(sessions.run(script.encode())) == output
+    assert said(sessions.run(b"g")) == "body\n"
 
 
 # Lines that nacre or another shell tool might search for in the output of a command.

@@ -99,12 +99,17 @@ def are_starting(members: list[Process], seconds: float) -> bool:
 
 def describe_processes(members: Iterable[Process]) -> tuple[Survivor, ...]:
     found = list(members)
+    if not found:
+        return ()
+    # Lazy import: most commands leave no process running.
+    from nacre.shell_state.pipeline_report import without_report
+
     listens = ports.find_ports(each.pid for each in found)
     return tuple(
         Survivor(
             pid=each.pid,
             started=each.started,
-            command=processes.command_line(each.pid),
+            command=without_report(processes.command_line(each.pid)),
             ports=listens[each.pid],
         )
         for each in found

@@ -53,6 +53,7 @@ class OutcomeBuilder:
     at_exit: tuple[Survivor, ...] = ()  # processes of the run that were alive when its shell exited
     # reason why the command ran without its session; empty: no session problem
     session_problem = ""
+    pipeline: tuple[int, ...] = ()  # exit statuses of the script's last pipeline, if one failed
 
     @property
     def seconds(self) -> float:
@@ -99,6 +100,9 @@ class OutcomeBuilder:
             session_problem=self.session_problem,
             previous_state_lost=lease is not None and lease.lost,
             session_moved=None if lease is None else lease.moved,
+            session_errexit=lease is not None and lease.errexit,
+            session_taken=lease is not None and lease.taken,
+            pipeline=self.pipeline,
         )
         if record is None:
             return outcome

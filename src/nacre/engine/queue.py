@@ -36,8 +36,9 @@ class RunQueue:
         self._used = 0
         self._capacity: int | None = None
         self._waiting: deque[Run] = deque()
-        # Lanes that have a running command; a lane is a group of runs that execute one at a time.
-        self._busy_lanes: set[str] = set()
+        # Lanes that have a running command, each with the id of its run; a lane is a group of runs
+        # that execute one at a time.
+        self._busy_lanes: dict[str, str] = {}
         # runs that have a slot (permission to start) but are not yet notified of it
         self._admitted: deque[Run] = deque()
 
@@ -66,12 +67,17 @@ class RunQueue:
             self._waiting.appendleft(run)
             return True
 
+    def lane_holder(self, lane: str | None) -> str:
+        """Return the id of the run that executes in a lane; an empty string if there is none."""
+        with self._lock:
+            return "" if lane is None else self._busy_lanes.get(lane, "")
+
     def leave_lane(self, run: "Run") -> None:
         """Free the lane (group of runs that execute one at a time) of a run that goes on running,
         so that the next run of the lane can start."""
         with self._lock:
             if run.queue_state is QueueState.ADMITTED and run.lane is not None:
-                self._busy_lanes.discard(run.lane)
+                self._busy_lanes.pop(run.lane, None)
                 run.lane = None
                 if self._waiting or self._admitted:
                     self._admit_next()
@@ -112,13 +118,13 @@ class RunQueue:
         run.queue_state = QueueState.ADMITTED
         self._used += run.cost
         if run.lane is not None:
-            self._busy_lanes.add(run.lane)
+            self._busy_lanes[run.lane] = run.name
 
     def _remove(self, run: "Run") -> None:
         if run.queue_state is QueueState.ADMITTED:
             self._used -= run.cost
             if run.lane is not None:
-                self._busy_lanes.discard(run.lane)
+                self._busy_lanes.pop(run.lane, None)
         elif run.queue_state is QueueState.QUEUED:
             self._waiting.remove(run)
         run.queue_state = QueueState.NOT_QUEUED

@@ -16,6 +16,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from nacre.engine.leftover_pipes import LeftoverPipes
 from nacre.engine.leftover_search import LeftoverSearch, are_starting, name_processes
 from nacre.engine.lifecycle import Action, State, Trigger, next_step
@@ -77,6 +79,8 @@ class Run:
     _tree: ProcessTree | None = None
     _stopping: Stopping | None = None
     _requested_signal = 0
+    # Whether bash itself blocked in a read from stdin at the last check.
+    _shell_reads = False
     _acting = False
     _cancel_requested = False  # whether `cancel` was called, even if too late to have an effect
     _outcome: Outcome | None = None
@@ -161,12 +165,17 @@ class Run:
             self._stdin.write(data, eof=eof, wait_for_room=wait_for_room, then=then)
 
     def detach(self, *, job: bool = False) -> Running:
-        """Detach the run from its caller: free its session and its lane (group of runs that execute
-        one at a time) for the next command, and move the run's output to disk."""
+        """Detach the run from its caller: move the run's output to disk, and free its session and
+        its lane (group of runs that execute one at a time) for the next command. A run that has
+        just started keeps its session for a moment, so that quick commands of a session run one
+        after another."""
         assert self._child is not None
-        self._context.queue.leave_lane(self)
-        if self._lease is not None:
-            self._lease.release()
+        session = self._plan.session
+        hold = 0.0 if session is None else session.hold + self._builder.started_at - now()
+        if hold > 0:
+            self._call_later(hold, self._leave_session)
+        else:
+            self._leave_session()
         output = self._output.move_to_disk()[0]
         if self._record is not None:
             process = processes.read_process(self._child.pid)
@@ -176,6 +185,12 @@ class Run:
             with suppress(OSError):
                 self._record.detach(shell, job=job)
         return self._build_running(output)
+
+    def _leave_session(self) -> None:
+        """Free the run's session and its lane for the next command."""
+        self._context.queue.leave_lane(self)
+        if self._lease is not None:
+            self._lease.release()
 
     def question(self) -> tuple[int, int] | None:
         """Return None unless the run waits for input on its stdin.
@@ -187,11 +202,26 @@ class Run:
         pipe = None if self._stdin is None else self._stdin.drained_pipe
         if self._child is None or self._stdin is None or pipe is None:
             return None
-        if not any(
-            blocked_readers.waits_to_read(each.pid, pipe) for each in self._process_tree().members()
-        ):
+        readers = (
+            each.pid
+            for each in self._process_tree().members()
+            if blocked_readers.waits_to_read(each.pid, pipe)
+        )
+        reader = next(readers, None)
+        if reader is None:
             return None
+        self._shell_reads = processes.runs_program(reader, self._plan.shell)
         return self._output.size, self._stdin.written
+
+    def with_input_wait(self, running: Running) -> Running:
+        """Add to a response that the run waits for input, and where."""
+        assert self._stdin is not None
+        return msgspec.structs.replace(
+            running,
+            waits_for_input=True,
+            input_lines=self._stdin.lines,
+            shell_reads=self._shell_reads,
+        )
 
     def copy_to_disk(self) -> None:
         """Write the run's output to a file as well, where other processes can read it."""
@@ -211,8 +241,20 @@ class Run:
     def snapshot(self) -> Running:
         """Return the current state of the run, which may be queued, running or ending."""
         if self._child is None:
-            return Running(run=self.name, pid=0, seconds=0.0, output=Capture())
+            return Running(
+                run=self.name,
+                pid=0,
+                seconds=0.0,
+                output=Capture(),
+                queued=True,
+                queued_behind=self._lane_holder(),
+            )
         return self._build_running(self._output.captures_so_far()[0])
+
+    def _lane_holder(self) -> str:
+        """Return the id of the run for which this queued run waits; empty if it is unknown."""
+        holder = self._context.queue.lane_holder(self.lane)
+        return "" if holder == self.name else holder
 
     def _build_running(self, output: Capture) -> Running:
         assert self._child is not None
@@ -495,6 +537,7 @@ class Run:
             builder = self._builder
             output = None if builder.reason is EndReason.NOT_STARTED else self._output
             builder.session_problem = self._start.session_problem
+            builder.pipeline = self._start.read_report()
             self._outcome = builder.build(self.name, self._plan, output, self._record, self._lease)
         if self._leftover_pipes is not None:
             leftover, self._leftover_pipes = self._leftover_pipes, None

@@ -6,7 +6,11 @@ An interrupt (Ctrl-C in a host) may cut the start of a shell short at any point.
 cuts the spawn of a shell short, the spawn is rolled back.
 """
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from nacre.engine.loop_context import LoopContext
 from nacre.eventloop import Callback
@@ -35,6 +39,8 @@ class ShellStart:
     reads_setup = False
     _attempt: SpawnAttempt | None = None
     _tag: Tag | None = None
+    # File to which bash writes the exit statuses of the script's last pipeline; empty: none.
+    _report_path = ""
 
     def __init__(
         self, plan: Plan, context: LoopContext, record: "RunRecord | None", *, hosted: bool
@@ -68,6 +74,8 @@ class ShellStart:
         plan = self.plan
         if plan.chores:
             self._do_chores()
+        if plan.stages and not self._report_path:
+            plan = self._ask_for_report()
         tag = self._choose_tag()
         if self._record is not None and self._record_early:
             self._record.write_start()
@@ -87,6 +95,35 @@ class ShellStart:
         if self._record is not None:
             self._record.tag = None if tag is None else tag.value
         return tag
+
+    def _ask_for_report(self) -> Plan:
+        """Append to the script the code that reports the exit statuses of its last pipeline."""
+        # Lazy imports: only a script that ends in a pipeline needs a report.
+        from nacre.shell_state.pipeline_report import build_report
+        from nacre.store.session_files import new_report_path
+
+        with suppress(OSError):
+            self._report_path = new_report_path()
+            command = msgspec.structs.replace(
+                self.plan.command, appended=build_report(os.fsencode(self._report_path))
+            )
+            self.plan = msgspec.structs.replace(self.plan, command=command)
+        return self.plan
+
+    def read_report(self) -> tuple[int, ...]:
+        """Return the exit statuses of the script's last pipeline, if bash has reported them, and
+        delete the report."""
+        if not self._report_path:
+            return ()
+        from nacre.shell_state.pipeline_report import parse_report
+
+        try:
+            with open(self._report_path, "rb") as file:
+                statuses = parse_report(file.read())
+            os.unlink(self._report_path)
+        except OSError:  # usually there is no report, because no stage has failed
+            return ()
+        return statuses if len(statuses) == self.plan.stages else ()
 
     def _do_chores(self) -> None:
         # Lazy import: few plans have chores (files to create before the spawn).

@@ -25,6 +25,7 @@ OnWritten = Callable[[AnyRefusal | None], None]
 class StdinWriter:
     def __init__(self, fd: int, loop: EventLoop, first: bytes) -> None:
         self.written = 0
+        self.lines = first.count(b"\n")  # number of lines written so far
         self._eof = False
         self._open = True
         self._fd = fd
@@ -68,6 +69,7 @@ class StdinWriter:
     def _accept(self, data: bytes, *, eof: bool, then: OnWritten) -> None:
         self._buffer += data
         self.written += len(data)
+        self.lines += data.count(b"\n")
         self._eof = eof
         then(None)
         self._flush()

@@ -4,6 +4,10 @@ When the command's shell exits, `SessionLease` searches the remaining processes 
 copies of the shell that write its state to a draft file. `SessionLease` records the draft (the file
 that a saver writes) as pending in the session's ledger file, and releases the session for the next
 command. Once the draft is complete, `store.session_files` converts it to the session's new state.
+
+A command that is detached releases its session, but still saves its state when it ends, unless a
+later command has used the session by then. The ledger file names the draft of the detached command
+(`Ledger.detached`), and a later command that may change the state removes that name.
 """
 
 import os
@@ -45,16 +49,25 @@ class SessionLease:
         unchanging: bool,
         lost: bool,
         moved: tuple[bytes, bytes] | None = None,
+        errexit: bool = False,
     ) -> None:
         """Create the lease (the hold on a session) of a command that has just started in the
         session's shell. `unchanging` means that the command cannot change the shell's state. `lost`
         means that nacre could not read the state saved by the session's previous command.
         If the session's directory cannot be entered, `moved` is that directory and the parent
-        directory in which the command starts."""
+        directory in which the command starts. `errexit` means that the session has `set -e` on, and
+        that no earlier reply said so."""
         self._unchanging = unchanging
-        self._released = plan.session is not None and plan.session.detached
+        never_saves = plan.session is not None and plan.session.detached
+        # whether the session is free for other commands
+        self._released = never_saves
+        # whether the command saves the state of its shell when it ends
+        self._saves = not (unchanging or never_saves)
+        # whether a later command has used the session before this detached command ended
+        self.taken = False
         self.lost = lost
         self.moved = moved
+        self.errexit = errexit
         self._sessions = sessions
         self._file = file
         self._ledger = ledger
@@ -86,13 +99,19 @@ class SessionLease:
         )
 
     def _is_unsaved(self) -> bool:
-        return not (self._unchanging or self._released or _is_complete(self._draft, self._draft_id))
+        return self._saves and not _is_complete(self._draft, self._draft_id)
 
     def release(self) -> None:
-        """Release the session while its command keeps running. A command that keeps running after
-        its session was released saves none of its changes in the session."""
+        """Release the session while its command keeps running. The command saves the state of its
+        shell when it ends, unless a later command has used the session by then."""
         if not self._released:
             self._released = True
+            if self._saves:
+                self._sessions.hold_detached(self._file, held=True)
+                with suppress(OSError):
+                    self._file.write_ledger(
+                        msgspec.structs.replace(self._ledger, detached=self._draft_id)
+                    )
             self._sessions.release(self._file)
 
     def may_save_soon(self, left: list[Process], seconds: float) -> bool:
@@ -144,27 +163,17 @@ class SessionLease:
     def _settle(self, savers: list[Process], status: int | None) -> bool:
         """Release the session after its command has ended, and return whether the session keeps the
         shell state that the command left."""
-        if self._released:
-            self._sessions.discard(self._file, self._draft_id, [each.pid for each in savers])
-            return False
-        self._released = True
         saved = self._unchanging or bool(savers) or _is_complete(self._draft, self._draft_id)
+        if self._released:
+            return self._settle_detached(savers, status, saved=saved)
+        self._released = True
         if self._unchanging:
             new = msgspec.structs.replace(self._ledger, status=status or 0)
             if self.lost or new != self._ledger or not new.state:
                 with suppress(OSError):
                     self._file.write_ledger(new)
         elif saved:
-            base = {} if self._ledger.state else self._plan.command.env or {}
-            spared = {name: base.get(name) for name in self._plan.command.call_env}
-            killed = status if status is not None and status > 128 else None
-            ignored = tuple(
-                map(signal_name, sorted(processes.ignored_signals().difference(RESTORED_SIGNALS)))
-            )
-            pending = PendingDraft(
-                draft_id=self._draft_id, call_variables=spared, status=killed, ignored=ignored
-            )
-            ledger = msgspec.structs.replace(self._ledger, pending=pending)
+            ledger = msgspec.structs.replace(self._ledger, pending=self._build_pending(status))
             with suppress(OSError):
                 self._file.write_ledger(ledger)
         self._sessions.release(self._file)
@@ -172,6 +181,31 @@ class SessionLease:
         pids = [each.pid for each in savers]
         self._sessions.prepare(self._plan, self._file, pids, unwanted)
         return saved
+
+    def _settle_detached(self, savers: list[Process], status: int | None, *, saved: bool) -> bool:
+        """Save the state of a detached command, unless a later command has used the session; return
+        whether the session keeps the state."""
+        pids = [each.pid for each in savers]
+        if self._saves and saved:
+            saved = self._sessions.save_detached(self._file, self._build_pending(status))
+            self.taken = not saved
+        if self._saves:
+            self._sessions.hold_detached(self._file, held=False)
+        if self._saves and saved:
+            self._sessions.prepare(self._plan, self._file, pids, None)
+            return True
+        self._sessions.discard(self._file, self._draft_id, pids)
+        return False
+
+    def _build_pending(self, status: int | None) -> PendingDraft:
+        base = {} if self._ledger.state else self._plan.command.env or {}
+        ignored = processes.ignored_signals().difference(RESTORED_SIGNALS)
+        return PendingDraft(
+            draft_id=self._draft_id,
+            call_variables={name: base.get(name) for name in self._plan.command.call_env},
+            status=status if status is not None and status > 128 else None,
+            ignored=tuple(map(signal_name, sorted(ignored))),
+        )
 
 
 def _is_complete(draft: str, mark: str) -> bool:

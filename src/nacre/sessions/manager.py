@@ -47,7 +47,7 @@ from nacre.sessions.worker_thread import Worker
 from nacre.shell_state import bash_code
 from nacre.shell_state.state import ShellState
 from nacre.shell_state.stateless_commands import is_unchanging
-from nacre.store.session_files import Ledger, SessionFile
+from nacre.store.session_files import Ledger, PendingDraft, SessionFile
 
 # seconds before the first retry on a busy session; doubled after each retry
 _FIRST_RETRY: Final = 0.001
@@ -58,6 +58,16 @@ _POLL_INTERVAL: Final = 0.0003  # seconds between two reads of a session's ledge
 # Commands that may set a trap: `trap` itself, and `source`, `.` and `eval`, which run code that may
 # contain `trap`.
 _MAY_TRAP: Final = re.compile(rb"trap|source|eval|(?:^|[\s;&|({])\.\s")
+
+
+# Scripts and functions for which nacre defines no function `trap`: those with traps that would
+# notice the function, with a function or an alias of that name, in POSIX mode, or with files and
+# texts that bash reads later, because these may have such traps.
+_NO_TRAP_FUNCTION: Final = re.compile(
+    rb"\b(?:DEBUG|ERR|RETURN|alias|source|eval|POSIXLY_CORRECT|posix)\b|(?:^|[\s;&|({])\.\s"
+    rb"|\btrap\s{0,9}\(|\bfunction\s{1,9}trap\b"
+    rb"|\b(?:declare|typeset|export|readonly|unset)\s{1,9}-\w{0,9}[fF]"
+)
 
 
 _all: "WeakSet[SessionManager]" = WeakSet()
@@ -85,13 +95,20 @@ class SessionManager:
         started before a command needs them. The worker thread holds `spawn_lock` while it starts a
         prewarmed shell."""
         self._closed = False
-        self._spawner: Spawner | None = None
+        # The spawner for prewarmed shells is created here, not by the worker thread: while the
+        # warden spawns a shell, the warden itself has the run tag of that shell for a moment, and a
+        # spawner that is created at this moment would take that run for its outer run.
+        self._spawner = Spawner(own_process=False) if prewarm else None
         self._prewarm = prewarm
         self._spawn_lock = spawn_lock
         self._lock = threading.RLock()
         self._files: dict[tuple[str, str], SessionFile] = {}
         self._lease_counts: dict[SessionFile, int] = {}  # number of running commands per session
         self._retry_intervals: dict[SessionFile, float] = {}
+        # number of live detached commands per session, which may still save their state
+        self._detached_counts: dict[SessionFile, int] = {}
+        # drafts of detached commands that have ended while another command held the session
+        self._detached_drafts: dict[SessionFile, PendingDraft] = {}
         self._pool = ShellPool()
         # unneeded drafts (files with the saved state of a shell) that will be deleted
         self._discarded: set[tuple[SessionFile, str]] = set()
@@ -148,6 +165,8 @@ class SessionManager:
                 alone = not self._lease_counts.get(file)
                 locked = alone and file.lock()
                 ledger = None
+                if locked:
+                    self._apply_detached(file)
                 if locked or not alone:
                     ledger = file.apply_pending_draft(file.read_ledger())
                 elif session.detached:
@@ -197,14 +216,72 @@ class SessionManager:
             if users > 0:
                 self._lease_counts[file] = users
                 return
+            with suppress(OSError):
+                self._apply_detached(file)
             file.unlock()
             for key, other in [*self._files.items()][:-_MAX_OPEN_FILES]:
                 # If more than `_MAX_OPEN_FILES` sessions have open files, the files of idle
                 # sessions are closed, and reopened on demand.
-                if other not in self._lease_counts:
+                if other not in self._lease_counts and other not in self._detached_counts:
                     del self._files[key]
                     self._retry_intervals.pop(other, None)
                     other.close()
+
+    def hold_detached(self, file: SessionFile, *, held: bool) -> None:
+        """Keep the files of a session open while a detached command may still save its state."""
+        with self._lock:
+            count = self._detached_counts.pop(file, 0) + (1 if held else -1)
+            if count > 0:
+                self._detached_counts[file] = count
+
+    def save_detached(self, file: SessionFile, pending: PendingDraft) -> bool:
+        """Make the draft of a detached command that has ended the session's next state; return
+        False if a later command has used the session. While another command, which cannot change
+        the state, holds the session, the draft waits until that command ends."""
+        try:
+            with self._lock:
+                if file.read_ledger().detached != pending.draft_id:
+                    return False
+                self._detached_drafts[file] = pending
+                if self._try_save_detached(file) is None:
+                    self._worker.submit(lambda: self._save_when_free(file))
+                return True
+        except (OSError, ValueError):  # the session was removed
+            return False
+
+    def _try_save_detached(self, file: SessionFile) -> bool | None:
+        """Save the waiting draft of a detached command, if there is one; return None if the session
+        is held by another command."""
+        if file not in self._detached_drafts:
+            return False
+        if self._lease_counts.get(file) or not file.lock():
+            return None
+        try:
+            self._apply_detached(file)
+            return True
+        finally:
+            file.unlock()
+
+    def _apply_detached(self, file: SessionFile) -> None:
+        """Save the waiting draft of a detached command in a session that this process has locked,
+        unless a later command has used the session. Raises OSError."""
+        pending = self._detached_drafts.pop(file, None)
+        if pending is None:
+            return
+        ledger = file.read_ledger()
+        if ledger.detached == pending.draft_id:
+            file.write_ledger(msgspec.structs.replace(ledger, pending=pending, detached=""))
+        else:
+            self._discarded.add((file, pending.draft_id))
+
+    def _save_when_free(self, file: SessionFile) -> None:
+        """Retry while a command of another process holds the session."""
+        end = time.monotonic() + _SAVE_TIMEOUT
+        while time.monotonic() < end and not self._closed:
+            with suppress(OSError, ValueError), self._lock:
+                if self._try_save_detached(file) is not None:
+                    return
+            time.sleep(_SLOWEST_RETRY)
 
     def _retry_later(self, file: SessionFile, loop: EventLoop, again: Callback) -> None:
         pause = self._retry_intervals.get(file, _FIRST_RETRY)
@@ -246,6 +323,11 @@ class SessionManager:
         # environment and the directory of its first command.
         plain = session.detached or (bool(ledger.state) and _keeps_state(plan, session, state))
         start = _start_directory(plan, session, stands)
+        ledger, errexit = _note_errexit(ledger, state)
+        if ledger.detached and not plain:
+            # From now on, the state of this command counts, not that of the detached command.
+            ledger = msgspec.structs.replace(ledger, detached="")
+            file.write_ledger(ledger)
         while True:
             shell = self._pool.take(spec) if plan.stdin is None else None
             ready = shell is not None
@@ -260,9 +342,10 @@ class SessionManager:
                 root=session.cwd_when_decided if session.fixed_cwd else None,
                 env=plan.command.call_env,
                 traps=not plain and _may_trap(plan.command.script, state),
+                own_trap=not plain and _may_set_exit_trap(plan, state),
             )
             try:
-                child = shell.run(call, plan.command.script, mark)
+                child = shell.run(call, plan.command.script + plan.command.appended, mark)
             except OSError:  # the prewarmed shell has exited without running the script
                 end_prewarmed(shell)
                 if not ready:
@@ -281,6 +364,7 @@ class SessionManager:
                     moved=(stands, start.path)
                     if start.is_fallback and not session.move_noted
                     else None,
+                    errexit=errexit,
                 )
 
     # Methods with which the worker thread starts prewarmed shells and deletes unneeded drafts
@@ -329,9 +413,9 @@ class SessionManager:
                     state = self._initial_state(plan, session, file, ledger)
                     stood = _in_session_cwd(plan, session, ledger)
                     spec = _shell_spec(stood, session, ledger, state)
-                    if state is BEING_READ or self._pool.has_enough(spec):
+                    spawner = self._spawner
+                    if state is BEING_READ or spawner is None or self._pool.has_enough(spec):
                         return
-                    spawner = self._spawner = self._spawner or Spawner(own_process=False)
                 with self._spawn_lock:
                     self._add_to_pool(
                         start_prewarmed(spec, spawner, file, quietly=spawn_posix.is_available())
@@ -394,6 +478,15 @@ def _shell_spec(
     return ShellSpec(plan, session.key, name, state)
 
 
+def _note_errexit(ledger: Ledger, state: ShellState | None) -> tuple[Ledger, bool]:
+    """Return the ledger with the note that a reply mentions `set -e`, and whether the reply to this
+    command must mention it."""
+    errexit = state is not None and b"errexit" in state.set
+    if errexit == ledger.errexit_noted:
+        return ledger, False
+    return msgspec.structs.replace(ledger, errexit_noted=errexit), errexit
+
+
 def _keeps_state(plan: Plan, session: Session, state: ShellState | None) -> bool:
     stays = plan.command.cwd_given or plan.command.cwd == session.cwd_when_decided
     return (stays or session.fixed_cwd) and is_unchanging(plan.command.script, state)
@@ -409,6 +502,23 @@ def _may_trap(script: bytes, state: ShellState | None) -> bool:
     if b"trap" in state.aliases:
         return True
     return b"trap" in state.functions and any(name in script for name in state.names)
+
+
+def _may_set_exit_trap(plan: Plan, state: ShellState | None) -> bool:
+    """Return whether a script may use `trap` for an EXIT trap or a list of traps, itself or in a
+    function of the session. A script or a session with traps on DEBUG, ERR or RETURN is left alone,
+    because the function `trap`, which nacre defines for the script, would trigger these traps."""
+    text = plan.command.script
+    if state is not None and any(name in text for name in state.names):
+        text += b"\n" + state.functions
+    if b"trap" not in text or _NO_TRAP_FUNCTION.search(text):
+        return False
+    if b"POSIXLY_CORRECT" in plan.command.call_env:
+        return False
+    if state is None:
+        return True
+    has_own = b"trap" in state.names or b"alias trap=" in state.aliases or state.posix is not None
+    return not has_own and not any(name in state.traps for name in (b"DEBUG", b"ERR", b"RETURN"))
 
 
 class _StartDirectory(NamedTuple):

@@ -21,6 +21,7 @@ from nacre.model.plan import Plan
 from nacre.process import run_tag, spawn_posix
 from nacre.process.spawn_request import SpawnAttempt
 from nacre.process.spawner import Child, Spawner
+from nacre.procfs import processes
 from nacre.shell_state.bash_code import build_loader
 
 IDLE_SECONDS: Final = 300  # seconds after which an unused prewarmed shell exits
@@ -83,7 +84,7 @@ class PrewarmedShell:
                 else None
             )
             script = build_loader(*numbers, IDLE_SECONDS if background else None, umask)
-            command = msgspec.structs.replace(plan.command, script=script)
+            command = msgspec.structs.replace(plan.command, script=script, appended=b"")
             waits = msgspec.structs.replace(plan, command=command)
             self.hard, own = spawner.hard_limit, spawner.new_tag()
             if background:
@@ -102,12 +103,16 @@ class PrewarmedShell:
     @property
     def usable(self) -> bool:
         """Return whether the prewarmed shell still waits and will not exit before a script can be
-        sent to it."""
-        if self.child is None or now() - self._started_at >= _USABLE_SECONDS:
+        sent to it. A shell that has printed something is not usable, and neither is a shell in a
+        directory that was deleted: bash prints an error about the directory when it starts."""
+        child = self.child
+        if child is None or now() - self._started_at >= _USABLE_SECONDS:
             return False
         poll = select.poll()
-        poll.register(self.child.pidfd, select.POLLIN)
-        return not poll.poll(0)
+        for fd in (child.pidfd, child.output, child.errors):
+            if fd is not None:
+                poll.register(fd, select.POLLIN)
+        return not poll.poll(0) and not processes.is_in_deleted_directory(child.pid)
 
     def restore(self, state: str, text: bytes) -> None:
         """Tell the prewarmed shell to restore a session's state; a shell can restore a state only

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Mapping
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 _HERE: Final = os.fsencode(os.path.dirname(os.path.abspath(__file__)))
 SAVE_SCRIPT: Final = _HERE + b"/save.bash"
 _RESTORE_SCRIPT: Final = _HERE + b"/restore.bash"
 _WAIT_SCRIPT: Final = _HERE + b"/wait.bash"
+_TRAP_FUNCTION: Final = _HERE + b"/trap.bash"
 
 
 OWN_NAMES: Final = b"_nacre_"
@@ -61,6 +63,7 @@ def build_call(
     root: bytes | None = None,
     env: Mapping[bytes, bytes],
     traps: bool = True,
+    own_trap: bool = False,
     seen: bool = False,
 ) -> bytes:
     """Return bash code that prepares the shell for one tool call and runs before the command's
@@ -72,8 +75,9 @@ def build_call(
     session's own directory. `home` is the session's own directory, which the session keeps if the
     command ends in the directory where it started. `root` is the directory of a session whose
     directory no command can change; None for other sessions. `traps` means that the shell prints
-    its traps on INT and QUIT to a file when it ends. `seen` means that the session has a trap that
-    would notice a child process.
+    its traps on INT and QUIT to a file when it ends. `own_trap` means that the script may set an
+    EXIT trap of its own, which runs besides the EXIT trap that saves the state. `seen` means that
+    the session has a trap that would notice a child process.
     """
     said = []
     if directory is not None:
@@ -91,7 +95,12 @@ def build_call(
         said.append(b"\\builtin export %b=%b 2>/dev/null" % (name, quote(value)))
     if draft is not None:
         saves = _exit_trap(draft, mark, directory, home, root, traps)
-        said.append(b"\\builtin trap -- %b EXIT" % quote(saves))
+        alone = quote(saves.saver + b" &" + saves.more)
+        said.append(b"\\builtin trap -- %b EXIT" % alone)
+        if own_trap:
+            both = quote(_with_own_trap(saves))
+            said.append(b"_nacre_alone=%b _nacre_both=%b" % (alone, both))
+            said.append(_read_trap_function())
     # The code in the variable `_nacre_late` changes `$?`, so nacre appends a command that sets `$?`
     # back to the exit status of the session's previous command.
     if status:
@@ -102,6 +111,13 @@ def build_call(
     return b"\n".join(said)
 
 
+class _ExitTrap(NamedTuple):
+    """Parts of the EXIT trap that saves the state of a session's shell."""
+
+    saver: bytes  # runs in a forked copy of the shell
+    more: bytes  # runs in the shell itself
+
+
 def _exit_trap(
     draft: bytes,
     mark: bytes,
@@ -109,7 +125,7 @@ def _exit_trap(
     home: bytes | None,
     root: bytes | None,
     traps: bool,
-) -> bytes:
+) -> _ExitTrap:
     """Return the EXIT trap, in which a forked copy of the shell saves the shell's state while the
     shell exits.
 
@@ -127,10 +143,32 @@ def _exit_trap(
         b"( _nacre_status=$? _nacre_shopt=$BASHOPTS _nacre_mark=%b%b; "
         b"\\builtin shopt -u expand_aliases; \\. %b )" % (mark, came, quote(SAVE_SCRIPT))
     )
-    said = b"%b %b {_nacre_fd}>|%b </dev/null >/dev/null &" % (saves, _QUIETLY, quote(draft))
+    saver = b"%b %b {_nacre_fd}>|%b </dev/null >/dev/null" % (saves, _QUIETLY, quote(draft))
+    more = b""
     if traps:
-        said += b" ! { \\builtin trap -p INT QUIT; } %b >|%b" % (
-            _QUIETLY,
-            quote(draft + b".traps"),
-        )
-    return said
+        more = b" ! { \\builtin trap -p INT QUIT; } %b >|%b" % (_QUIETLY, quote(draft + b".traps"))
+    return _ExitTrap(saver, more)
+
+
+def _with_own_trap(saves: _ExitTrap) -> bytes:
+    """Return the EXIT trap for a shell in which the user has set an EXIT trap: it saves the state,
+    and then runs the trap of the user, which is in the variable `_nacre_exit`.
+
+    The saver comes first, because the trap of the user may call `exit`. The saver runs in the
+    foreground, because a background process would change `$!`.
+    """
+    front = saves.saver.replace(b"_nacre_status=$?", b"_nacre_status=$_nacre_ended", 1)
+    more = b"%b || \\builtin :;" % saves.more if saves.more else b""
+    # Each command of nacre is followed by `||`, because with `set -e` a failure would end the trap.
+    return (
+        b"{ _nacre_ended=$?; } %b || \\builtin :; %b || \\builtin :; %b "
+        b"_nacre_again() { \\builtin return $_nacre_ended; }; "
+        b'{ _nacre_again; } %b && \\builtin :; \\builtin eval -- "$_nacre_exit"'
+        % (_QUIETLY, front, more, _QUIETLY)
+    )
+
+
+@lru_cache(maxsize=1)
+def _read_trap_function() -> bytes:
+    with open(_TRAP_FUNCTION, "rb") as file:
+        return file.read()

@@ -8,6 +8,8 @@
   _nacre_set=$SHELLOPTS _nacre_posix=${POSIXLY_CORRECT-}
   POSIXLY_CORRECT=1 # in POSIX mode the builtin `unset` hides a function of that name
   \unset -f builtin exec # not saved: a waiting shell needs the two builtins
+  \unset -f _nacre_again
+  [[ ! ${_nacre_both-} || $(builtin declare -f trap) != *_nacre_mine* ]] || \unset -f trap
   _nacre_traps=$(builtin trap -p) # POSIX signal names; the commands for INT and QUIT may be missing
   builtin enable alias compgen declare mapfile printf set shopt trap umask unset 2>/dev/null
   builtin trap '' HUP INT QUIT TERM PIPE XFSZ

@@ -11,6 +11,7 @@ them.
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -103,6 +104,8 @@ EMPTY: Final = ShellState(
 
 
 _FUNCTION: Final = re.compile(rb"BASH_FUNC_(.+)%%")
+# first line of a function as `declare -f` prints it
+_HEADER: Final = re.compile(rb"^(?:function )?(\S+) \(\) *\n", re.MULTILINE)
 
 
 def parse_sections(draft: bytes, mark: bytes) -> dict[bytes, tuple[bytes, bytes]] | None:
@@ -270,6 +273,39 @@ def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
     is the variable `BASH_FUNC_f%%`. Shell options and traps that would affect the restore script
     itself are set later, right before the script of the next command.
     """
+    before, after = _build_parts(state, given)
+    if not state.functions:
+        return before + after
+    # The restore script is one line, and each function is defined in an `eval` of its own: bash
+    # counts the lines of an `eval` from the line of the `eval`, so messages have the line number
+    # within the text of the function. An `eval` of its own also keeps a syntax error in a function
+    # from ending the restore script: bash prints some functions in a form that bash cannot parse.
+    # Some function bodies can be parsed only with the shell option `extglob`.
+    functions = split_functions(state.functions, state.names)
+    parts = [before, b"builtin shopt -s extglob", *functions, b"builtin shopt -u extglob", after]
+    return b"; ".join(b"builtin eval -- %b" % quote_line(each) for each in parts)
+
+
+def split_functions(functions: bytes, names: Iterable[bytes]) -> list[bytes]:
+    """Return the definitions of functions one by one; all definitions as one text if they cannot be
+    told apart."""
+    known = frozenset(names)
+    starts = [each.start() for each in _HEADER.finditer(functions) if each[1] in known]
+    if len(starts) != len(known) or not starts or starts[0]:
+        return [functions]
+    return [functions[start:end] for start, end in pairwise([*starts, len(functions)])]
+
+
+def quote_line(text: bytes) -> bytes:
+    """Return a text as one bash word without newlines."""
+    escaped = text.replace(b"\\", b"\\\\").replace(b"'", b"\\'").replace(b"\n", b"\\n")
+    return b"$'" + escaped + b"'"
+
+
+def _build_parts(state: ShellState, given: Iterable[bytes]) -> tuple[bytes, bytes]:
+    """Return the parts of the restore script before and after the definitions of functions. The
+    restore script defines functions after variables, because a function may be named `declare`.
+    Variables are set by a plain `declare`, because `builtin declare` accepts no array values."""
     out = [b"builtin cd -- %b\n" % quote(state.directory)]
     out.append(b"builtin umask %b\n" % state.umask if state.umask else b"")
     out.append(b"builtin dirs -c\n" if state.stack else b"")
@@ -279,14 +315,7 @@ def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
     out.append(_unset(b"-v", sorted(there - _OWN)))
     out += [_declare(entry) for name, entry in state.variables.items() if name != _COMPAT]
     out.append(state.aliases)  # bash does not expand aliases in the restore script
-    if state.functions:
-        # The restore script defines functions after variables, because a function may be named
-        # `declare`. Variables are set by a plain `declare`, because `builtin declare` accepts no
-        # array values. Some function bodies can be parsed only with the shell option `extglob`. The
-        # functions are defined in a separate `eval`, so that the restore script continues after a
-        # syntax error: bash prints some functions in a form that bash cannot parse.
-        read = b"builtin eval -- %b\n" % quote(state.functions)
-        out += [b"builtin shopt -s extglob\n", read, b"builtin shopt -u extglob\n"]
+    before, out = b"".join(out), []
     if state.arguments:
         out.append(b"builtin set -- %b\n" % b" ".join(map(quote, state.arguments)))
     out.append(_shopt_lines(state))
@@ -302,7 +331,7 @@ def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
     late = _first_line_prefix(state)
     if late:
         out.append(b"_nacre_late=%b\n" % quote(late))
-    return b"".join(out)
+    return before, b"".join(out)
 
 
 def _declare(entry: bytes) -> bytes:
