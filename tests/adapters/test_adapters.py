@@ -110,7 +110,7 @@ def test_the_tool_job_is_there_too(loop: Loop, tmp_path: Path) -> None:
 
     with nacre.Tool(cwd=tmp_path) as tool:
         started, ended = asyncio.run(loop(tool, script))
-    assert started.text == "up\n[r1 is running: line 1 matches up; cursor 3]"
+    assert started.text.startswith("up\n[r1 is running: line 1 matches up; cursor 3; pid ")
     assert ended.text == "[killed by SIGTERM]"
 
 
@@ -137,7 +137,7 @@ def test_the_built_in_bash_tool_restarts(tmp_path: Path) -> None:
         }
         other = tool.call({"command": "sleep 75.2", "wait": 0})  # a run that the test starts itself
         said = bash.answer(block(command="(setsid sleep 75.3 &); sleep 75.3"))
-        assert "is running]" in str(said["content"])
+        assert "is running; pid" in str(said["content"])
         assert "restarted" in str(bash.answer(block(restart=True))["content"])
         assert named("sleep 75.3") == []
         assert named("sleep 75.2")

@@ -7,7 +7,8 @@ import pytest
 
 from nacre.eventloop import EventLoop, now
 from nacre.model.refusals import CalledOff
-from nacre.model.requests import AlreadyStarted, ConditionMet, OutputIdle, Rejected, Response
+from nacre.model.requests import AlreadyStarted, Rejected, Response
+from nacre.model.wait_conditions import ConditionMet, OutputIdle
 from nacre.runs import watched_start
 from nacre.runs.sequence import WaitCancelled, after
 from nacre.runs.watched_start import WatchedStart

@@ -98,11 +98,13 @@ def cases(contract: str) -> list[Case]:
 
 _PID = re.compile(r"(\[left running: )\d+ ")
 _BACKGROUND = re.compile(r"(<pid>|kill -9 -)\d+")
+_ACTIVITY = re.compile(r"; pid \d+(?:, [^;\]]*)?")
 _TIME = re.compile(r"Wall time: \d+\.\d\d seconds")
 
 
 def normalize_text(text: str) -> str:
     """Replace pids and wall times, which differ from run to run."""
+    text = _ACTIVITY.sub("; pid PID", text)
     text = _BACKGROUND.sub(r"\1PID", _PID.sub(r"\1PID ", text))
     return _TIME.sub("Wall time: N seconds", text)
 

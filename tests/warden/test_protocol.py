@@ -49,16 +49,19 @@ from nacre.model.refusals import BadDirectory, CalledOff, DirectoryProblem, TooM
 from nacre.model.requests import (
     AlreadyStarted,
     Done,
+    IdempotencyKey,
+    ListenOptions,
+    Rejected,
+    Running,
+)
+from nacre.model.wait_conditions import (
+    Conditions,
     FileExists,
     HttpAnswered,
     HttpAnswers,
-    IdempotencyKey,
-    ListenOptions,
     OutputIdle,
     OutputMatches,
     PortOpen,
-    Rejected,
-    Running,
 )
 from nacre.warden import protocol
 from nacre.warden.protocol import (
@@ -149,7 +152,17 @@ FULL = requests.StartRun(  # nothing is as by default
     max_live=4,
     idempotency_key=IdempotencyKey(id="once", digest="d"),
     watched=True,
-    until=(OutputMatches("up"), PortOpen(80), HttpAnswers("u"), FileExists(b"f"), OutputIdle(1.0)),
+    until=Conditions(
+        listed=(
+            OutputMatches("up"),
+            PortOpen(80),
+            HttpAnswers("u"),
+            FileExists(b"f"),
+            OutputIdle(1.0),
+        ),
+        all=True,
+        end_run=True,
+    ),
 )
 CLIENT: list[FromClient] = [
     Hello(protocol=1, version="0.1.0"),

@@ -1,18 +1,28 @@
 """Declaration and parsing of the arguments of a tool call.
 
 A struct declares the arguments of a tool, and both the JSON schema for the model and the parser are
-derived from the struct. Because models often send null for omitted arguments, null for an optional
-argument counts as absent. Because models often send numbers as strings, a decimal string counts as
-a number where a number is expected. Apart from null and decimal strings, an argument that does not
-fit its declaration is refused, with a message that names the argument, the value and the allowed
-values.
+derived from the struct. Models do not always send what a schema declares, so the parser accepts
+these values:
+
+- null counts as absent in an optional argument;
+- a decimal string counts as a number where a number is expected.
+
+A contract that reads its arguments with `lenient` accepts more:
+
+- an empty string, list or object counts as absent in an optional argument, and so does each of
+  them and null in a field of an object argument; only a value in `env` may be an empty string;
+- "true" and "false" count as booleans where a boolean is expected;
+- a number or a boolean counts as its text in a value of `env`.
+
+Any other argument that does not fit its declaration is refused, with a message that names the
+argument, the value and the allowed values.
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from types import MappingProxyType, NoneType
+from types import NoneType
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -22,15 +32,8 @@ from nacre.model.refusals import BadArguments, Refused
 
 T = TypeVar("T", bound=Struct)
 
-# Argument names of other shell tools, each with a hint at the equivalent argument of nacre.
-_SUGGESTIONS: Final = {
-    **dict.fromkeys(
-        ("background", "run_in_background", "detach"), "; wait: 0 starts it and is back"
-    ),
-    **dict.fromkeys(("timeout_ms", "timeoutMs"), "; timeout is in seconds"),
-}
-
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)", re.ASCII)
+_SWITCHES: Final = {"true": True, "false": False}
 _MAX_SHOWN: Final = 80  # maximum characters of an argument's value in an error message
 
 
@@ -50,11 +53,20 @@ class Field(Struct, frozen=True, kw_only=True):
     required: bool
 
 
-def read_arguments(arguments: object, shape: type[T], *, without: tuple[str, ...] = ()) -> T:
+def read_arguments(
+    arguments: object,
+    shape: type[T],
+    *,
+    without: tuple[str, ...] = (),
+    undeclared: tuple[str, ...] = (),
+    lenient: bool = False,
+) -> T:
     """Convert the arguments of a tool call to the struct `shape`. Raises Refused, with an
     explanation, for an unknown, invalid or missing argument.
 
-    An argument that is named in `without` is refused as unknown, although the struct declares it.
+    An argument that is named in `without` is refused as unknown, although the struct declares it. A
+    message about an unknown argument does not offer the arguments in `undeclared`. `lenient`
+    accepts the values that the docstring of this module lists.
     """
     # `dict` is checked before `Mapping`, because isinstance with an abstract base class is slow.
     if not isinstance(arguments, (dict, Mapping)):
@@ -63,12 +75,13 @@ def read_arguments(arguments: object, shape: type[T], *, without: tuple[str, ...
     for name, value in arguments.items():
         field = known.get(name)
         if field is None or name in without:
-            takes = ", ".join(each for each in known if each not in without)
-            instead = _SUGGESTIONS.get(str(name), "") if "wait" in known else ""
+            takes = ", ".join(each for each in known if each not in (*without, *undeclared))
             there = f"there is no argument {name} (given: {{}}); this tool takes {takes}"
-            raise bad_arguments(there + instead, value)
-        if value is None and not field.required:
+            raise bad_arguments(there, value)
+        if not field.required and (value is None or (lenient and is_absent(value))):
             continue
+        if lenient:
+            value = _adapt(value, field.kind.schema)
         try:
             given[field.attribute] = field.kind.convert(value)
         except InvalidValue as wrong:
@@ -82,6 +95,33 @@ def read_arguments(arguments: object, shape: type[T], *, without: tuple[str, ...
         if field.required and field.attribute not in given:
             raise bad_arguments(f"{name} is required")
     return shape(**given)
+
+
+def is_absent(value: object) -> bool:
+    """Return whether a value in place of an optional argument means that the argument is absent:
+    null, or an empty string, list or object."""
+    return value is None or (isinstance(value, str | list | tuple | Mapping) and not value)
+
+
+def _adapt(value: Any, schema: dict[str, Any]) -> Any:
+    """Return a value that a model probably meant, for an argument with this schema."""
+    if schema["type"] == "boolean":
+        return adapt_switch(value)
+    if schema["type"] == "object" and "properties" not in schema and isinstance(value, Mapping):
+        return {name: _adapt_text(each) for name, each in value.items() if each is not None}
+    return value
+
+
+def adapt_switch(value: Any) -> Any:
+    """Return the boolean for the text of a boolean, and any other value unchanged."""
+    return _SWITCHES.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _adapt_text(value: Any) -> Any:
+    try:
+        return msgspec.json.encode(value).decode() if isinstance(value, int | float) else value
+    except (ValueError, OverflowError):  # a number with thousands of digits
+        return value
 
 
 def read_script(command: str) -> bytes:
@@ -195,16 +235,13 @@ def _bounded_kind(
     )
 
 
-def choice_kind(choices: list[str], suggestions: Mapping[str, str] = MappingProxyType({})) -> Kind:
-    """Return the argument type for a string that must be one of `choices`. `suggestions` maps a
-    wrong value to the choice that the model probably meant."""
+def choice_kind(choices: list[str]) -> Kind:
+    """Return the argument type for a string that must be one of `choices`."""
 
     def take(value: Any) -> str:
-        if value in choices:
-            return str(value)
-        if isinstance(value, str) and value in suggestions:
-            raise InvalidValue("", f'"{suggestions[value]}" for that', value)
-        raise ValueError
+        if value not in choices:
+            raise ValueError
+        return str(value)
 
     words = ", ".join(f'"{each}"' for each in choices[:-1]) + f' or "{choices[-1]}"'
     return Kind(description=words, schema={"type": "string", "enum": choices}, convert=take)
@@ -217,7 +254,8 @@ def _convert_text(value: Any) -> str:
     return str(value)
 
 
-def _convert_switch(value: Any) -> bool:
+def convert_switch(value: Any) -> bool:
+    """Convert a boolean. Raises ValueError."""
     if not isinstance(value, bool):
         raise ValueError
     return value
@@ -264,7 +302,7 @@ def _convert_texts(value: Any) -> tuple[str, ...]:
 
 _KINDS: Final[Mapping[Any, Kind]] = {
     str: Kind(description="a string", schema={"type": "string"}, convert=_convert_text),
-    bool: Kind(description="true or false", schema={"type": "boolean"}, convert=_convert_switch),
+    bool: Kind(description="true or false", schema={"type": "boolean"}, convert=convert_switch),
     float: Kind(description="a number", schema={"type": "number"}, convert=_convert_number),
     int: Kind(
         description="a whole number, 0 or more", schema={"type": "integer"}, convert=_convert_count

@@ -6,7 +6,7 @@ The method `admit` turns the arguments of a tool call into a request to the engi
 and that the engine never sees.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -46,6 +46,8 @@ class Reply(Struct, frozen=True, kw_only=True):
     is_error: bool
     details: dict[str, Any]
     run: str | None = None  # id of the run (`r17`), for reading its output later
+    # Byte up to which the reply has reported the output of a run, by the id of the run.
+    read_to: Mapping[str, int] = {}
 
 
 class Checks(Protocol):

@@ -1,5 +1,6 @@
 """Texts and values that several contracts (tool dialects) share."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -7,10 +8,12 @@ from nacre.model.findings import AnyFinding, SessionMoved
 from nacre.model.outcome import (
     Cancelled,
     Capture,
+    Exited,
     NotStarted,
     Outcome,
     SessionNotSaved,
     SessionSaved,
+    SessionTaken,
     SessionUnavailable,
     Survivor,
     TimedOut,
@@ -24,6 +27,10 @@ from nacre.text.clean import decode, strip_escapes
 SPILL: Final = Spill(then=AtLimit.CLOSE)
 
 
+TAKEN: Final = (
+    "the session keeps the state of a later call, which used it before this command ended; the "
+    "state of this command is not saved"
+)
 _MAX_COMMAND: Final = 80  # maximum number of characters of a command that a reply quotes
 _MAX_LEFTOVERS: Final = 10  # maximum number of leftover processes that the text of a reply names
 
@@ -53,11 +60,12 @@ def leftover_lines(survivors: Sequence[Survivor]) -> list[str]:
     return [f"[{each}]" for each in process_texts("left running", survivors)]
 
 
-def session_notes(outcome: Outcome) -> str | None:
+def session_notes(outcome: Outcome, script: bytes = b"") -> str | None:
     """Return a note for the model about the session's directory and its state after a command; None
-    if no note is needed."""
+    if no note is needed. `script` is the script of the command, as far as it is known."""
     moved = outcome.session_moved
-    notes = [moved_note(*moved) if moved else None, _state_note(outcome)]
+    errexit = _ERREXIT if outcome.session_errexit else None
+    notes = [moved_note(*moved) if moved else None, _state_note(outcome, script), errexit]
     return "; ".join(each for each in notes if each) or None
 
 
@@ -75,17 +83,33 @@ def moved_notes(findings: Sequence[AnyFinding]) -> list[str]:
     ]
 
 
-def _state_note(outcome: Outcome) -> str | None:
+# Why a command that was not killed has not saved the state of its shell, by what its script has.
+_CAUSES: Final = (
+    (re.compile(rb"\btrap\b[^\n]{0,200}\b(?:EXIT|0)\b"), "its own EXIT trap replaced nacre's"),
+    (re.compile(rb"\bexec\b"), "it became another program (exec)"),
+)
+_ERREXIT: Final = (
+    "set -e is on in this session: a command that fails ends the whole call; set +e turns it off"
+)
+
+
+def _unsaved_cause(outcome: Outcome, script: bytes) -> str:
+    if not isinstance(outcome.ending, Exited):
+        return "it was killed"
+    return next((why for each, why in _CAUSES if each.search(script)), "it could not be saved")
+
+
+def _state_note(outcome: Outcome, script: bytes) -> str | None:
     if isinstance(outcome.ending, NotStarted):
         return None
     match outcome.session:
         case SessionUnavailable(problem):
             return f"this command had no session, and nothing is remembered: {problem}"
         case SessionNotSaved():
-            return (
-                "the session is as it was before this command: it was killed, became another "
-                "program, has an EXIT trap of its own, or could not be saved"
-            )
+            cause = _unsaved_cause(outcome, script)
+            return f"the session is as it was before this command: {cause}"
+        case SessionTaken():
+            return TAKEN
         case SessionSaved() if isinstance(outcome.ending, TimedOut | Cancelled):
             return "the session is as this command has left it"
         case SessionSaved(previous_state_lost=True):

@@ -1,6 +1,6 @@
 """Converting a tool's declaration to each model provider's format, strict where possible."""
 
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from nacre.contracts.contract import ToolSpec
 
@@ -8,22 +8,45 @@ Format = Literal["anthropic", "openai", "mcp"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 
+# Keywords of a JSON schema that the strict modes of all providers accept.
+_STRICT_KEYWORDS: Final = frozenset(
+    ("type", "properties", "required", "additionalProperties", "items", "enum", "description")
+)
+
+
 def for_provider(spec: ToolSpec, format: Format) -> dict[str, Any]:
     """Return a tool's declaration in a model provider's format. Raises ValueError for an unknown
     format."""
     said: dict[str, Any] = {"name": spec.name, "description": spec.description}
+    strict = _forbid_extra(spec.schema)
     match format:
         case "anthropic":
-            strict = {"strict": True} if _forbid_extra(spec.schema) else {}
-            return said | {"input_schema": spec.schema} | strict
+            if strict:
+                return said | {"input_schema": _without_ranges(spec.schema), "strict": True}
+            return said | {"input_schema": spec.schema}
         case "mcp":
             return said | {"inputSchema": spec.schema, "outputSchema": spec.reply_schema}
         case "openai":
-            strict = {"strict": _forbid_extra(spec.schema)}
-            schema = _require_all(spec.schema) if _forbid_extra(spec.schema) else spec.schema
-            return {"type": "function", "function": said | {"parameters": schema} | strict}
+            schema = _require_all(_without_ranges(spec.schema)) if strict else spec.schema
+            return {
+                "type": "function",
+                "function": said | {"parameters": schema, "strict": strict},
+            }
         case _:
             raise ValueError(f"there is no format {format!r}; formats: {', '.join(FORMATS)}")
+
+
+def _without_ranges(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool's schema without the keywords that a strict mode refuses, such as `minimum`.
+    The descriptions of the arguments state the ranges."""
+    kept = {name: value for name, value in schema.items() if name in _STRICT_KEYWORDS}
+    if "properties" in kept:
+        kept["properties"] = {
+            name: _without_ranges(each) for name, each in kept["properties"].items()
+        }
+    if "items" in kept:
+        kept["items"] = _without_ranges(kept["items"])
+    return kept
 
 
 def _forbid_extra(schema: dict[str, Any]) -> bool:
@@ -35,7 +58,7 @@ def _forbid_extra(schema: dict[str, Any]) -> bool:
     )
 
 
-def _strip_unsupported(schema: dict[str, Any]) -> dict[str, Any]:
+def _require_inside(schema: dict[str, Any]) -> dict[str, Any]:
     return _require_all(schema) if schema["type"] == "object" else schema
 
 
@@ -44,9 +67,9 @@ def _require_all(schema: dict[str, Any]) -> dict[str, Any]:
     property that was optional may be null."""
     return schema | {
         "properties": {
-            name: _strip_unsupported(each)
+            name: _require_inside(each)
             if name in schema.get("required", ())
-            else _allow_null(_strip_unsupported(each))
+            else _allow_null(_require_inside(each))
             for name, each in schema["properties"].items()
         },
         "required": list(schema["properties"]),

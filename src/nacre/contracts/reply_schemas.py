@@ -147,18 +147,39 @@ _SOMETIMES: Final[dict[str, Schema]] = {
             "stranger": _COUNT,
             "file": _TEXT,
             "idle": _NUMBER,
+            "all": _list_schema({"type": "object"}),
         },
     ),
+    "queued": _object_schema({"behind": _nullable(_TEXT)}),
+    "pipeline": _list_schema(_COUNT),
     "ended": _PROCESSES,
     "refusal": _object_schema(
         {"id": _TEXT, "rule": _nullable(_TEXT), "why": _TEXT, "instead": _nullable(_TEXT)}
     ),
 }
-_LISTED: Final[dict[str, Schema]] = {"command": _TEXT, "ports": _list_schema(_COUNT)}
+_LISTED: Final[dict[str, Schema]] = {
+    "command": _TEXT,
+    "ports": _list_schema(_COUNT),
+    "activity": _object_schema(
+        {
+            "pid": _COUNT,
+            "processes": _COUNT,
+            "cpu_seconds": _NUMBER,
+            "idle_seconds": _nullable(_NUMBER),
+        }
+    ),
+    "timeout_in": _NUMBER,
+}
+_SESSION: Final = _object_schema({"name": _TEXT, "cwd": _TEXT, "idle_seconds": _NUMBER})
 NACRE_REPLY: Final = _object_schema(_RUN, _SOMETIMES)
 # A reply of the tool `job` describes one run, or has a list `runs` if the call listed, awaited or
 # signalled several runs.
 NACRE_JOB_REPLY: Final = _object_schema(
     {},
-    {**_RUN, **_SOMETIMES, "runs": _list_schema(_object_schema(_RUN, {**_SOMETIMES, **_LISTED}))},
+    {
+        **_RUN,
+        **_SOMETIMES,
+        "runs": _list_schema(_object_schema(_RUN, {**_SOMETIMES, **_LISTED})),
+        "sessions": _list_schema(_SESSION),
+    },
 )

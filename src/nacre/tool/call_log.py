@@ -46,8 +46,11 @@ class Call:
     plan: Plan | None = None
     line: AuditLine | None = None
 
-    def __init__(self, tool: str, arguments: object, *, by_user: bool = False) -> None:
+    def __init__(
+        self, tool: str, arguments: object, *, by_user: bool = False, reader: str = ""
+    ) -> None:
         self.tool = tool
+        self.reader = reader  # name of the caller among several callers of one tool
         self.by_user = by_user
         self.arguments = arguments
 

@@ -2,7 +2,8 @@
 session."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 
 from nacre.engine.engine import Engine
@@ -69,6 +70,7 @@ class CallerFactory:
                 resolvers=build_resolvers(place, self._resolvers),
                 host_schemes=tuple(self._resolvers),
                 find_run=partial(_find_run, place),
+                read_output=partial(_read_output, place),
             )
         return known
 
@@ -110,6 +112,17 @@ def _find_run(place: bytes, pid: int) -> str | None:
     from nacre.store.listing import find_run_of_pid
 
     return find_run_of_pid(pid, place)
+
+
+def _read_output(place: bytes, name: str, start: int, end: int) -> Iterator[bytes]:
+    # Lazy import: only the reply about an output of megabytes reads the stored output.
+    from nacre.store import stored_run
+    from nacre.store.output_range import read_range
+
+    with suppress(stored_run.NoSuchRun, OSError):
+        run = stored_run.find_run(stored_run.parse_run_id(name), place)
+        with run.open() as source:
+            yield from read_range(source, start, end)
 
 
 class _SetupSignature:

@@ -12,8 +12,9 @@ to run or refuse the command, and how the command ended.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -39,6 +40,7 @@ from nacre.store.store import Store
 from nacre.store.url_resolvers import HostResolver, check_resolvers
 from nacre.tool.call_log import Call, CallLog, check_response
 from nacre.tool.caller_factory import CallerFactory, current_directory, cwd_or_dot
+from nacre.tool.read_positions import ReadPositions, StoredReadPositions
 
 if TYPE_CHECKING:
     from nacre.runs.handle import RunHandle
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
 OnDetach = Callable[["DetachedRun"], object]
 
 Listen = Listener | Listening | None
+
+# Seconds up to which a run counts as just started, so that a reply does not say what its processes
+# do.
+_JUST_STARTED: Final = 0.5
 
 
 class Tool:
@@ -109,6 +115,7 @@ class Tool:
         self._spill = self.settings.spill
         self._dispatcher = Dispatcher(self._engine, self._store, place)
         self._log = CallLog(self._audit, self.contract.name)
+        self._positions: ReadPositions | StoredReadPositions = ReadPositions()
         self._name = _check_session_name(session, self.contract)
         self._caller_factory = CallerFactory(
             self._engine,
@@ -149,12 +156,14 @@ class Tool:
         listen: Listen = None,
         cancel: CancelToken | None = None,
         on_detach: OnDetach | None = None,
+        reader: str = "",
     ) -> Reply:
         """Do the same as `call`, for asyncio. If the asyncio task is cancelled, the command is
         stopped, and CancelledError is raised again after the command's process tree has ended. If
         the call returns before its command has ended, the callback `on_detach` gets a
-        `DetachedRun`, whose method `wait_for_end` awaits the end."""
-        call = Call(tool, arguments)
+        `DetachedRun`, whose method `wait_for_end` awaits the end. `reader` names the caller among
+        several callers of one tool: replies show each caller the output that is new to it."""
+        call = Call(tool, arguments, reader=reader)
         try:
             with _Guard(self, call, call.cancel):
                 self._start(call, listen, cancel)
@@ -304,6 +313,12 @@ class Tool:
         check_signal(number)
         return self._engine.signal(Signal(run=run, signal=number))
 
+    def store_positions(self) -> None:
+        """Keep in the store how far replies have shown the output of each run, so that the next
+        process that calls a tool in this workspace knows it. Without this method, each `Tool`
+        object has its own positions."""
+        self._positions = StoredReadPositions()
+
     def specs(self, format: Format = "anthropic") -> list[dict[str, Any]]:
         """Return the declarations of the contract's tools in the format of a model provider's
         API."""
@@ -363,6 +378,9 @@ class Tool:
         """Start a tool call; the function `change`, if given, modifies the contract's request
         before the command starts."""
         call.caller = caller = self._caller_factory.at(self._cwd or current_directory())
+        if call.tool != "bash":
+            position = partial(self._positions.read, call.reader)
+            caller = msgspec.structs.replace(caller, read_position=position)
         if call.by_user:
             admitted = self.contract.admit_user_command(call.arguments, caller)
         else:
@@ -414,10 +432,21 @@ class Tool:
     def _reply(self, call: Call, answer: Result) -> Reply:
         self._log.end(call, answer)
         findings = () if call.plan is None else call.plan.findings
+        if isinstance(answer, requests.Running):
+            answer = self._with_activity(answer)
         reply = self.contract.reply(answer, call.admitted.reply_context, findings)
+        self._positions.write(call.reader, reply.read_to)
         if isinstance(answer, Listing):
             return reply
         return msgspec.structs.replace(reply, run=answer.run)
+
+    def _with_activity(self, running: requests.Running) -> requests.Running:
+        """Add what the run's processes do, unless the run has just started."""
+        if running.seconds < _JUST_STARTED:
+            return running
+        from nacre.runs.inspect import read_activity
+
+        return msgspec.structs.replace(running, activity=read_activity(running.run, self.workspace))
 
     def _report_detached(self, call: Call, answer: object, on_detach: OnDetach | None) -> None:
         if on_detach is not None and isinstance(answer, requests.Running):

@@ -9,6 +9,7 @@ A call is checked in this order before its command runs: variable names, directo
 co-author trailer, internal URLs, environment, need for a terminal.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
@@ -27,7 +28,8 @@ from nacre.contracts.arguments import (
     seconds_kind,
 )
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_user_command, reply_to_json
-from nacre.contracts.nacre.reply_context import ReplyContext
+from nacre.contracts.nacre.habits import translate_bash
+from nacre.contracts.nacre.reply_context import HAS_TERMINALS, ReplyContext
 from nacre.contracts.nacre.until import MAX_WAIT, UNTIL
 from nacre.contracts.option_reader import LESS, OFF, Seconds, read_options
 from nacre.contracts.phrases import SPILL
@@ -55,18 +57,23 @@ from nacre.model.plan import (
     Streams,
 )
 from nacre.model.refusals import AnyRefusal, Refused, Unavailable, UnknownTool
-from nacre.model.requests import Condition, IdempotencyKey, Listing, Result, StartRun
+from nacre.model.requests import IdempotencyKey, Listing, Result, StartRun
+from nacre.model.wait_conditions import NO_CONDITIONS, Conditions
 from nacre.prepare.decide import Step
 from nacre.prepare.directory import check_directory
 from nacre.prepare.environment import (
     EDITORS,
     NON_INTERACTIVE,
     check_variable_names,
+    dropped_names,
     environment_step,
+    secret_names,
 )
 from nacre.prepare.internal_urls import internal_urls_step
+from nacre.prepare.pipeline import report_pipeline
 from nacre.prepare.terminal_needs import note_terminal_needs
 from nacre.prepare.until_files import resolve_files
+from nacre.text.clean import decode
 
 MAX_OUTPUT: Final = 200_000
 _MAX_NAME: Final = 200  # maximum characters of a `request_id`
@@ -75,24 +82,34 @@ _NO_TERMINALS: Final = Unavailable(
     problem="terminals are not available yet: a command has pipes; leave pty out, and use "
     "interactive to answer its questions"
 )
+_MAX_TIMEOUT: Final = 86_400  # maximum seconds of the argument `timeout`, except 0 for no timeout
+# Seconds beyond the timeout and the grace for which a call waits that gives only `timeout`, so that
+# the reply reports the timeout instead of a running command.
+_TIMEOUT_MARGIN: Final = 1.0
+# Seconds for which a detached command keeps its session, so that quick commands of a session run
+# one after another, even if no call waits for them.
+_SESSION_HOLD: Final = 0.5
+# Arguments that are refused with an explanation, and that no message offers.
+_UNDECLARED: Final = () if HAS_TERMINALS else ("pty",)
+_RUN_ID: Final = re.compile(r"r\d+")
 
 _DESCRIPTION: Final = """\
-Run a bash command; stdout and stderr come back as one. No status line means exit code 0.
-If it still runs after `wait` seconds ({wait:g} by default) you get its id, like r7, and it goes \
-on: the tool job waits for it, reads it, answers it, ends it. `wait` is NOT a timeout: nothing is \
-ended by it; `wait: 0` starts something in the background.
-Never sleep to wait for something: give `until`, or use job wait.
-{shell} If it may ask something, give \
-interactive: true; you are told what it asks.
-Of long output you see the beginning and the end, {most:,} bytes; job read shows the rest."""
+Run a bash script. The reply is its output, stdout and stderr together, then lines in brackets \
+about its state; none means exit code 0.
+{shell}
+A command that still runs after `wait` seconds ({wait:g} by default) keeps running; you get its \
+id, such as r7, for the tool job. `wait` is NOT a timeout; `timeout` kills, also in the background.
+Start servers without &, with `until` or wait: 0. Never sleep to wait.
+stdin is empty; with interactive: true, job write answers questions.
+Variables that look like secrets are withheld.
+Output over {most:,} bytes is cut; job read shows the rest."""
 
 
 _NEW_SHELL_TEXT: Final = """\
-Each call is a new shell: give cwd and env instead of cd and export, or a session, which remembers \
-them."""
+Each call is a new shell: cd, export and functions do not last. Give cwd and env, or a session."""
 _SESSION_TEXT: Final = """\
-Calls share one shell that remembers: directory, variables, functions, options; a session is \
-another one."""
+Calls share one shell that keeps directory, variables, functions and options, one call after \
+another; a session is another one."""
 
 
 def _convert_pty(value: Any) -> bool:
@@ -112,6 +129,10 @@ _PTY: Final = Kind(
     schema={"type": "boolean"},
     convert=_convert_pty,
 )
+_TIMEOUT: Final = msgspec.structs.replace(
+    seconds_kind(0, _MAX_TIMEOUT),
+    description=f"a number of seconds from 0 to {_MAX_TIMEOUT} (seconds, not milliseconds)",
+)
 Wait = Annotated[float | None, seconds_kind(0, MAX_WAIT)]
 MostOutput = Annotated[int | None, count_kind(0, MAX_OUTPUT)]
 
@@ -119,14 +140,14 @@ MostOutput = Annotated[int | None, count_kind(0, MAX_OUTPUT)]
 class Bash(Struct, frozen=True, kw_only=True):
     command: str
     wait: Wait = None
-    timeout: Annotated[float | None, seconds_kind(0, 10**9)] = None
+    timeout: Annotated[float | None, _TIMEOUT] = None
     cwd: str | None = None
     env: dict[str, str] = {}
     stdin: str | None = None
     interactive: bool = False
     pty: Annotated[bool, _PTY] = False
     session: str | None = None
-    until: Annotated[tuple[Condition, ...], UNTIL] = ()
+    until: Annotated[Conditions, UNTIL] = NO_CONDITIONS
     max_output: MostOutput = None
     leave: Literal["keep", "end"] | None = None
     request_id: str | None = None
@@ -162,6 +183,7 @@ class Nacre:
             internal_urls_step(("artifact",)),
             environment_step(options.environment, {**NON_INTERACTIVE, **EDITORS}, options.allow),
             note_terminal_needs,
+            report_pipeline,
         )
 
     def with_max_wait(self, seconds: float) -> "Nacre":
@@ -173,20 +195,20 @@ class Nacre:
         wait = self._effective_wait(None)[0]
         limit = f"{options.timeout:g}" if options.timeout else "none"
         descriptions = {
-            "command": "A bash script",
-            "wait": f"Seconds this call waits, 0 to {options.max_wait:g}, default {wait:g}. NOT a "
-            "kill timeout: the command goes on and you get its id",
-            "timeout": f"Hard limit in seconds: then it is ended. Default {limit}, 0: none",
-            "cwd": "Directory to run in",
-            "env": "Extra environment variables",
-            "stdin": "Text for its stdin, then end of file; default: nothing",
-            "interactive": "Keep stdin open for job write, and tell when it waits for input",
-            "pty": "Not available yet",
-            "session": "Name of a shell that remembers: directory, variables, functions, options",
-            "until": "Come back early, with what was seen, on the first of these",
+            "command": "Bash script",
+            "wait": f"Seconds this call waits, 0 to {options.max_wait:g}, default {wait:g} or the "
+            "given timeout. NOT a kill timeout: the command goes on and you get its id",
+            "timeout": f"Seconds until the command is killed. Default {limit}, 0: none",
+            "cwd": "Directory of this call",
+            "env": "Variables of this call, literal: $X is not expanded",
+            "stdin": "Text for stdin, then end of file",
+            "interactive": "Keep stdin open for job write",
+            "session": "Name of a shell that keeps its state; created on first use; its calls run "
+            "one after another",
+            "until": "Reply at the first of these; the command keeps running",
             "max_output": f"Bytes of output in the reply, default {options.max_output}",
-            "leave": 'What it leaves running: "keep" (default) or "end"',
-            "request_id": "The same id never runs twice: a retry gets the first one's run",
+            "leave": "Processes left running: keep (default) or end them",
+            "request_id": "A retry with the same id gets the first call's run",
         }
         shell = _SESSION_TEXT if caller.session_name else _NEW_SHELL_TEXT
         description = _DESCRIPTION.format(wait=wait, most=options.max_output, shell=shell)
@@ -208,24 +230,29 @@ class Nacre:
 
             options = self.options
             return job_tool.admit_job(
-                arguments, caller, self._effective_wait, options.max_output, options.grace
+                arguments,
+                caller,
+                self._effective_wait,
+                options.max_output,
+                options.grace,
+                self._withheld,
             )
         if tool != "bash":
             raise Refused(UnknownTool(tool=tool, known=("bash", "job")))
-        given = read_arguments(arguments, Bash)
+        arguments, notes = translate_bash(arguments)
+        given = read_arguments(arguments, Bash, undeclared=_UNDECLARED, lenient=True)
         _check_arguments(given)
         session, caller = self._select_session(given.session or caller.session_name, caller)
         plan = self._build_plan(given, caller)
-        wait, clamped = self._effective_wait(given.wait)
+        wait, clamped = self._wait_of_call(given)
         if session is not None:
-            session = msgspec.structs.replace(session, detached=wait == 0)
-            lane = session.key if wait else None
-            plan = msgspec.structs.replace(plan, session=session, lane=lane)
+            session = msgspec.structs.replace(session, hold=_SESSION_HOLD)
+            plan = msgspec.structs.replace(plan, session=session, lane=session.key)
         until = resolve_files(given.until, plan.command.cwd, caller.home)
         request = StartRun(
             plan=plan,
             wait_limit=wait,
-            until=until if wait else (),
+            until=until if wait else NO_CONDITIONS,
             max_live=self.options.max_runs,
             idempotency_key=_build_idempotency_key(given, plan),
         )
@@ -237,13 +264,23 @@ class Nacre:
             script=plan.command.original,
             path=plan.command.call_env.get(b"PATH") or caller.variable(b"PATH") or b"",
             find_run=caller.find_run,
+            read_output=caller.read_output,
             open_stdin=plan.stdin is not None,
             until=bool(until) and wait > 0,
             session="" if session is None else session.name,
+            literal_env=_find_unexpanded(given.env),
+            notes=notes,
         )
         return Admitted(
             request=request, steps=self.steps, reply_context=reply_context, caller=caller
         )
+
+    def _withheld(self, caller: Caller) -> tuple[str, ...]:
+        """Return the names of the variables that the commands of a caller do not get because they
+        look like secrets."""
+        options = self.options
+        dropped = dropped_names(options.environment, options.allow, caller.env)
+        return secret_names(map(decode, dropped))
 
     def _select_session(self, name: str, caller: Caller) -> tuple[Session | None, Caller]:
         if not name:
@@ -251,6 +288,14 @@ class Nacre:
         made_of = (self.options.environment, self.options.allow)
         setup = caller.setup_signature() if self.options.snapshot else ""
         return select_session(self.name, caller, name, owner=name, shell_kind=made_of, setup=setup)
+
+    def _wait_of_call(self, given: Bash) -> tuple[float, float | None]:
+        """Return the seconds that a call of the tool `bash` waits, and the maximum wait if the call
+        asked for more. A call that gives only `timeout` waits until the timeout is over."""
+        if given.wait is not None or not given.timeout:
+            return self._effective_wait(given.wait)
+        wait = given.timeout + self.options.grace + _TIMEOUT_MARGIN
+        return min(wait, self.options.max_wait), None
 
     def _effective_wait(self, asked: float | None) -> tuple[float, float | None]:
         """Return two values: the seconds that the call waits, and the maximum wait if the call
@@ -293,15 +338,32 @@ class Nacre:
         if isinstance(result, Listing):
             from nacre.contracts.nacre import job_reply
 
-            return job_reply.build_job_reply(result, reply_context)
-        from nacre.contracts.nacre import reply as reply_text
+            reply = job_reply.build_job_reply(result, reply_context)
+        else:
+            from nacre.contracts.nacre import reply as reply_text
 
-        return reply_text.build_reply(result, reply_context, findings)
+            reply = reply_text.build_reply(result, reply_context, findings)
+        return _with_notes(reply, reply_context.notes) if reply_context.notes else reply
 
     def reply_to_refusal(self, refusal: AnyRefusal) -> Reply:
         from nacre.contracts.nacre import reply as reply_text
 
         return reply_text.build_refusal_reply(refusal)
+
+
+def _with_notes(reply: Reply, notes: Sequence[str]) -> Reply:
+    """Return a reply that also says which arguments of the call were translated."""
+    body = reply.text if reply.text.endswith("\n") else f"{reply.text}\n"
+    return msgspec.structs.replace(reply, text=f"{body}[note: {'; '.join(notes)}]")
+
+
+# A reference to a variable, which bash would expand in an assignment.
+_REFERENCE: Final = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*[^}]*\})|^~(?=/|$)")
+
+
+def _find_unexpanded(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the assignments of `env` that look as if the model expects bash to expand them."""
+    return tuple(f"{name}={value}" for name, value in env.items() if _REFERENCE.search(value))
 
 
 def make(options: Mapping[str, Any]) -> Nacre:
@@ -317,6 +379,11 @@ def _check_arguments(given: Bash) -> None:
         )
     if given.pty:
         raise Refused(_NO_TERMINALS)
+    if given.session is not None and _RUN_ID.fullmatch(given.session):
+        raise bad_arguments(
+            f"session: {given.session} is the id of a run, and a session has a name that you "
+            f"choose; to answer or read {given.session}, use the tool job with run"
+        )
     if given.session is not None:
         try:
             check_session_name(given.session)

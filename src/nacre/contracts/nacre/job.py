@@ -23,17 +23,20 @@ from nacre.contracts.arguments import (
     seconds_kind,
 )
 from nacre.contracts.contract import Admitted, ToolSpec
-from nacre.contracts.nacre.until import MAX_WAIT, UNTIL
+from nacre.contracts.nacre.habits import translate_job
+from nacre.contracts.nacre.reply_context import HAS_TERMINALS, read_nothing
+from nacre.contracts.nacre.reply_context import ReadOutput as StoredOutput
+from nacre.contracts.nacre.until import JOB_UNTIL, MAX_WAIT
 from nacre.model.caller import Caller
 from nacre.model.refusals import Refused, Unavailable
 from nacre.model.requests import (
     Action,
     Between,
-    Condition,
     EndRun,
     Interact,
     Last,
     ListRuns,
+    ManageSessions,
     Matching,
     Part,
     ReadOutput,
@@ -42,6 +45,7 @@ from nacre.model.requests import (
     WriteInput,
 )
 from nacre.model.signals import signal_name, signal_number
+from nacre.model.wait_conditions import NO_CONDITIONS, Conditions
 from nacre.text.search import compile_pattern
 
 _DEFAULT_LISTED: Final = 10  # maximum number of ended runs that the action `list` shows
@@ -53,17 +57,17 @@ _GLANCE: Final = 0.3
 _ENDS: Final = ("SIGTERM", "SIGKILL")  # signals that end the whole process tree of a run
 
 _DESCRIPTION: Final = """\
-See to runs, by their id. `action` is one of:
-list: all that run, and the last that have ended.
-read: output of `run`: all (shortened), from byte `since`, the last `lines`, lines `from` to `to`, \
-or lines that match `grep` with `context` around them.
-wait: until `run`, or the first of `runs`, has ended, waits for input, or `until` is true; at most \
-`wait` seconds ({wait:g}). With `since` only newer output is shown and matched.
-write: `text` to the stdin of an interactive `run` (end it with \\n), or `eof: true`; then wait, \
-{answer:g} s by default, for what it says to that.
-signal: `signal` (TERM) to everything of `run` or `runs`; TERM and KILL leave nothing behind after \
+Work with runs by id. `action` is one of:
+list: running runs, and the last that have ended.
+read: output of `run`: all (cut), from byte `since`, the last `lines`, lines `from` to `to`, or \
+lines that match `grep` with `context` lines around them.
+wait: until `run`, or the first of `runs` (all: true: every one), has ended, waits for input, or \
+meets `until`; at most `wait` seconds ({wait:g}). Shows output since the last reply.
+write: `text` to the stdin of an interactive `run` (end it with \\n), or eof: true; waits \
+{answer:g} s for the answer.
+signal: `signal` (TERM) to all processes of `run` or `runs`; TERM and KILL end them, by KILL after \
 `grace` seconds ({grace:g}).
-Looking at a run does not use it up."""
+sessions: list the sessions; `reset` or `remove` one by name."""
 
 
 def _convert_run_id(value: Any) -> str:
@@ -92,22 +96,15 @@ _KEYS: Final = msgspec.structs.replace(_RUNS, description="a list of keys")
 _SIGNAL: Final = Kind(
     description="a signal, like TERM, INT or 9", schema={"type": "string"}, convert=signal_number
 )
-_ACTION: Final = choice_kind(
-    ["list", "read", "wait", "write", "signal", "screen"],
-    suggestions={
-        **dict.fromkeys(("kill", "stop", "end", "cancel", "terminate"), "signal"),
-        **dict.fromkeys(("poll", "join"), "wait"),
-        **dict.fromkeys(("send", "input", "stdin"), "write"),
-        **dict.fromkeys(("output", "log", "logs", "tail", "cat", "grep"), "read"),
-        **dict.fromkeys(("ps", "status", "jobs"), "list"),
-    },
-)
+_ACTION: Final = choice_kind(["list", "read", "wait", "write", "signal", "sessions", "screen"])
 _LINE: Final = count_kind(1, 10**15)
 _MANY: Final = count_kind(0, 10**15)
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    action: Annotated[Literal["list", "read", "wait", "write", "signal", "screen"], _ACTION]
+    action: Annotated[
+        Literal["list", "read", "wait", "write", "signal", "sessions", "screen"], _ACTION
+    ]
     run: Annotated[str | None, _RUN] = None
     runs: Annotated[tuple[str, ...] | None, _RUNS] = None
     since: Annotated[int | None, _MANY] = None
@@ -117,24 +114,30 @@ class Arguments(Struct, frozen=True, kw_only=True):
     grep: str | None = None
     context: Annotated[int | None, count_kind(0, 1000)] = None
     wait: Annotated[float | None, seconds_kind(0, MAX_WAIT)] = None
-    until: Annotated[tuple[Condition, ...], UNTIL] = ()
+    until: Annotated[Conditions, JOB_UNTIL] = NO_CONDITIONS
+    all: bool = False
     text: str | None = None
     keys: Annotated[tuple[str, ...] | None, _KEYS] = None
     eof: bool = False
     signal: Annotated[int | None, _SIGNAL] = None
     grace: Annotated[float | None, seconds_kind(0, MAX_WAIT)] = None
     max_output: Annotated[int | None, count_kind(0, 200_000)] = None
+    reset: str | None = None
+    remove: str | None = None
 
 
 # Arguments of the tool `job` that each of its actions accepts, besides `action`.
 _FIELDS_BY_ACTION: Final[dict[str, tuple[str, ...]]] = {
     "list": (),
     "read": ("run", "since", "lines", "from", "to", "grep", "context", "max_output"),
-    "wait": ("run", "runs", "wait", "until", "since", "max_output"),
+    "wait": ("run", "runs", "all", "wait", "until", "since", "max_output"),
     "write": ("run", "text", "keys", "eof", "wait", "until", "since", "max_output"),
     "signal": ("run", "runs", "signal", "grace", "max_output"),
+    "sessions": ("reset", "remove"),
     "screen": ("run",),
 }
+# Arguments that are refused with an explanation, and that no message offers.
+_UNDECLARED: Final = () if HAS_TERMINALS else ("keys",)
 _NO_SCREEN: Final = Unavailable(
     problem="terminals are not available yet, so there is no screen; job read shows the output"
 )
@@ -154,33 +157,45 @@ class JobReplyContext(Struct, frozen=True, kw_only=True):
     wait_clamped_to: float | None = None
     pattern: str | None = None
     first: int = 1  # number of the output line where the search for `pattern` starts
+    last: int | None = None  # number of the last output line that is searched; None: no limit
+    context: int = 0  # number of context lines around each match
+    session_change: str = ""  # what the call does with a session; empty: it only lists sessions
     # Whether the text that the call wrote to stdin lacks a final newline.
     unterminated: bool = False
+    # Whether the call reads given lines (`from`, `to`, `lines`), which the reply shows unfolded.
+    ranged: bool = False
     page: bool = False  # whether the call reads the output from a given byte offset (`since`)
     until: bool = False  # whether the call waits for a condition of its argument `until`
     path: bytes = b""
     run_of: Callable[[int], str | None] = lambda _: None
+    read_output: StoredOutput = read_nothing
+    # Function that returns the byte up to which earlier replies have shown the output of a run.
+    read_position: Callable[[str], int | None] = lambda _: None
+    notes: tuple[str, ...] = ()  # notes about arguments of the call that were translated
+    withheld: tuple[str, ...] = ()  # names of variables that commands do not get
 
 
 def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> ToolSpec:
     descriptions = {
         "action": "What to do",
         "run": "Id of a run, like r7",
-        "runs": "wait (for the first of them), signal: several ids",
-        "since": "Byte cursor, as replies give it",
+        "runs": "wait, signal: several ids",
+        "all": "wait: for every one of runs, and all of until",
+        "since": "Byte of the output to start at, as a cursor in a reply",
         "lines": "read: number of last lines",
         "from": "read: first line, from 1",
         "to": "read: last line, inclusive",
-        "grep": "read: Python regex, tried on each line (of from to to); (?i) ignores case",
+        "grep": "read: Python regex for lines (of from to to); (?i) ignores case",
         "context": "read: lines around each match",
         "wait": f"Seconds this call waits, 0 to {longest:g}; ends nothing",
-        "until": "wait, write: come back on the first of these",
-        "text": "write: as is; \\n is Enter",
-        "keys": "write: not available yet",
+        "until": "wait, write: reply at the first of these conditions",
+        "text": "write: sent as it is; \\n is Enter",
         "eof": "write: close stdin",
         "signal": "signal: name or number, default TERM",
-        "grace": f"signal: seconds before what is left is killed, default {grace:g}",
+        "grace": f"signal: seconds until KILL, default {grace:g}",
         "max_output": f"Bytes of output in the reply, default {max_bytes}",
+        "reset": "sessions: name of a session to empty",
+        "remove": "sessions: name of a session to delete",
     }
     description = _DESCRIPTION.format(wait=wait, answer=_ANSWER, grace=grace)
     # The reply schema of the tool is imported lazily, because only the declaration of the tool for
@@ -188,6 +203,8 @@ def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> Too
     from nacre.contracts.reply_schemas import NACRE_JOB_REPLY
 
     schema = with_longest_wait(object_schema(Arguments, descriptions), longest)
+    actions = [each for each in _FIELDS_BY_ACTION if HAS_TERMINALS or each != "screen"]
+    schema["properties"]["action"]["enum"] = actions
     return ToolSpec(
         name="job", description=description, schema=schema, reply_schema=NACRE_JOB_REPLY
     )
@@ -203,15 +220,28 @@ def with_longest_wait(schema: dict[str, Any], longest: float) -> dict[str, Any]:
 
 
 def admit_job(
-    arguments: object, caller: Caller, wait: Wait, max_bytes: int, grace: float
+    arguments: object,
+    caller: Caller,
+    wait: Wait,
+    max_bytes: int,
+    grace: float,
+    withheld: Callable[[Caller], tuple[str, ...]] = lambda _: (),
 ) -> Admitted:
     """Convert the arguments of nacre's tool `job` to an internal request. Raises Refused."""
-    given = read_arguments(arguments, Arguments)
+    arguments, notes = translate_job(arguments)
+    given = read_arguments(arguments, Arguments, undeclared=_UNDECLARED, lenient=True)
     _check_arguments(given)
     max_bytes = max_bytes if given.max_output is None else given.max_output
     path = caller.variable(b"PATH") or b""
     reply_context = JobReplyContext(
-        action=given.action, max_bytes=max_bytes, path=path, run_of=caller.find_run
+        action=given.action,
+        max_bytes=max_bytes,
+        path=path,
+        run_of=caller.find_run,
+        read_output=caller.read_output,
+        read_position=caller.read_position,
+        notes=notes,
+        withheld=withheld(caller),
     )
     match given.action:
         case "list":
@@ -225,6 +255,13 @@ def admit_job(
             return _admit_write(given, reply_context, *wait(seconds))
         case "signal":
             return _admit_signal(given, reply_context, grace)
+        case "sessions":
+            request = ManageSessions(reset=given.reset, remove=given.remove)
+            change = f"reset {given.reset}" if given.reset else ""
+            change = f"removed {given.remove}" if given.remove else change
+            return Admitted(
+                request=request, reply_context=replace(reply_context, session_change=change)
+            )
         case "screen":
             raise Refused(_NO_SCREEN)
 
@@ -237,7 +274,7 @@ def _check_arguments(given: Arguments) -> None:
         name = each.encode_name
         if name == "action" or name in takes:
             continue
-        if getattr(given, each.name) not in (None, False, ()):
+        if getattr(given, each.name) not in (None, False, (), NO_CONDITIONS):
             does = ", ".join(takes) or "nothing else"
             raise bad_arguments(
                 f"{name} cannot be used with action {given.action}, which takes {does}"
@@ -249,6 +286,8 @@ def _check_arguments(given: Arguments) -> None:
         )
     if given.run is not None and given.runs is not None:
         raise bad_arguments("run and runs exclude each other; give one of them")
+    if given.reset is not None and given.remove is not None:
+        raise bad_arguments("reset and remove exclude each other; give one of them")
 
 
 def _admit_read(given: Arguments, reply_context: JobReplyContext) -> Admitted:
@@ -270,11 +309,18 @@ def _admit_read(given: Arguments, reply_context: JobReplyContext) -> Admitted:
             f"to ({between.last}) is before from ({between.first}); give the smaller number first"
         )
     part: Part = between
+    reply_context = replace(reply_context, ranged=ranged or given.lines is not None)
     if given.grep is not None:
         part = Matching(
             pattern=_check_pattern(given.grep), context=given.context or 0, between=between
         )
-        reply_context = replace(reply_context, pattern=given.grep, first=between.first)
+        reply_context = replace(
+            reply_context,
+            pattern=given.grep,
+            first=between.first,
+            last=between.last,
+            context=given.context or 0,
+        )
     elif given.lines is not None:
         part = Last(lines=given.lines)
     elif given.since is not None:
@@ -300,8 +346,10 @@ def _admit_wait(
     request = Interact(
         runs=given.runs or (given.run or "",),
         wait_limit=max(wait, _GLANCE) if given.until else wait,
-        until=given.until,
+        until=replace(given.until, all=given.all or given.until.all),
         since=given.since,
+        read_position=reply_context.read_position,
+        all=given.all,
     )
     return Admitted(
         request=request,
@@ -327,6 +375,7 @@ def _admit_write(
         wait_limit=wait,
         until=given.until,
         since=given.since,
+        read_position=reply_context.read_position,
         action=WriteInput(data=text, eof=given.eof),
     )
     unended = bool(text) and not text.endswith(b"\n") and not given.eof
@@ -341,5 +390,10 @@ def _admit_signal(given: Arguments, reply_context: JobReplyContext, grace: float
     action: Action = SendSignal(signal=number)
     if signal_name(number) in _ENDS or given.grace is not None:
         action = EndRun(signal=number, grace=grace if given.grace is None else given.grace)
-    request = Interact(runs=given.runs or (given.run or "",), wait_limit=_MOMENT, action=action)
+    request = Interact(
+        runs=given.runs or (given.run or "",),
+        wait_limit=_MOMENT,
+        action=action,
+        read_position=reply_context.read_position,
+    )
     return Admitted(request=request, reply_context=reply_context)

@@ -1,29 +1,50 @@
 """Replies of the tool `job` of the `nacre` contract, each as text and as data."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
 from nacre.contracts.contract import Reply
 from nacre.contracts.nacre.job import JobReplyContext
 from nacre.contracts.nacre.reply import (
+    activity_details,
+    activity_text,
     build_details,
     build_run_reply,
     describe_with_ports,
     find_hints,
     next_cursor,
-    render_output,
     state_lines,
     state_name,
 )
-from nacre.contracts.phrases import process_texts, shorten_command
+from nacre.contracts.nacre.shown_output import (
+    NOTHING,
+    ShownOutput,
+    from_rendered,
+    read_call,
+    show_output,
+)
+from nacre.contracts.phrases import TAKEN, process_texts, shorten_command
 from nacre.model.outcome import Exited
-from nacre.model.requests import AlreadyEnded, Excerpt, Listing, Matches, RunStatus
-from nacre.text.render import Rendered, render_page
+from nacre.model.requests import (
+    AlreadyEnded,
+    Excerpt,
+    Listing,
+    Matches,
+    RunStatus,
+    SessionStatus,
+)
+from nacre.text.render import render_page
 from nacre.text.search import number_lines
+
+# Seconds before a run's timeout from which on the action `list` mentions the timeout.
+_NEAR_TIMEOUT: Final = 600.0
 
 
 def build_job_reply(listing: Listing, reply_context: JobReplyContext) -> Reply:
+    if listing.sessions is not None:
+        return _reply_for_sessions(listing.sessions, reply_context.session_change)
     if reply_context.action == "list":
         return _reply_for_list(listing)
     if len(listing.runs) == 1:
@@ -41,15 +62,29 @@ def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
         found.append("text had no \\n at its end; the program may wait for that")
     reply = build_run_reply(
         job,
-        render_output(job, reply_context.max_bytes),
+        show_output(
+            job, reply_context.max_bytes, reply_context.read_output, fold=not reply_context.ranged
+        ),
+        state=TAKEN if job.session_taken and reply_context.action != "read" else None,
         hints=found,
         clamped=reply_context.wait_clamped_to,
         unmet=reply_context.until and job.met is None and not job.waits_for_input,
         always=reply_context.action == "signal",
+        since_last=reply_context.action in ("wait", "write"),
     )
+    if reply_context.action == "read" and not _continues(job, reply_context):
+        reply = msgspec.structs.replace(reply, read_to={})
     if reply_context.action == "read" and job.total.size and not job.output.capture.size:
         return _append_text(reply, f"({job.run} has {job.total.lines:,} lines)\n{reply.text}")
     return reply
+
+
+def _continues(job: RunStatus, reply_context: JobReplyContext) -> bool:
+    """Return whether a reply shows the output up to its end without skipping output that is new to
+    the caller."""
+    assert isinstance(job.output, Excerpt)
+    seen = reply_context.read_position(job.run) or 0
+    return job.output.byte <= seen and next_cursor(job) >= job.total.size
 
 
 def _append_text(reply: Reply, text: str) -> Reply:
@@ -61,13 +96,21 @@ def _find_hints(job: RunStatus, reply_context: JobReplyContext) -> list[str]:
         return []
     script = job.command.encode("utf-8", "surrogateescape")
     cwd = job.cwd.encode("utf-8", "surrogateescape")
-    return find_hints(job, script, cwd, reply_context.path, reply_context.run_of)
+    return find_hints(
+        job,
+        script,
+        cwd,
+        reply_context.path,
+        reply_context.run_of,
+        lasts=True,  # whether the run has a session is not known here
+        withheld=reply_context.withheld,
+    )
 
 
 def _render_page(job: RunStatus, page: Excerpt) -> Reply:
     """Build the reply that shows the output from a given byte offset on, with the offset for the
     next read."""
-    reply = build_run_reply(job, render_page(page.capture, page.line))
+    reply = build_run_reply(job, from_rendered(render_page(page.capture, page.line)))
     if not page.capture.size:
         nothing = f"(nothing after byte {page.byte}, of {job.total.size})"
         return _append_text(reply, f"{nothing}\n{reply.text}")
@@ -75,7 +118,8 @@ def _render_page(job: RunStatus, page: Excerpt) -> Reply:
         return reply
     cursor = next_cursor(job)
     body = reply.text if reply.text.endswith("\n") else f"{reply.text}\n"
-    return _append_text(reply, f"{body}[{job.total.size - cursor:,} bytes follow: since {cursor}]")
+    rest = f"{job.total.size - cursor:,} bytes follow: job {read_call(job.run, since=cursor)}"
+    return _append_text(reply, f"{body}[{rest}]")
 
 
 def _render_matches(job: RunStatus, matches: Matches, reply_context: JobReplyContext) -> Reply:
@@ -91,27 +135,35 @@ def _render_matches(job: RunStatus, matches: Matches, reply_context: JobReplyCon
         texts.append(text)
         shown.append(each.line)
     cut = len(shown) < len(found) or not matches.complete
-    part = Rendered(head="".join(texts), shown=tuple(_line_ranges(shown)), shortened=cut)
+    part = ShownOutput(text="".join(texts), shown=tuple(_line_ranges(shown)), cut=cut)
     lines = [*state_lines(job, part)]
     if cut:
         on = shown[-1] + 1 if len(shown) < len(found) else matches.line
         lines.insert(0, _continuation(job.run, matches, reply_context, on))
     if not found and not cut:
-        lines.insert(0, f"(no line matches, of {job.total.lines:,})")
+        lines.insert(0, f"(no line matches, of {_searched_lines(job, reply_context)})")
     return Reply(
-        text=part.head + "\n".join(lines),
+        text=part.text + "\n".join(lines),
         is_error=False,
         details=build_details(job, part, ()),
         run=job.run,
     )
 
 
+def _searched_lines(job: RunStatus, reply_context: JobReplyContext) -> str:
+    first, last = reply_context.first, reply_context.last
+    if first == 1 and last is None:
+        return f"{job.total.lines:,}"
+    return f"lines {first:,} to {min(last or job.total.lines, job.total.lines):,}"
+
+
 def _continuation(run: str, matches: Matches, reply_context: JobReplyContext, line: int) -> str:
     if line <= reply_context.first and not matches.found:
         return f"[the pattern takes too long, in line {line} or soon after it; simplify it]"
-    pattern = msgspec.json.encode(reply_context.pattern).decode()
-    more = f'"grep": {pattern}, "from": {line}'
-    return f'[not all was searched: job {{"action": "read", "run": "{run}", {more}}}]'
+    more = {} if reply_context.last is None else {"to": reply_context.last}
+    more |= {"context": reply_context.context} if reply_context.context else {}
+    call = read_call(run, grep=reply_context.pattern or "", from_=line, **more)
+    return f"[not all was searched: job {call}]"
 
 
 def _line_ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -127,27 +179,52 @@ def _line_ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _reply_for_several(listing: Listing, reply_context: JobReplyContext) -> Reply:
-    texts, data = [], []
+    texts, data, read_to = [], [], dict[str, int]()
     for job in listing.runs:
         settled = job.ending is not None or job.event is not None
         max_bytes = reply_context.max_bytes // len(listing.runs)
         part = (
-            render_output(job, max_bytes)
+            show_output(job, max_bytes, reply_context.read_output)
             if settled and not isinstance(job.event, AlreadyEnded)
-            else Rendered(head="")
+            else NOTHING
         )
-        reply = build_run_reply(job, part, always=reply_context.action == "signal")
+        reply = build_run_reply(
+            job,
+            part,
+            unmet=reply_context.until and job.met is None and not job.waits_for_input,
+            always=reply_context.action == "signal",
+            since_last=settled and reply_context.action == "wait",
+        )
         data.append(reply.details)
         texts.append(f"{job.run} ({shorten_command(job.command)}):\n{reply.text.rstrip()}")
-    return Reply(text="\n".join(texts), is_error=False, details={"runs": data})
+        if settled:
+            read_to.update(reply.read_to)
+    return Reply(text="\n".join(texts), is_error=False, details={"runs": data}, read_to=read_to)
+
+
+def _reply_for_sessions(sessions: tuple[SessionStatus, ...], change: str) -> Reply:
+    data = [
+        {"name": each.name, "cwd": each.cwd, "idle_seconds": round(each.idle_seconds, 1)}
+        for each in sessions
+    ]
+    lines = (
+        f"{each.name}  {each.cwd or '(new)'}  used {each.idle_seconds:.0f} s ago"
+        for each in sessions
+    )
+    text = "\n".join(lines) or "(no sessions)"
+    if change:
+        text += f"\n[{change}]"
+    return Reply(text=text, is_error=False, details={"sessions": data})
 
 
 def _reply_for_list(listing: Listing) -> Reply:
     data = [
         {
-            **build_details(job, Rendered(head=""), ()),
+            **build_details(job, NOTHING, ()),
             "command": job.command,
             "ports": list(job.processes.ports),
+            **({} if job.activity is None else {"activity": activity_details(job.activity)}),
+            **({} if job.timeout_in is None else {"timeout_in": round(job.timeout_in, 1)}),
         }
         for job in listing.runs
     ]
@@ -157,7 +234,13 @@ def _reply_for_list(listing: Listing) -> Reply:
 
 def _list_line(job: RunStatus) -> str:
     how = f"exited {job.ending.code}" if isinstance(job.ending, Exited) else state_name(job)
+    if job.queued:
+        how = "queued"
+    facts = "" if job.activity is None else f", {activity_text(job.activity)}"
+    if job.timeout_in is not None and job.timeout_in < _NEAR_TIMEOUT:
+        facts += f", killed by its timeout in {job.timeout_in:.0f} s"
     listens = "".join(f", port {port}" for port in job.processes.ports)
     left = process_texts("left running", job.processes.left_running, describe_with_ports)
     behind = f"  ({'; '.join(left)})" if left else ""
-    return f"{job.run}  {how}  {job.seconds:.1f}s  {shorten_command(job.command)}{listens}{behind}"
+    command = shorten_command(job.command)
+    return f"{job.run}  {how}  {job.seconds:.1f}s  {command}{facts}{listens}{behind}"

@@ -10,8 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from nacre.contracts.contract import Reply
-from nacre.contracts.nacre.reply_context import ReplyContext
+from nacre.contracts.nacre.reply_context import HAS_TERMINALS, ReplyContext
+from nacre.contracts.nacre.shown_output import ShownOutput, show_output
 from nacre.contracts.phrases import (
     describe_process,
     moved_notes,
@@ -44,9 +47,18 @@ from nacre.model.refusals import (
     NotWaited,
 )
 from nacre.model.requests import (
+    Activity,
     AlreadyEnded,
-    ConditionMet,
     Excerpt,
+    Running,
+    RunProcesses,
+    RunStatus,
+    WaitsForInput,
+)
+from nacre.model.signals import signal_name
+from nacre.model.wait_conditions import (
+    AllMet,
+    ConditionMet,
     FileExists,
     FileFound,
     HttpAnswered,
@@ -57,18 +69,23 @@ from nacre.model.requests import (
     OutputStopped,
     PortOpen,
     PortOpened,
-    Running,
-    RunProcesses,
-    RunStatus,
-    WaitsForInput,
 )
-from nacre.model.signals import signal_name
-from nacre.text.clean import as_displayed, decode, strip_escapes
-from nacre.text.render import Rendered, render
+from nacre.prepare.environment import withheld_secrets
+from nacre.text.clean import as_displayed, decode, drop_partial_end, strip_escapes
 
+_DETACHED_IN_SESSION: Final = (
+    "the session is free for other calls; the state of this command is saved when it ends, unless "
+    "another call has used the session by then"
+)
+# Seconds up to which a run without output counts as just started.
+_JUST_STARTED: Final = 0.2
+_NO_OUTPUT: Final = (
+    "no output yet (programs may buffer when writing to a pipe; {} avoids that)".format(
+        "pty: true" if HAS_TERMINALS else "stdbuf -oL"
+    )
+)
+_LOOKED_AT: Final = 4096  # number of bytes at the end of the output in which git names an editor
 _PROMPT: Final = 2000  # maximum number of characters of a program's prompt in a reply
-# Number of omitted output bytes above which a reply also suggests a search with `grep`.
-_LONG_OUTPUT: Final = 1024 * 1024
 # Pattern for scripts that may get a hint even if they succeed: scripts with a change of the shell's
 # state (`cd`, `export`, `source`) or a here-document.
 _MAY_NEED_HINT: Final = re.compile(
@@ -85,7 +102,7 @@ def build_reply(
     job = _build_status(result, reply_context)
     return build_run_reply(
         job,
-        render_output(job, reply_context.max_bytes),
+        show_output(job, reply_context.max_bytes, reply_context.read_output),
         state="; ".join([*moved_notes(findings), *_session_lines(result, reply_context)]) or None,
         hints=_find_hints(job, reply_context, findings),
         clamped=reply_context.wait_clamped_to,
@@ -95,33 +112,47 @@ def build_reply(
 
 def _session_lines(result: Outcome | Running, reply_context: ReplyContext) -> list[str]:
     if isinstance(result, Outcome):
-        note = session_notes(result)
+        note = session_notes(result, reply_context.script)
         return [] if note is None else [note]
-    if reply_context.session:
-        return ["the session goes on without it: what it does to its shell is not remembered"]
+    if reply_context.session and not result.queued:
+        return [_DETACHED_IN_SESSION]
     return []
 
 
 def _build_status(result: Outcome | Running, reply_context: ReplyContext) -> RunStatus:
-    ending, processes, event, out_of_memory = None, RunProcesses(), None, False
-    if isinstance(result, Outcome):
-        ending, out_of_memory = result.ending, result.out_of_memory
-        processes = RunProcesses(left_running=result.left_running, terminated=result.terminated)
-    else:
-        event = WaitsForInput() if result.waits_for_input else result.met
-    return RunStatus(
+    status = RunStatus(
         run=result.run,
         command=decode(reply_context.script),
         cwd=decode(reply_context.cwd),
         seconds=result.seconds,
-        ending=ending,
+        ending=None,
         output=Excerpt(capture=result.output),
         total=result.output,
-        processes=processes,
-        event=event,
+        event=result.met,
         open_stdin=reply_context.open_stdin,
-        out_of_memory=out_of_memory,
     )
+    if isinstance(result, Running):
+        return replace(
+            status,
+            event=WaitsForInput(lines=result.input_lines, by_shell=result.shell_reads)
+            if result.waits_for_input
+            else result.met,
+            queued=result.queued,
+            queued_behind=result.queued_behind,
+            activity=result.activity or _first_activity(result),
+        )
+    return replace(
+        status,
+        ending=result.ending,
+        processes=RunProcesses(left_running=result.left_running, terminated=result.terminated),
+        out_of_memory=result.out_of_memory,
+        pipeline=result.pipeline,
+    )
+
+
+def _first_activity(running: Running) -> Activity | None:
+    """Return the activity of a run that has just started: only the pid of its shell is known."""
+    return Activity(pid=running.pid, processes=1, cpu_seconds=0.0) if running.pid else None
 
 
 def _find_hints(
@@ -134,16 +165,28 @@ def _find_hints(
         reply_context.path,
         reply_context.find_run,
         lasts=bool(reply_context.session),
+        withheld=withheld_secrets(findings),
+        literal_env=reply_context.literal_env,
     )
     for finding in findings:
         match finding:
             case ToolSuggested(message=message):
                 found.append(message)
             case NeedsTerminal(words=words, why=why, instead=instead):
-                found.append(f"{words}: {why}; {instead}")
+                if not found and _fits_failure(job, words):
+                    found.append(f"{words}: {why}; {instead}")
             case TrailerSkipped(why=why):
                 found.append(f"a commit got no trailer: {why}")
     return found
+
+
+def _fits_failure(job: RunStatus, words: str) -> bool:
+    """Return whether a command that needs a terminal may have failed for lack of it. A command that
+    succeeded needed none, and git says so when it cannot open an editor."""
+    if job.ending is None or not words.startswith("git "):
+        return job.ending != Exited(0)
+    output = shown_capture(job)
+    return job.ending != Exited(0) and b"editor" in (output.tail or output.head)[-_LOOKED_AT:]
 
 
 def find_hints(
@@ -154,9 +197,13 @@ def find_hints(
     run_of: Callable[[int], str | None],
     *,
     lasts: bool = False,
+    withheld: tuple[str, ...] = (),
+    literal_env: tuple[str, ...] = (),
 ) -> list[str]:
     """Return hints for the model about an ended run. `lasts` is True if the command ran in a
-    session, which keeps changes of the shell's state for later calls."""
+    session, which keeps changes of the shell's state for later calls. `withheld` are the names of
+    variables that the command did not get because they look like secrets. `literal_env` are the
+    assignments of the call whose values look like references to other variables."""
     if job.ending is None or (job.ending == Exited(0) and not _MAY_NEED_HINT.search(script)):
         return []
     from nacre.hints.hints import RunFacts, find_hints  # lazy import: most replies have no hints
@@ -173,28 +220,38 @@ def find_hints(
         out_of_memory=job.out_of_memory,
         find_run=run_of,
         has_session=lasts,
+        withheld=withheld,
+        literal_env=literal_env,
     )
     return list(find_hints(facts))
 
 
 def build_run_reply(
     job: RunStatus,
-    part: Rendered,
+    part: ShownOutput,
     *,
     state: str | None = None,
     hints: Sequence[str] = (),
     clamped: float | None = None,
     unmet: bool = False,
     always: bool = False,
+    since_last: bool = False,
 ) -> Reply:
     """Build the reply about one run: the shown output, then status lines in brackets.
 
     `state` is the text of a note about the run's session, or None. `clamped` is the maximum wait in
     seconds that replaced a longer requested wait, or None. `unmet` is True if the call waited with
-    the argument `until` and none of its conditions was met. If `always` is True, the reply has a
-    status line even for exit code 0."""
-    body = _output_text(job, part)
+    the argument `until` and its conditions were not met. If `always` is True, the reply has a
+    status line even for exit code 0. `since_last` means that the reply shows only the output since
+    the last reply about the run.
+
+    If a reader could mistake the output for lines of nacre, the reply of a success ends in the
+    explicit line `[exit code 0]`."""
+    body = part.text
+    nothing_new = since_last and job.total.size > 0 and not shown_capture(job).size
+    always = always or nothing_new
     lines = [
+        *([f"[nothing new since line {job.total.lines:,}]"] if nothing_new else []),
         *state_lines(job, part, unmet=unmet, always=always),
         *_artifact_lines(job),
         *_leftover_lines(job),
@@ -202,6 +259,8 @@ def build_run_reply(
         *([f"[this front waits at most {clamped:g} s]"] if clamped is not None else []),
         *(f"[hint: {each}]" for each in hints),
     ]
+    if job.ending == Exited(0) and part.looks_like_status and not always:
+        lines.append(f"[{_ending_text(job.ending)}]")
     if lines and body and not body.endswith("\n"):
         body += "\n"
     return Reply(
@@ -209,12 +268,8 @@ def build_run_reply(
         is_error=isinstance(job.ending, NotStarted | Lost),
         details=build_details(job, part, hints),
         run=job.run,
+        read_to={job.run: next_cursor(job)},
     )
-
-
-def render_output(job: RunStatus, max_bytes: int) -> Rendered:
-    assert isinstance(job.output, Excerpt)
-    return render(job.output.capture, max_bytes, first=job.output.line, start=job.output.byte)
 
 
 def shown_capture(job: RunStatus) -> Capture:
@@ -223,34 +278,35 @@ def shown_capture(job: RunStatus) -> Capture:
     return job.output.capture if isinstance(job.output, Excerpt) else Capture()
 
 
-def _output_text(job: RunStatus, part: Rendered) -> str:
-    if part.omitted is None:
-        return part.head
-    left = part.omitted
-    count = left.last - left.first + 1
-    lines = f"{count:,} lines, " if count > 1 else ""
-    size = f"{left.size:,} byte{'' if left.size == 1 else 's'}"
-    where = f'"from": {left.first}, "to": {left.last}' if count > 1 else f'"since": {left.byte}'
-    read = f'{{"action": "read", "run": "{job.run}", {where}}}'
-    grep = " or grep" if left.size > _LONG_OUTPUT else ""
-    # If a shortened reply is a few bytes below its byte limit, spaces fill these bytes; otherwise a
-    # longer output could give a shorter reply.
-    spare = " " * part.spare
-    return f"{part.head}[{lines}{size} left out: job {read}{grep}]{spare}\n{part.tail}"
-
-
 def state_lines(
-    job: RunStatus, part: Rendered, *, unmet: bool = False, always: bool = False
+    job: RunStatus, part: ShownOutput, *, unmet: bool = False, always: bool = False
 ) -> Iterator[str]:
     """Generate the status lines in brackets about a run; a plain success (exit code 0), the usual
     case, has none."""
     how = _ending_text(job.ending)
     if job.ending is None:
-        yield f"[{_running_lines(job, part, unmet=unmet)}]"
-    elif isinstance(job.event, AlreadyEnded):
+        yield f"[{_running_text(job, part, unmet=unmet)}]"
+        return
+    if job.met is not None:
+        yield f"[{_condition_text(job.met, part)}]"
+    if isinstance(job.event, AlreadyEnded):
         yield f"[{job.run} had already ended: {how}]"
     elif job.ending != Exited(0) or (always and not job.processes.terminated):
         yield f"[{how}]"
+    if unmet:
+        yield "[until not met: the command ended first]"
+    if job.pipeline:
+        yield from _pipeline_lines(job)
+
+
+def _pipeline_lines(job: RunStatus) -> Iterator[str]:
+    """Generate a line for each failed stage of the script's last pipeline, except the last stage,
+    whose exit status is the exit status of the script."""
+    from nacre.prepare.pipeline import failed_stages  # lazy import: few pipelines fail
+
+    script = job.command.encode("utf-8", "surrogateescape")
+    for number, name, status in failed_stages(script, job.pipeline):
+        yield f"[pipeline: stage {number} ({name}) exited with {status}]"
 
 
 def _ending_text(ending: Ending | None) -> str:
@@ -271,16 +327,58 @@ def _ending_text(ending: Ending | None) -> str:
             return "running"
 
 
-def _running_lines(job: RunStatus, part: Rendered, *, unmet: bool) -> str:
+def _running_text(job: RunStatus, part: ShownOutput, *, unmet: bool) -> str:
+    if job.queued:
+        return f"{job.run} is {queue_text(job)}"
     if job.waits_for_input:
-        return f"{job.run} waits for input"
+        prompt = find_prompt(job)
+        # The prompt of a program is the last line of the shown output. bash prints the prompt of
+        # `read -p` only on a terminal, so that prompt is known from the script alone.
+        unprinted = prompt and not shown_capture(job).unterminated
+        return f"{job.run} waits for input{f'; it asks: {prompt}' if unprinted else ''}"
     seen = "" if job.met is None else f": {_condition_text(job.met, part)}"
-    cursor = f"; cursor {next_cursor(job)}" if job.total.size and (part.shown or job.met) else ""
-    waited = "; until is not true yet" if unmet else ""
-    return f"{job.run} is running{seen}{cursor}{waited}"
+    facts = [
+        *([f"cursor {next_cursor(job)}"] if job.total.size and (part.shown or job.met) else []),
+        *(["until is not true yet"] if unmet else []),
+        *([activity_text(job.activity)] if job.activity and not _is_known(job) else []),
+        *([_NO_OUTPUT] if _lacks_output(job) else []),
+    ]
+    return "; ".join([f"{job.run} is running{seen}", *facts])
 
 
-def _condition_text(met: ConditionMet, part: Rendered) -> str:
+def _lacks_output(job: RunStatus) -> bool:
+    return not job.total.size and job.met is None and job.seconds >= _JUST_STARTED
+
+
+def _is_known(job: RunStatus) -> bool:
+    """Return whether the condition that was met already names the run's only process."""
+    activity, met = job.activity, job.met
+    if activity is None or activity.processes > 1:
+        return False
+    return isinstance(met, PortOpened) and met.pid == activity.pid
+
+
+def queue_text(job: RunStatus) -> str:
+    if job.queued_behind:
+        return f"queued: {job.queued_behind} has the session"
+    return "queued: other commands run first"
+
+
+def activity_text(activity: Activity) -> str:
+    """Return what a run's processes do: pid, number of processes, CPU time, time since the last
+    output."""
+    idle = activity.idle_seconds
+    return ", ".join(
+        [
+            f"pid {activity.pid}",
+            *([f"{activity.processes} processes"] if activity.processes > 1 else []),
+            *([f"{activity.cpu_seconds:.1f} s CPU"] if activity.cpu_seconds >= 0.05 else []),
+            *([f"last output {idle:.0f} s ago"] if idle is not None and idle >= 1 else []),
+        ]
+    )
+
+
+def _condition_text(met: ConditionMet, part: ShownOutput) -> str:
     match met:
         case LineMatched(condition=OutputMatches(pattern), line=line, text=matched):
             shown = any(first <= line <= last for first, last in part.shown)
@@ -295,6 +393,8 @@ def _condition_text(met: ConditionMet, part: Rendered) -> str:
             return f"{decode(path)} exists"
         case OutputStopped(condition=OutputIdle(seconds)):
             return f"no output for {seconds:g} s"
+        case AllMet(met=each_met):
+            return "; ".join(_condition_text(each, part) for each in each_met)
 
 
 def _artifact_lines(job: RunStatus) -> Iterator[str]:
@@ -321,7 +421,7 @@ def describe_with_ports(survivor: Survivor) -> str:
 # Functions that build the structured data of a reply.
 
 
-def build_details(job: RunStatus, part: Rendered, hints: Sequence[str]) -> dict[str, Any]:
+def build_details(job: RunStatus, part: ShownOutput, hints: Sequence[str]) -> dict[str, Any]:
     details: dict[str, Any] = {
         "state": state_name(job),
         "exit_code": exit_status(job.ending),
@@ -340,9 +440,13 @@ def build_details(job: RunStatus, part: Rendered, hints: Sequence[str]) -> dict[
         "hints": list(hints),
     }
     if job.waits_for_input:
-        details["prompt"] = find_prompt(shown_capture(job))
+        details["prompt"] = find_prompt(job)
     if job.met is not None:
         details["until"] = _condition_details(job.met)
+    if job.queued:
+        details["queued"] = {"behind": job.queued_behind or None}
+    if job.pipeline:
+        details["pipeline"] = list(job.pipeline)
     if job.processes.terminated:
         details["ended"] = [_process_details(each) for each in job.processes.terminated]
     return details
@@ -355,9 +459,13 @@ def state_name(job: RunStatus) -> str:
 def next_cursor(job: RunStatus) -> int:
     """Return the byte of the output at which a later `job read` continues: the byte after the shown
     excerpt, or the end of the output if the reply shows the matches of a search."""
-    if isinstance(job.output, Excerpt):
-        return job.output.byte + job.output.capture.size
-    return job.total.size
+    if not isinstance(job.output, Excerpt):
+        return job.total.size
+    capture = job.output.capture
+    end = (capture.tail or capture.head)[-4:]
+    # The rest of a character that the run has not written completely belongs to the next read.
+    partial = len(end) - len(drop_partial_end(end)) if job.ending is None else 0
+    return job.output.byte + capture.size - partial
 
 
 def _signal_name(ending: Ending | None) -> str | None:
@@ -382,10 +490,29 @@ def _condition_details(met: ConditionMet) -> dict[str, Any]:
             return {"file": decode(path)}
         case OutputStopped(condition=OutputIdle(seconds)):
             return {"idle": seconds}
+        case AllMet(met=each_met):
+            return {"all": [_condition_details(each) for each in each_met]}
 
 
-def find_prompt(output: Capture) -> str:
-    """Return the program's prompt: the last line of the output, which does not end in a newline."""
+def activity_details(activity: Activity) -> dict[str, Any]:
+    idle = activity.idle_seconds
+    return {
+        "pid": activity.pid,
+        "processes": activity.processes,
+        "cpu_seconds": round(activity.cpu_seconds, 2),
+        "idle_seconds": None if idle is None else round(idle, 1),
+    }
+
+
+def find_prompt(job: RunStatus) -> str:
+    """Return the program's prompt: the last line of the output, which does not end in a newline, or
+    else the prompt of the `read -p` at which the script waits."""
+    output, event = shown_capture(job), job.event
+    if isinstance(event, WaitsForInput) and event.by_shell and not output.unterminated:
+        from nacre.bash.read_prompts import find_read_prompt  # lazy import: few scripts use `read`
+
+        script = job.command.encode("utf-8", "surrogateescape")
+        return decode(find_read_prompt(script, event.lines))
     data = output.tail or output.head
     return as_displayed(strip_escapes(decode(data[-4 * _PROMPT :]))).rpartition("\n")[2][-_PROMPT:]
 

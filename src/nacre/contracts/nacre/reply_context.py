@@ -1,9 +1,22 @@
 """Facts about a call of the tool `bash` of the `nacre` contract that only the call's reply
 needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from msgspec import Struct
+
+# Whether commands can run on a terminal: the arguments `pty`, `keys` and the action `screen`.
+HAS_TERMINALS: Final = False
+
+# Function that takes a run id and two byte offsets, and yields the stored output of the run between
+# these offsets in blocks.
+ReadOutput = Callable[[str, int, int], Iterator[bytes]]
+
+
+def read_nothing(run: str, start: int, end: int) -> Iterator[bytes]:
+    del run, start, end
+    return iter(())
 
 
 class ReplyContext(Struct, frozen=True, kw_only=True):
@@ -12,10 +25,14 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     script: bytes = b""
     path: bytes = b""
     find_run: Callable[[int], str | None] = lambda _: None
+    read_output: ReadOutput = read_nothing
     open_stdin: bool = False
     until: bool = False  # whether the call waits for a condition of its argument `until`
     # Name of the session (persistent shell) that runs the command; empty: no session.
     session: str = ""
+    # Assignments of the argument `env` whose values look like references to other variables.
+    literal_env: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # notes about arguments of the call that were translated
     # Seconds to which a longer requested wait was reduced; None: the requested wait was not
     # reduced.
     wait_clamped_to: float | None = None

@@ -4,9 +4,22 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from nacre.contracts.arguments import InvalidValue, Kind, count_kind, read_bytes, seconds_kind
-from nacre.model.requests import (
+from msgspec.structs import replace
+
+from nacre.contracts.arguments import (
+    InvalidValue,
+    Kind,
+    adapt_switch,
+    convert_switch,
+    count_kind,
+    is_absent,
+    read_bytes,
+    seconds_kind,
+)
+from nacre.model.wait_conditions import (
+    NO_CONDITIONS,
     Condition,
+    Conditions,
     FileExists,
     HttpAnswers,
     OutputIdle,
@@ -18,23 +31,48 @@ from nacre.text.search import compile_pattern
 MAX_WAIT: Final = 900.0
 
 
-def _convert_until(value: Any) -> tuple[Condition, ...]:
-    """Convert the argument `until`, a JSON object with one or more conditions or a list of such
-    objects."""
+def _convert_until(value: Any) -> Conditions:
+    """Convert the argument `until`: a JSON object with one or more conditions, or a list of such
+    objects. Each of the objects may also have `all` and `then`."""
     listed = value if isinstance(value, list | tuple) else (value,)
-    if not all(isinstance(each, Mapping) and each for each in listed):
+    if not all(isinstance(each, Mapping) for each in listed):
         raise ValueError
-    return tuple(_build_condition(name, each) for one in listed for name, each in one.items())
+    given = [(name, each) for one in listed for name, each in one.items() if not is_absent(each)]
+    found = NO_CONDITIONS
+    for name, each in given:
+        match name:
+            case "all":
+                found = replace(
+                    found, all=_convert_part("all", convert_switch, adapt_switch(each)) or found.all
+                )
+            case "then":
+                found = replace(found, end_run=_convert_part("then", _check_then, each))
+            case _:
+                found = replace(found, listed=(*found.listed, _build_condition(name, each)))
+    if given and not found.listed:
+        raise ValueError  # `all` and `then` without a condition
+    return found
+
+
+def _check_then(value: Any) -> bool:
+    if value not in ("end", "return"):
+        raise ValueError
+    return bool(value == "end")
+
+
+def _convert_part(name: str, convert: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return convert(value)
+    except (ValueError, TypeError):
+        raise InvalidValue(f".{name}", _UNTIL_DESCRIPTIONS[name], value) from None
 
 
 def _build_condition(name: str, value: Any) -> Condition:
     take = _CONDITIONS.get(name)
     if take is None:
-        raise InvalidValue("", f"one of {', '.join(_CONDITIONS)}", name)
-    try:
-        return take(value)
-    except (ValueError, TypeError):
-        raise InvalidValue(f".{name}", _UNTIL_DESCRIPTIONS[name], value) from None
+        raise InvalidValue("", f"one of {', '.join(_UNTIL_DESCRIPTIONS)}", name)
+    condition: Condition = _convert_part(name, take, value)
+    return condition
 
 
 def _check_output(value: Any) -> Condition:
@@ -78,20 +116,35 @@ _UNTIL_DESCRIPTIONS: Final = {
     "http": "a URL, http:// or https://",
     "file": "a path",
     "idle": f"a number of seconds from 0.1 to {MAX_WAIT:g}",
+    "all": "true or false",
+    "then": '"return" or "end"',
 }
 UNTIL: Final = Kind(
     description=f"an object with one or more of {', '.join(_CONDITIONS)}",
     schema={
         "type": "object",
         "properties": {
-            "output": {"type": "string", "description": "Regex; a line of the output matches"},
-            "port": {"type": "integer", "description": "The command listens on this TCP port"},
-            "http": {"type": "string", "description": "This URL answers with a status below 500"},
-            "file": {"type": "string", "description": "This path exists"},
-            "idle": {"type": "number", "description": "No output for this many seconds"},
+            "output": {"type": "string", "description": "Regex; a line matches"},
+            "port": {"type": "integer", "description": "The run listens on it"},
+            "http": {"type": "string", "description": "URL; answers below 500"},
+            "file": {"type": "string", "description": "Path; exists"},
+            "idle": {"type": "number", "description": "Seconds without output"},
+            "all": {"type": "boolean", "description": "All of them"},
+            "then": {
+                "type": "string",
+                "enum": ["return", "end"],
+                "description": "end: also end the run",
+            },
         },
         "required": [],
         "additionalProperties": False,
     },
     convert=_convert_until,
 )
+
+# The tool `job` has its own argument `all`, so its declaration of `until` has none: a provider
+# accepts at most 24 optional properties in strict declarations.
+_INNER: Final = {
+    name: schema for name, schema in UNTIL.schema["properties"].items() if name != "all"
+}
+JOB_UNTIL: Final = replace(UNTIL, schema={**UNTIL.schema, "properties": _INNER})

@@ -56,6 +56,7 @@ def main(options: argparse.Namespace) -> int:
         return 2
     cancel = CancelToken()
     cancel_on_signals(cancel, signal.SIGUSR1, signal.SIGUSR2)
+    tool.store_positions()
     with tool:
         reply = tool.call(arguments, tool=options.tool, cancel=cancel)
         if tool.audit_problem is not None:

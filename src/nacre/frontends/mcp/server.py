@@ -7,10 +7,12 @@ ends of runs. The module `transport` connects the MCP server to
 its clients, over stdio or HTTP. The user's guide to the MCP server is docs/guide/mcp.md.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import anyio
 from mcp import MCPError
@@ -78,6 +80,9 @@ class McpServer(MCPServer[Any]):
         )
         self._stopping = False
         self._tool = tool
+        # Names of the clients' connections, by session of the MCP SDK.
+        self._readers: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        self._reader_numbers = itertools.count(1)
         self._often, self._seldom = often, seldom
         self._live: set[CancelToken] = set()
         self.completion()(self._complete)  # type: ignore[no-untyped-call]
@@ -131,6 +136,7 @@ class McpServer(MCPServer[Any]):
                     listen=listening if wants else None,
                     cancel=cancel,
                     on_detach=on_detach,
+                    reader=self._reader_of(context),
                 )
             except Exception as error:  # noqa: BLE001 - raised again outside of the task group
                 return error
@@ -152,6 +158,16 @@ class McpServer(MCPServer[Any]):
         if isinstance(reply, Exception):
             raise reply
         return _tool_result(reply)
+
+    def _reader_of(self, context: Context[Any, Any] | None) -> str:
+        """Return a name for the client's connection, so that replies show each client the output
+        that is new to it."""
+        if context is None:
+            return ""
+        session = context.request_context.session
+        if session not in self._readers:
+            self._readers[session] = f"connection {next(self._reader_numbers)}"
+        return self._readers[session]
 
     async def _send_progress(self, context: Context[Any, Any], news: "_LastLine") -> None:
         began = meta = anyio.current_time()

@@ -1,0 +1,517 @@
+"""Replay of calls in which replies of the `nacre` contract once surprised a language model."""
+
+import json
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nacre
+from tests.support.command_line import run_nacre
+from tests.support.helpers import eventually
+
+pytestmark = pytest.mark.slow
+
+TOKEN = "ghp_" + "0123456789" * 4
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Iterator[nacre.Tool]:
+    place = tmp_path / "place"
+    place.mkdir()
+    with nacre.Tool(cwd=place) as made:
+        yield made
+        for run in made.runs():
+            if run.state == "running":
+                act(made, "signal", run=run.id, signal="KILL")
+        act(made, "signal", runs=[run.id for run in made.runs()], signal="KILL")
+
+
+def act(tool: nacre.Tool, action: str, **more: Any) -> nacre.Reply:
+    return tool.call({"action": action, **more}, tool="job")
+
+
+def suggested_call(text: str) -> dict[str, Any]:
+    """Return the arguments of the `job` call that a notice suggests."""
+    found = re.search(r"left out: job (\{.*?\})\]", text)
+    assert found is not None, text
+    arguments: dict[str, Any] = json.loads(found[1])
+    return arguments
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# Nothing is changed behind the user's back.
+
+
+def test_ci_is_the_callers_own(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "CI"}
+    show = {"command": "echo ${CI-unset} $GIT_PAGER"}
+    with nacre.Tool(cwd=tmp_path, env=env) as tool:
+        assert tool.call(show).text == "unset cat\n"
+    with nacre.Tool(cwd=tmp_path, env={**env, "CI": "woodpecker"}) as tool:
+        assert tool.call(show).text == "woodpecker cat\n"
+    with nacre.Tool("pi", cwd=tmp_path, env=env) as pi:
+        assert pi.call({"command": "echo $CI"}).text.startswith("true\n")
+
+
+def test_python_prints_at_once(tool: nacre.Tool) -> None:
+    command = "python3 -c 'import time; print(\"ready\"); time.sleep(60)'"
+    reply = tool.call({"command": command, "until": {"output": "ready"}, "wait": 20})
+    assert reply.details["until"]["line"] == 1
+
+
+def test_a_run_without_output_says_that_programs_may_buffer(tool: nacre.Tool) -> None:
+    reply = tool.call({"command": "sleep 62.1", "wait": 0.5})
+    assert "no output yet (programs may buffer when writing to a pipe; " in reply.text
+    assert "no output yet" not in tool.call({"command": "echo a; sleep 62.1", "wait": 1}).text
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("echo 'HTTP 401: Bad credentials' >&2; exit 1", "GH_TOKEN, NPM_TOKEN"),
+        ("gh() { return 4; }; gh pr list", "GH_TOKEN"),
+        ("npm() { echo E403 >&2; return 1; }; npm publish", "NPM_TOKEN"),
+        ("echo \"KeyError: 'NPM_TOKEN'\"; exit 1", "NPM_TOKEN"),
+        ('test -n "$GH_TOKEN"', "GH_TOKEN"),
+        ("gh pr list --unknown-flag-of-no-program-x; exit 127", None),
+        ("echo 'SyntaxError: Unexpected token }'; exit 1", None),
+        ("echo 'AssertionError: assert 401 == 200'; exit 1", None),
+        ("grep -rn GH_TOKEN .", None),
+        ("ls /nonexistent", None),
+        ("git commit -m x", None),
+        ("echo 401; true", None),
+    ],
+)
+def test_a_failure_that_fits_a_withheld_secret_names_it(
+    tmp_path: Path, command: str, names: str | None
+) -> None:
+    env = {**os.environ, "GH_TOKEN": TOKEN, "NPM_TOKEN": "npm_" + "a1" * 18}
+    with nacre.Tool(cwd=tmp_path, env=env) as tool:
+        reply = tool.call({"command": command})
+    hints = [each for each in reply.details["hints"] if "withheld" in each]
+    if names is None:
+        assert hints == []
+    else:
+        (hint,) = hints
+        assert hint.startswith(f"{names} {'are' if ',' in names else 'is'} withheld")
+        assert "allow = [" in hint
+        assert TOKEN not in reply.text
+
+
+def test_the_notice_of_a_cut_output_works_as_it_is_written(tool: nacre.Tool) -> None:
+    reply = tool.call({"command": "seq 100000 | sed 's/^54321$/panic: 54321/'"})
+    assert "[line 54321: panic: 54321]" in reply.text
+    found = tool.call(suggested_call(reply.text), tool="job")
+    assert "54321:panic: 54321" in found.text
+    middle = tool.call({"command": "seq 5000", "max_output": 20_000})
+    assert "omitted" not in middle.text
+
+
+def test_the_failing_line_of_many_megabytes_is_found(tool: nacre.Tool) -> None:
+    command = "seq -f 'line %09.0f is fine' 400000; echo 'E   assert 1 == 2'; seq 900000"
+    reply = tool.call({"command": command, "wait": 60})
+    assert "[line 400001: E   assert 1 == 2]" in reply.text
+
+
+@pytest.mark.parametrize("limit", [0, 1, 60, 300])
+def test_a_small_limit_holds_although_failures_were_found(tool: nacre.Tool, limit: int) -> None:
+    command = "seq 100000; echo 'panic: x'; seq 500000"
+    reply = tool.call({"command": command, "max_output": limit, "wait": 60})
+    lines = [line for line in reply.text.splitlines() if not re.match(r"\[[\d,]+ lines", line)]
+    assert sum(len(line) + 1 for line in lines) <= limit + 1
+
+
+# Waiting.
+
+
+def test_until_is_watched_while_anything_of_the_run_lives(tool: nacre.Tool) -> None:
+    port = free_port()
+    server = f"sleep 0.7; exec python3 -m http.server --bind 127.0.0.1 {port}"
+    reply = tool.call({"command": f"({server}) > log 2>&1 &", "until": {"port": port}, "wait": 20})
+    assert reply.details["state"] == "exited"
+    assert reply.details["until"]["port"] == port
+    assert f"[port {port} is open (pid " in reply.text
+    assert reply.details["left_running"][0]["ports"] == [port]
+
+
+def test_job_wait_watches_a_run_whose_shell_has_ended(tool: nacre.Tool) -> None:
+    run = tool.call({"command": "(sleep 1; echo late; sleep 62.2) &"}).details["run"]
+    reply = act(tool, "wait", run=run, until={"output": "late"}, wait=20)
+    assert reply.details["until"] == {"output": "late", "line": 1, "text": "late"}
+    assert reply.text.startswith("late\n")
+
+
+def test_an_until_that_is_not_met_is_said(tool: nacre.Tool) -> None:
+    reply = tool.call({"command": "echo a", "until": {"output": "b"}})
+    assert reply.text == "a\n[until not met: the command ended first]"
+    assert tool.call({"command": "echo ab", "until": {"output": "b"}}).details["until"]["line"] == 1
+    began = time.monotonic()
+    left = tool.call({"command": "sleep 1 &", "until": {"output": "b"}, "wait": 20})
+    assert "[until not met: the command ended first]" in left.text
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("all_first", [True, False])
+def test_until_takes_a_list_and_all(tool: nacre.Tool, all_first: bool) -> None:
+    more: dict[str, Any] = {"all": True}
+    conditions = [{"output": "two"}, {"output": "one"}, {"file": "made"}]
+    arguments = {"until": [*conditions, more]} if all_first else {"until": conditions, **more}
+    command = "echo one; sleep 0.3; touch made; sleep 0.3; echo two; sleep 62.3"
+    reply = tool.call({"command": command, **arguments})
+    assert [sorted(each)[0] for each in reply.details["until"]["all"]] == ["line", "line", "file"]
+    assert reply.text.startswith("one\ntwo\n[r1 is running: line 2 matches two; line 1 matches one")
+
+
+def test_then_end_ends_the_run(tool: nacre.Tool) -> None:
+    command = "(sleep 0.3; echo found; sleep 62.4) & tail -f /dev/null"
+    reply = tool.call({"command": command, "until": {"output": "found", "then": "end"}})
+    assert reply.text == "found\n[line 1 matches found]\n[killed by SIGTERM]"
+    run = tool.call({"command": "tail -f /dev/null", "wait": 0}).details["run"]
+    ended = act(tool, "wait", run=run, until={"idle": 0.3, "then": "end"})
+    assert ended.details["state"] == "killed"
+
+
+def test_job_wait_shows_what_is_new_and_read_shows_all(tool: nacre.Tool) -> None:
+    command = "for i in 1 2 3; do echo $i; read -r _; done; echo end"
+    reply = tool.call({"command": command, "interactive": True})
+    run = reply.details["run"]
+    assert reply.text.startswith("1\n")
+    assert act(tool, "wait", run=run, wait=1).text == (
+        f"[nothing new since line 1]\n[{run} waits for input]"
+    )
+    assert act(tool, "write", run=run, text="\n").text == f"2\n[{run} waits for input]"
+    assert act(tool, "read", run=run).text.startswith("1\n2\n[")
+    assert act(tool, "write", run=run, text="\n").text == f"3\n[{run} waits for input]"
+    assert act(tool, "write", run=run, text="\n").text == "end\n"
+    assert act(tool, "wait", run=run).text == "[nothing new since line 4]\n[exit code 0]"
+
+
+def test_each_caller_has_its_own_position(tool: nacre.Tool) -> None:
+    run = tool.call({"command": "echo a; sleep 62.5", "until": {"output": "a"}}).details["run"]
+    with nacre.Tool(cwd=tool.cwd.decode()) as other:
+        assert act(other, "wait", run=run, wait=0.1).text.startswith("a\n")
+        assert act(other, "wait", run=run, wait=0.1).text.startswith("[nothing new since line 1]")
+
+
+def test_calls_of_the_command_line_share_their_position(tmp_path: Path) -> None:
+    def call(arguments: dict[str, Any], *more: str) -> str:
+        said = run_nacre("call", *more, json.dumps(arguments), cwd=tmp_path)
+        text: str = json.loads(said.stdout)["content"]
+        return text
+
+    call({"command": "echo a; sleep 1.5; echo b", "until": {"output": "a"}})
+    wait = {"action": "wait", "run": "r1", "wait": 20}
+    assert call(wait, "--tool", "job") == "b\n"
+    assert call(wait, "--tool", "job") == "[nothing new since line 2]\n[exit code 0]"
+
+
+def test_job_wait_takes_runs_with_all(tool: nacre.Tool) -> None:
+    for seconds in (0.2, 1.2):
+        tool.call({"command": f"sleep {seconds}; echo {seconds}", "wait": 0})
+    reply = act(tool, "wait", runs=["r1", "r2"], all=True, wait=20)
+    assert [each["state"] for each in reply.details["runs"]] == ["exited", "exited"]
+
+
+def test_idle_counts_from_now_on(tool: nacre.Tool) -> None:
+    tool.call({"command": "echo a; sleep 62.6", "wait": 1.5})
+    began = time.monotonic()
+    reply = act(tool, "wait", run="r1", until={"idle": 1}, wait=20)
+    assert reply.details["until"] == {"idle": 1}
+    assert time.monotonic() - began > 0.9
+
+
+def test_a_call_with_only_a_timeout_waits_for_it(tool: nacre.Tool) -> None:
+    with nacre.Tool(cwd=tool.cwd.decode(), options={"wait": 0.2}) as hasty:
+        assert hasty.call({"command": "sleep 62.7", "timeout": 1}).text == "[timed out after 1 s]"
+    with nacre.Tool(cwd=tool.cwd.decode(), max_wait=0.3) as front:
+        assert "is running" in front.call({"command": "sleep 62.7", "timeout": 30}).text
+    reply = tool.call({"command": "true", "timeout": 120_000})
+    assert reply.is_error
+    assert "seconds, not milliseconds" in reply.text
+
+
+def test_a_list_says_what_ps_would_say(tool: nacre.Tool) -> None:
+    busy = "(while :; do :; done) & echo a; wait"
+    tool.call({"command": busy, "wait": 1.5, "timeout": 400})
+    (line,) = act(tool, "list").text.splitlines()
+    found = re.search(r", pid \d+, 2 processes, ([\d.]+) s CPU, last output (\d+) s ago", line)
+    assert found is not None, line
+    assert float(found[1]) > 0.2
+    assert re.search(r", killed by its timeout in 39\d s", line)
+    status = act(tool, "wait", run="r1", wait=0).text
+    assert re.search(r"; pid \d+, 2 processes, [\d.]+ s CPU, last output \d+ s ago", status)
+
+
+def test_a_call_that_is_cancelled_while_it_ends_its_run_names_the_run(tool: nacre.Tool) -> None:
+    token = nacre.CancelToken()
+    command = "trap '' TERM; echo ready; while :; do sleep 0.2; done"
+    with ThreadPoolExecutor(1) as pool:
+        until = {"output": "ready", "then": "end"}
+        reply = pool.submit(tool.call, {"command": command, "until": until}, cancel=token)
+        eventually(lambda: [run.state for run in tool.runs()] == ["running"])
+        time.sleep(1.5)
+        token.cancel()
+        assert reply.result().details["run"] == "r1"
+
+
+def test_patterns_that_never_end_do_not_hold_up_the_reply(tool: nacre.Tool) -> None:
+    until = [{"output": "(a+)+$"}, {"output": "(a+)+c"}, {"output": "(a|a)+c"}]
+    began = time.monotonic()
+    reply = tool.call({"command": f"echo {'a' * 40}b", "until": until, "wait": 1})
+    assert time.monotonic() - began < 8
+    assert reply.text.endswith("[until not met: the command ended first]")
+
+
+def test_a_url_that_answers_already_is_seen_after_a_short_command(tool: nacre.Tool) -> None:
+    port = free_port()
+    server = f"python3 -m http.server --bind 127.0.0.1 {port}"
+    tool.call({"command": server, "until": {"port": port}})
+    for _ in range(3):
+        url = f"http://127.0.0.1:{port}/"
+        reply = tool.call({"command": "true", "until": {"http": url}})
+        assert reply.details["until"]["status"] == 200
+
+
+def test_reading_the_last_lines_does_not_hide_lines_between(tool: nacre.Tool) -> None:
+    command = "echo one; sleep 0.4; printf 'two\\nthree\\nfour\\n'; sleep 62.8"
+    tool.call({"command": command, "until": {"output": "four"}})
+    with nacre.Tool(cwd=tool.cwd.decode()) as other:
+        assert act(other, "read", run="r1", lines=1).text.startswith("four\n")
+        assert act(other, "wait", run="r1", wait=0).text.startswith("one\ntwo\nthree\nfour\n")
+
+
+def test_a_character_that_is_written_in_two_parts_is_shown_whole(tool: nacre.Tool) -> None:
+    command = "printf 'caf\\303'; sleep 1.2; printf '\\251 ok\\n'"
+    tool.call({"command": command, "wait": 0.6})
+    assert act(tool, "wait", run="r1").text == "é ok\n"
+
+
+# What matters is shown.
+
+
+def test_the_failed_stage_of_a_pipeline_is_named(tool: nacre.Tool) -> None:
+    def lines(command: str, **more: Any) -> str:
+        return tool.call({"command": command, **more}).text
+
+    failed = "[pipeline: stage 1 (false) exited with 1]"
+    assert lines("false | cat") == failed
+    assert lines("cd . && false | cat", session="s") == failed
+    assert lines("echo a | grep b | cat") == "(no output)"
+    assert lines("yes | head -n 1") == "y\n"
+    assert lines("set -o pipefail; false | cat") == f"[exit code 1]\n{failed}"
+    assert sorted(lines("set -x; true | cat").splitlines()) == ["+ cat", "+ true"]
+    assert lines("false | cat; true") == "(no output)"
+    assert lines("sh -c 'exit 3' | sh -c 'exit 4' | cat").splitlines() == [
+        "[pipeline: stage 1 (sh) exited with 3]",
+        "[pipeline: stage 2 (sh) exited with 4]",
+    ]
+    reply = tool.call({"command": "sleep 0.3; false | cat", "wait": 0})
+    assert act(tool, "wait", run=reply.details["run"]).text == failed
+
+
+def test_a_prompt_that_bash_does_not_print_is_shown(tool: nacre.Tool) -> None:
+    command = "read -rp 'Name? ' n; read -p 'Sure? [y/N] ' s; cat"
+    reply = tool.call({"command": command, "interactive": True})
+    run = reply.details["run"]
+    assert reply.text == f"[{run} waits for input; it asks: Name? ]"
+    assert reply.details["prompt"] == "Name? "
+    reply = act(tool, "write", run=run, text="Ada\n")
+    assert reply.text == f"[{run} waits for input; it asks: Sure? [y/N] ]"
+    assert act(tool, "write", run=run, text="y\n").text == f"[{run} waits for input]"
+
+
+def test_hints_do_not_suggest_what_is_missing(tool: nacre.Tool) -> None:
+    reply = tool.call({"command": "ls", "env": {"PATH": "$PATH:/x"}})
+    assert "near it" not in reply.text
+    assert "env is literal: PATH=$PATH:/x is not expanded" in reply.text
+
+
+def test_hints_about_git(tool: nacre.Tool) -> None:
+    script = """git init -q -b main; git config user.email a@b; git config user.name a
+    echo 1 > f; git add f; git commit -qm 1; git checkout -qb side; echo 2 > f
+    git commit -qam 2; git checkout -q main; echo 3 > f; git commit -qam 3
+    git merge side; echo 4 > f; git add f"""
+    tool.call({"command": script})
+    reply = tool.call({"command": "git commit"})
+    assert "[hint: a merge is in progress: git commit --no-edit takes the prepared" in reply.text
+    assert len(reply.details["hints"]) == 1
+    assert "hint" not in tool.call({"command": "git commit --no-edit"}).text
+    (Path(tool.cwd.decode()) / "f").write_text("5\n")
+    patch = tool.call({"command": "git add -p", "interactive": True})
+    assert patch.details["state"] == "waiting_input"
+    assert "hint" not in act(tool, "write", run=patch.details["run"], text="y\n").text
+    assert tool.call({"command": "git diff --cached --stat"}).text.startswith(" f | 2 +-")
+
+
+# Sessions.
+
+
+def test_what_a_session_says_about_set_e_and_traps(tool: nacre.Tool) -> None:
+    def say(command: str) -> str:
+        return tool.call({"command": command, "session": "s"}).text
+
+    assert say("set -e") == "(no output)"
+    assert "[set -e is on in this session" in say("echo a")
+    assert say("echo b") == "b\n"
+    assert say("set +e; trap 'echo bye $?' EXIT; x=1; exit 3") == "bye 3\n[exit code 3]"
+    assert say("trap -p; echo $x") == "1\n"
+    assert "[the session is as it was before this command: it became another" in say("exec true")
+    assert "[the session is as it was before this command: it was killed]" in say("kill -9 $$")
+
+
+def test_line_numbers_of_functions_are_those_of_their_text(tool: nacre.Tool) -> None:
+    def say(command: str) -> str:
+        return tool.call({"command": command, "session": "s"}).text
+
+    say("\n\nf()\n{\n    echo in f\n    nosuch1\n}\ng()\n{\n    nosuch2\n}")
+    text = say("f; g")
+    assert "line 4: nosuch1: command not found" in text
+    assert "line 3: nosuch2: command not found" in text
+
+
+def test_sessions_are_listed_reset_and_removed(tool: nacre.Tool) -> None:
+    tool.call({"command": "cd /; x=1", "session": "one"})
+    tool.call({"command": "y=1", "session": "two"})
+    listed = act(tool, "sessions")
+    assert sorted(each["name"] for each in listed.details["sessions"]) == ["one", "two"]
+    assert re.search(r"^one  /  used \d+ s ago$", listed.text, re.MULTILINE)
+    act(tool, "sessions", reset="one")
+    assert tool.call({"command": "echo $x", "session": "one"}).text == "\n"
+    assert re.fullmatch(r"one  .*\n\[removed two\]", act(tool, "sessions", remove="two").text)
+    reply = act(tool, "sessions", remove="three")
+    assert reply.is_error
+    assert "there is no session three in this workspace; sessions: one" in reply.text
+
+
+def test_a_queued_call_says_what_it_waits_for(tool: nacre.Tool) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(tool.call, {"command": "sleep 1", "session": "s", "wait": 20})
+        eventually(lambda: len(tool.runs()) == 1)
+        reply = tool.call({"command": "echo a", "session": "s", "wait": 0})
+        assert reply.text == "[r2 is queued: r1 has the session]"
+        assert first.result().text == "(no output)"
+    assert act(tool, "wait", run="r2").text == "a\n"
+
+
+# Arguments.
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "arguments", "note"),
+    [
+        ("bash", {"cmd": "true"}, "cmd is named command"),
+        ("bash", {"command": "true", "workdir": "/"}, "workdir is named cwd"),
+        (
+            "bash",
+            {"command": "true", "timeout_ms": 9000},
+            "timeout_ms is named timeout, in seconds",
+        ),
+        ("bash", {"command": "true", "run_in_background": True}, "is named wait: 0"),
+        ("bash", {"command": "true", "description": "x"}, None),
+        ("bash", {"command": "true", "run_in_background": False}, None),
+        ("job", {"action": "kill", "run": "r1"}, "the action kill is named signal"),
+        ("job", {"action": "stop", "id": "r1"}, "id is named run; the action stop is named signal"),
+        ("job", {"action": "output", "bash_id": "r1"}, "the action output is named read"),
+        ("job", {"action": "poll", "run": "r1"}, "the action poll is named wait"),
+    ],
+)
+def test_habits_from_other_tools_are_translated(
+    tool: nacre.Tool, tool_name: str, arguments: dict[str, Any], note: str | None
+) -> None:
+    tool.call({"command": "echo a"})
+    reply = tool.call(arguments, tool=tool_name)
+    assert not reply.is_error, reply.text
+    assert (note in reply.text) if note else ("[note" not in reply.text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"command": "true", "cmd": "false"},
+        {"command": "true", "session": "r7"},
+        {"command": "true", "timeout_ms": "soon"},
+        {"command": "true", "sandbox": True},
+        {"command": ""},
+        {"command": "true", "interactive": "maybe"},
+    ],
+)
+def test_what_is_ambiguous_is_refused(tool: nacre.Tool, arguments: dict[str, Any]) -> None:
+    assert tool.call(arguments).is_error
+    assert tool.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"command": "pwd", "workdir": "/", "cwd": None}, "/\n"),
+        ({"cmd": "echo a", "command": None}, "a\n"),
+        ({"command": "sleep 62.9", "run_in_background": True, "wait": None}, "[r1 is running"),
+        ({"command": "sleep 62.9", "timeout_ms": 500, "timeout": None}, "[timed out after 0.5 s]"),
+    ],
+)
+def test_a_habit_beside_an_explicit_null_is_translated(
+    tool: nacre.Tool, arguments: dict[str, Any], text: str
+) -> None:
+    assert tool.call(arguments).text.startswith(text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"command": "true", "timeout_ms": 10**400},
+        {"command": "true", "env": {"A": 10**5000}},
+        {"command": "true", "wait": 10**400},
+    ],
+)
+def test_huge_numbers_are_refused(tool: nacre.Tool, arguments: dict[str, Any]) -> None:
+    assert tool.call(arguments).is_error
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["-f a " * 20_000, "-" + "a" * 100_000 + "!", "alias " * 17_000, "set " * 25_000 + "| cat"],
+    ids=["options", "word", "alias", "set"],
+)
+def test_a_long_script_is_checked_in_no_time(tool: nacre.Tool, script: str) -> None:
+    began = time.process_time()
+    tool.call({"command": f": {script}; trap", "session": "s", "wait": 20})
+    assert time.process_time() - began < 3
+
+
+def test_values_of_the_wrong_type_that_can_mean_one_thing_are_accepted(tool: nacre.Tool) -> None:
+    env = {"A": 1, "B": 2.5, "C": True, "D": None, "E": ""}
+    text = "echo $A $B $C ${D-no} ${E-no}; cat"
+    reply = tool.call({"command": text, "env": env, "timeout": "9", "interactive": "false"})
+    assert reply.text == "1 2.5 true no\n"
+    nothing = {"until": {"output": "", "port": None}, "cwd": None, "stdin": "", "session": ""}
+    assert tool.call({"command": "echo a", **nothing, "env": {}, "leave": None}).text == "a\n"
+    assert act(tool, "wait", run="", runs=["r1"], until={}, wait="0").details["state"] == "exited"
+
+
+def test_explicit_exit_codes_cannot_be_imitated(tool: nacre.Tool) -> None:
+    for line in ("[exit code 3]", "[r1 is running; cursor 3]", "[hint: x]", "(no output)"):
+        reply = tool.call({"command": f"echo '{line}'; echo over"})
+        assert reply.text == f"{line}\nover\n[exit code 0]"
+    assert tool.call({"command": "echo '  [exit code 3]'; echo [a] b"}).text.endswith(
+        "[exit code 0]"
+    )
+    assert tool.call({"command": "echo a [b]"}).text == "a [b]\n"
+
+
+def test_single_switches_against_prompts_stay(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path) as tool:
+        reply = tool.call({"command": "echo $GIT_TERMINAL_PROMPT $PIP_NO_INPUT $PYTHONUNBUFFERED"})
+    assert reply.text == "0 1 1\n"
