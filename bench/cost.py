@@ -1,7 +1,8 @@
-"""Benchmark of reply sizes: characters of the replies to everyday commands, under each contract.
+"""Benchmark of reply sizes: characters of the replies to everyday commands and tasks, under each
+contract.
 
-    python -m bench.cost            print the table of docs/guide/costs.md
-    python -m bench.cost --write    also write the table to that page
+    python -m bench.cost            print the tables of docs/guide/costs.md
+    python -m bench.cost --write    also write the tables to that page
 
 Each row names the output line that matters to the model. The benchmark checks whether the reply
 contains that line. If a contract needs several calls for the same result, the characters of all
@@ -13,19 +14,22 @@ import os
 import re
 import shlex
 import socket
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import nacre
+from bench.tasks import Task, perform, tasks
 from nacre.contracts import registry
 
 CONTRACTS = ("nacre", "phoenix", "harness", "pi")
 PAGE = Path(__file__).parent.parent / "docs" / "guide" / "costs.md"
 BEGIN, END = "<!-- printed by bench/cost.py -->\n", "<!-- end of what is printed -->\n"
+BEGIN_TASKS = "<!-- tasks, printed by bench/cost.py -->\n"
 NEAR = 20  # maximum characters by which nacre's reply exceeds the shortest reply
 FAR = 0.5  # nacre's reply to large output has at most this fraction of any other reply's size
 
@@ -84,7 +88,7 @@ def rows(port: int) -> list[Row]:
         Row("short success", "echo hello", "hello"),
         Row("empty success", "true", ""),
         Row("failing test run", _SUITE, "AssertionError: 529 != 0"),
-        Row("noisy install", _INSTALL, "added 120 packages", large=True),
+        Row("noisy install", _INSTALL, "added 120 packages"),
         Row("progress bar", _BAR, "2000/2000", large=True),
         Row("100,000 lines, nearly all equal", _EQUAL, "ERROR: quota exceeded", large=True),
         Row("100,000 different lines", _DIFFERENT, "ERROR: out of connections"),
@@ -140,10 +144,7 @@ class Cost(NamedTuple):
 
 
 def measured() -> Iterator[Cost]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    for row in rows(port):
+    for row in rows(_free_port()):
         found = {name: _paid(name, row) for name in CONTRACTS}
         yield Cost(
             row,
@@ -171,6 +172,56 @@ def _paid(name: str, row: Row) -> tuple[str, int]:
     return "\n".join(texts), len(calls)
 
 
+class TaskCost(NamedTuple):
+    task: Task
+    characters: dict[str, int]
+    kept: dict[str, bool]  # whether a reply contains the line that matters, by contract
+
+
+def measured_tasks(contracts: Sequence[str] = CONTRACTS) -> Iterator[TaskCost]:
+    for task in tasks(_free_port()):
+        texts = {name: _perform(name, task) for name in contracts}
+        yield TaskCost(
+            task,
+            {name: len(text) for name, text in texts.items()},
+            {name: re.search(task.matters, text) is not None for name, text in texts.items()},
+        )
+
+
+def _perform(name: str, task: Task) -> str:
+    with (
+        tempfile.TemporaryDirectory(prefix="nacre-cost-") as place,
+        nacre.Tool(name, cwd=place, options=OPTIONS[name]) as tool,
+    ):
+        subprocess.run(["bash", "-ec", task.setup], cwd=place, check=True)
+        text = perform(tool, task.calls[name])
+        for run in tool.runs():
+            with contextlib.suppress(nacre.Refused):
+                run.end("KILL")
+    return text
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def task_table(costs: list[TaskCost]) -> str:
+    lines = [f"| | {' | '.join(CONTRACTS)} |", f"|---|{'---:|' * len(CONTRACTS)}"]
+    for cost in costs:
+        cells = []
+        for name in CONTRACTS:
+            calls = len(cost.task.calls[name])
+            lost = "" if cost.kept[name] else " (lost)"
+            cells.append(
+                f"{cost.characters[name]:,} in {calls} call{'s' if calls > 1 else ''}{lost}"
+            )
+        lines.append(f"| {cost.task.name} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
 def table(costs: list[Cost]) -> str:
     lines = [
         f"| | {' | '.join(CONTRACTS)} | the line that matters |",
@@ -192,12 +243,12 @@ def main() -> int:
     assert set(CONTRACTS) == set(registry.contract_names())
     with tempfile.TemporaryDirectory(prefix="nacre-cost-") as state:
         os.environ["NACRE_HOME"] = state
-        costs = list(measured())
-    made = table(costs)
-    print(made, end="")
+        made = {BEGIN: table(list(measured())), BEGIN_TASKS: task_table(list(measured_tasks()))}
+    print("\n".join(made.values()), end="")
     if "--write" in sys.argv[1:]:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}{made}{END}{rest.partition(END)[2]}")
+        for begin, text in made.items():
+            before, _, rest = PAGE.read_text().partition(begin)
+            PAGE.write_text(f"{before}{begin}{text}{END}{rest.partition(END)[2]}")
     return 0
 
 
