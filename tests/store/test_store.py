@@ -20,9 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nacre
+from nacre.model.caller import ReadPosition
 from nacre.model.requests import Between, Last
 from nacre.process import run_tag
-from nacre.store import cleanup, journal, output_range, stored_run
+from nacre.store import cleanup, journal, output_range, position_log, stored_run
 from nacre.store.append_file import KEPT_ROTATIONS, AppendFile
 from nacre.store.cleanup import StoreLimits
 from nacre.store.journal import workspace_key
@@ -564,6 +565,29 @@ def test_only_four_old_files_are_kept(tmp_path: Path) -> None:
     kept = sorted(each.name for each in tmp_path.iterdir() if each.name.startswith("log"))
     assert kept == ["log", "log.1", "log.2", "log.3", "log.4"]
     assert (tmp_path / "log").read_bytes() == b"a line of text 99\n"
+
+
+def test_a_file_that_each_process_appends_to_once_is_renamed_when_it_is_full(
+    tmp_path: Path,
+) -> None:
+    for number in range(5):
+        file = AppendFile(lines=True, max_bytes=10)
+        file.append(str(tmp_path / "log"), b"a line of text %d\n" % number)
+        file.close()
+    assert (tmp_path / "log").read_bytes() == b"a line of text 4\n"
+    assert (tmp_path / "log.1").read_bytes() == b"a line of text 3\n"
+
+
+def test_the_last_position_of_a_run_counts(home: Path) -> None:
+    assert position_log.read_position("r1") is None
+    for byte in (5, 7):
+        position_log.write_positions(
+            {"r1": ReadPosition(byte, False), "r11": ReadPosition(9, True)}
+        )
+    assert position_log.read_position("r1") == ReadPosition(7, False)
+    assert position_log.read_position("r11") == ReadPosition(9, True)
+    (home / "positions").write_bytes(b"r1 7 live\nr1 x\n")
+    assert position_log.read_position("r1") is None
 
 
 def test_a_symbolic_link_in_the_way_is_not_followed(home: Path, tmp_path: Path) -> None:

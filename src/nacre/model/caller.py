@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -52,6 +53,13 @@ def copy_environment() -> dict[bytes, bytes]:
     return dict(data if isinstance(data, dict) else os.environb)
 
 
+class ReadPosition(NamedTuple):
+    """How far replies have reported a run to a caller."""
+
+    byte: int  # byte of the output up to which replies have shown it
+    ended: bool  # whether a reply has reported the end of the run
+
+
 class Caller(Struct, frozen=True, kw_only=True):
     cwd: bytes
     workspace: bytes = b""
@@ -82,9 +90,9 @@ class Caller(Struct, frozen=True, kw_only=True):
     # Function that takes a run id and two byte offsets, and yields the stored output of the run
     # between these offsets in blocks.
     read_output: Callable[[str, int, int], Iterator[bytes]] = lambda *_: iter(())
-    # Function that takes a run id and returns the byte up to which earlier replies to this caller
-    # have shown the output of the run; None: no earlier reply was about the run.
-    read_position: Callable[[str], int | None] = lambda _: None
+    # Function that takes a run id and returns how far earlier replies to this caller have reported
+    # the run; None: no earlier reply was about the run.
+    read_position: Callable[[str], ReadPosition | None] = lambda _: None
 
     @property
     def home(self) -> bytes | None:

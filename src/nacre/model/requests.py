@@ -14,6 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from nacre.model.caller import ReadPosition
 from nacre.model.events import Full
 from nacre.model.outcome import Capture, Ending, Outcome, Survivor
 from nacre.model.plan import KIB, MIB, Keep, Plan
@@ -222,9 +223,9 @@ class Interact(Struct, frozen=True, kw_only=True):
     # Offset of the first output byte to report. None: report the output that is new since
     # `read_position` or, without it, all output, or the output since the action.
     since: int | None = None
-    # Function that returns, for the id of a run, the byte up to which the caller has seen the run's
-    # output, or None if no reply to the caller was about the run. None: positions are not used.
-    read_position: Callable[[str], int | None] | None = None
+    # Function that returns, for the id of a run, how far replies have reported the run to the
+    # caller, or None if no reply was about the run. None: positions are not used.
+    read_position: Callable[[str], ReadPosition | None] | None = None
     all: bool = False  # whether to wait for an event of every run instead of the first event
     keep: Keep = REPORT_KEEP
     # Whether run ids that do not exist are only listed in the response; False: they make the
@@ -374,7 +375,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     # Seconds until the run reaches its timeout; None: the run has ended, or has no timeout.
     timeout_in: float | None = None
     session_taken: bool = False  # as in `Outcome`
-    pipeline: tuple[int, ...] = ()  # exit statuses of a pipeline in which an earlier stage failed
+    pipelines: tuple[tuple[int, ...], ...] = ()  # as in `Outcome`
 
     @property
     def waits_for_input(self) -> bool:

@@ -183,7 +183,7 @@ class Interaction:
         known = request.read_position(run.name)
         if known is None:
             return size if isinstance(request.action, SendSignal | EndRun) else 0
-        return known
+        return known.byte
 
     # Acting.
 
@@ -239,10 +239,11 @@ class Interaction:
         await first_of(found, after(request.wait_limit + _EXTRA_WAIT))
 
     def _is_new(self, run: StoredRun) -> bool:
-        """Return whether the caller has not seen the end of the output of an ended run."""
+        """Return whether replies to the caller have not yet reported the end of an ended run, or
+        the end of its output."""
         read = self._request.read_position
         seen = None if read is None else read(run.name)
-        return seen is None or seen < (run.size() or 0)
+        return seen is None or not seen.ended or seen.byte < (run.size() or 0)
 
     async def _wait_for_run(self, run: StoredRun) -> None:
         """Wait until the run has ended, waits for input, or meets the conditions. The conditions

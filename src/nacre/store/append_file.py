@@ -76,6 +76,8 @@ class AppendFile:
         fd = self._fd
         if fd is None or path != self._path or not self._is_usable(fd):
             fd = self._open(path)
+            if not self._is_usable(fd):  # the file is full: `_is_usable` has renamed it
+                fd = self._open(path)
         if self._line_incomplete:
             data = b"\n" + data
         written = os.write(fd, data)

@@ -97,8 +97,7 @@ class EndEntry(
     out_of_memory: bool = False
     # whether a later command had used the session of this detached command when it ended
     session_taken: bool = False
-    # exit statuses of the script's last pipeline, if an earlier stage failed
-    pipeline: tuple[int, ...] = ()
+    pipelines: tuple[tuple[int, ...], ...] = ()  # as in `Outcome`
 
 
 encode_entry = msgspec.json.Encoder().encode

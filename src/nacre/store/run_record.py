@@ -218,7 +218,7 @@ class RunRecord:
                 terminated=outcome.terminated,
                 out_of_memory=outcome.out_of_memory,
                 session_taken=outcome.session_taken,
-                pipeline=outcome.pipeline,
+                pipelines=outcome.pipelines,
             )
             line = journal.encode_entry(ended) + b"\n"
         except ValueError:

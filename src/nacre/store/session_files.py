@@ -89,6 +89,7 @@ class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"cre
     # id of the draft that a detached command of the session will write; empty: none, or a later
     # command has used the session since
     detached: str = ""
+    detached_run: str = ""  # id of the run of that detached command
 
 
 _EMPTY_LEDGER: Final = Ledger()

@@ -23,7 +23,7 @@ from nacre.store.journal import EndEntry, StartEntry, StoredStream
 from nacre.store.output_range import BLOCK_SIZE, count_newlines, locate, read_exactly
 from nacre.store.run_owner import Owner
 from nacre.store.run_record import runs_directory
-from nacre.store.state_dir import draft_path, state_dir, write_atomically
+from nacre.store.state_dir import draft_path, state_dir
 from nacre.text.clean import decode
 from nacre.text.hidden_ranges import HiddenRangesFile
 from nacre.text.line_index import LineIndex
@@ -232,7 +232,7 @@ def build_outcome(run: StoredRun, keep: Keep) -> Outcome | None:
         left_running=ended.left_running if ended else (),
         terminated=ended.terminated if ended else (),
         out_of_memory=ended is not None and ended.out_of_memory,
-        pipeline=ended.pipeline if ended else (),
+        pipelines=ended.pipelines if ended else (),
         stored=ended is not None and ended.output.complete,
     )
 
@@ -338,23 +338,3 @@ def mark_cancelled(run: StoredRun) -> None:
     with suppress(OSError):
         os.makedirs(run.directory, 0o700, exist_ok=True)
         os.close(os.open(f"{run.directory}/cancelled", os.O_CREAT | os.O_CLOEXEC, 0o600))
-
-
-def _position_path(name: str) -> str:
-    return f"{runs_directory(state_dir())}/{name}/position"
-
-
-def read_position(name: str) -> int | None:
-    """Return the byte up to which replies have shown the output of a run; None if it is unknown."""
-    try:
-        with open(_position_path(name), "rb") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return None
-
-
-def write_position(name: str, byte: int) -> None:
-    """Store the byte up to which replies have shown the output of a run that has a directory in the
-    store; errors are ignored, because a later reply then only shows more than necessary."""
-    with suppress(OSError):
-        write_atomically(_position_path(name), b"%d" % byte)
