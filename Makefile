@@ -55,6 +55,7 @@ chaos: $(READY)
 	NACRE_SOAK=10000 NACRE_RACES=2000 $(PYTEST) --limit 3600 tests/engine/test_soak.py $(ARGS)
 	NACRE_KILLS=200 $(PYTEST) --limit 3600 tests/warden/test_recovery.py -k killing $(ARGS)
 	$(BIN)/python -m tests.support.fuzz 1 100000
+	NACRE_SCRIPTS=20000 $(PYTEST) --limit 3600 tests/shell_state/test_pipeline_report.py
 	NACRE_PLAIN=3000 $(PYTEST) --limit 3600 tests/shell_state/test_stateless_commands.py
 	$(BIN)/python -m tests.support.session_oracle 1 50000 & \
 		$(BIN)/python -m tests.support.session_oracle 50001 100000 && wait $$!

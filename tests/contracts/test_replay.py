@@ -178,7 +178,9 @@ def test_until_takes_a_list_and_all(tool: nacre.Tool, all_first: bool) -> None:
 def test_then_end_ends_the_run(tool: nacre.Tool) -> None:
     command = "(sleep 0.3; echo found; sleep 62.4) & tail -f /dev/null"
     reply = tool.call({"command": command, "until": {"output": "found", "then": "end"}})
-    assert reply.text == "found\n[line 1 matches found]\n[killed by SIGTERM]"
+    assert reply.text == (
+        'found\n[line 1 matches found; then: "end" has ended the run (killed by SIGTERM)]'
+    )
     run = tool.call({"command": "tail -f /dev/null", "wait": 0}).details["run"]
     ended = act(tool, "wait", run=run, until={"idle": 0.3, "then": "end"})
     assert ended.details["state"] == "killed"
@@ -216,6 +218,25 @@ def test_calls_of_the_command_line_share_their_position(tmp_path: Path) -> None:
     wait = {"action": "wait", "run": "r1", "wait": 20}
     assert call(wait, "--tool", "job") == "b\n"
     assert call(wait, "--tool", "job") == "[nothing new since line 2]\n[exit code 0]"
+    assert call({"command": "echo short"}) == "short\n"
+    again = {"action": "wait", "run": "r2"}
+    assert call(again, "--tool", "job") == "[nothing new since line 1]\n[exit code 0]"
+    read = {"action": "read", "run": "r2"}
+    assert call(read, "--tool", "job") == "short\n"
+
+
+def test_a_wait_returns_for_a_run_whose_end_was_not_reported(tool: nacre.Tool) -> None:
+    for seconds in (1, 63.1):
+        tool.call({"command": f"echo a; sleep {seconds}", "until": {"output": "a"}})
+    eventually(lambda: sorted(run.state for run in tool.runs()) == ["exited", "running"])
+    runs = ["r1", "r2"]
+    began = time.monotonic()
+    reply = act(tool, "wait", runs=runs, wait=30)
+    assert [each["state"] for each in reply.details["runs"]] == ["exited", "running"]
+    assert time.monotonic() - began < 10
+    # Now the end of r1 was reported, so the next call waits for r2.
+    assert act(tool, "wait", runs=runs, wait=0.7).details["runs"][1]["state"] == "running"
+    assert time.monotonic() - began > 0.7
 
 
 def test_job_wait_takes_runs_with_all(tool: nacre.Tool) -> None:
@@ -313,11 +334,19 @@ def test_the_failed_stage_of_a_pipeline_is_named(tool: nacre.Tool) -> None:
     assert lines("yes | head -n 1") == "y\n"
     assert lines("set -o pipefail; false | cat") == f"[exit code 1]\n{failed}"
     assert sorted(lines("set -x; true | cat").splitlines()) == ["+ cat", "+ true"]
-    assert lines("false | cat; true") == "(no output)"
+    assert lines("false | cat; echo $?") == f"0\n{failed}"
+    assert lines("false | cat && false | cat || echo never") == f"{failed}\n{failed}"
+    assert lines("cat <<X | sort; false | cat\nb\nX") == f"b\n{failed}"
     assert lines("sh -c 'exit 3' | sh -c 'exit 4' | cat").splitlines() == [
         "[pipeline: stage 1 (sh) exited with 3]",
         "[pipeline: stage 2 (sh) exited with 4]",
     ]
+    assert lines("trap 'echo DEBUG' DEBUG", session="s") == "(no output)"
+    assert "_nacre" not in lines("false | cat; echo ${PIPESTATUS[0]}", session="s")
+    assert lines("false | cat", session="s") == "DEBUG\nDEBUG\n"
+    reply = tool.call({"command": "false | cat"})
+    stage = {"stage": 1, "program": "false", "status": 1}
+    assert reply.details["failed_stages"] == [stage]
     reply = tool.call({"command": "sleep 0.3; false | cat", "wait": 0})
     assert act(tool, "wait", run=reply.details["run"]).text == failed
 
@@ -426,6 +455,8 @@ def test_a_queued_call_says_what_it_waits_for(tool: nacre.Tool) -> None:
         ("job", {"action": "stop", "id": "r1"}, "id is named run; the action stop is named signal"),
         ("job", {"action": "output", "bash_id": "r1"}, "the action output is named read"),
         ("job", {"action": "poll", "run": "r1"}, "the action poll is named wait"),
+        ("job", {"action": "wait", "run": "r1", "timeout": 5}, "[note: timeout is named wait]"),
+        ("job", {"action": "wait", "run": "r1", "timeout_ms": 900}, "wait, in seconds: 0.9]"),
     ],
 )
 def test_habits_from_other_tools_are_translated(
@@ -438,18 +469,25 @@ def test_habits_from_other_tools_are_translated(
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "why"),
     [
-        {"command": "true", "cmd": "false"},
-        {"command": "true", "session": "r7"},
-        {"command": "true", "timeout_ms": "soon"},
-        {"command": "true", "sandbox": True},
-        {"command": ""},
-        {"command": "true", "interactive": "maybe"},
+        ({"command": "true", "cmd": "false"}, "cmd is named command, which is given too"),
+        ({"cmd": "true", "script": "false"}, "script is named command, which is given too"),
+        ({"command": "true", "timeout_ms": 5, "timeout": 3}, "timeout_ms is named timeout"),
+        ({"command": "true", "timeout_ms": "soon"}, "give timeout, a number of seconds"),
+        ({"command": "true", "background": 7}, "give wait: 0"),
+        ({"command": "true", "session": "r7"}, "use the tool job"),
+        ({"command": "true", "sandbox": True}, "there is no argument sandbox"),
+        ({"command": ""}, "command is required"),
+        ({"command": "true", "interactive": "maybe"}, "interactive must be true or false"),
     ],
 )
-def test_what_is_ambiguous_is_refused(tool: nacre.Tool, arguments: dict[str, Any]) -> None:
-    assert tool.call(arguments).is_error
+def test_what_is_ambiguous_is_refused(
+    tool: nacre.Tool, arguments: dict[str, Any], why: str
+) -> None:
+    reply = tool.call(arguments)
+    assert reply.is_error
+    assert why in reply.text
     assert tool.runs() == []
 
 

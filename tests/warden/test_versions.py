@@ -166,7 +166,7 @@ def test_a_warden_of_this_or_a_newer_protocol_is_asked_what_it_knows(
     assert set(terms) == {"umask", "limits"}
     assert command == {
         "given": b"true",
-        "appended": b"",
+        "reporting_script": b"",
         "script": b"true",
         "cwd": os.fsencode(tmp_path),
         "placed": False,

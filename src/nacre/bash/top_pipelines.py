@@ -1,23 +1,45 @@
-"""Detection of the pipeline that is the last command of a script, as in `cd x && pytest | tail`."""
+"""Pipelines at the top level of a script, as in `cd x && pytest | tail; echo done`."""
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from nacre.bash import lexer, syntax_tree, tokens
 from nacre.bash.leading_cd import literal_text
-from nacre.bash.syntax_tree import Chain, Node, Pipeline, Simple
+from nacre.bash.syntax_tree import (
+    Case,
+    Chain,
+    Group,
+    If,
+    Loop,
+    Node,
+    Pipeline,
+    Redirected,
+    Sequence,
+    Simple,
+)
 from nacre.bash.tokens import TooComplex
 
 _ASSIGNMENT: Final = re.compile(rb"[A-Za-z_]\w*\+?=")
 _UNKNOWN: Final = b"?"  # name of a stage that is a compound command, or whose name is not literal
 
 
+class TopPipeline(NamedTuple):
+    """Pipeline that is a command of the script itself, and not of a loop, a group or a function."""
+
+    programs: tuple[bytes, ...]  # name of the program in each stage
+    # Offset of the first stage, if the pipeline is joined to another command by `&&` or `||`; None:
+    # the pipeline stands alone.
+    start: int | None
+    end: int  # offset of the end of the last stage
+
+
 @lru_cache(maxsize=16)
-def find_last_pipeline(text: bytes) -> tuple[bytes, ...]:
-    """Return the name of the program in each stage of the pipeline that is the last command of a
-    script. Return an empty tuple if the last command is no pipeline, runs in the background, or is
-    negated by `!`, and if the script cannot be parsed completely."""
+def find_pipelines(text: bytes) -> tuple[TopPipeline, ...]:
+    """Return the pipelines at the top level of a script, without those in the background and those
+    whose offsets are not known because their first or last stage is a compound command. Return an
+    empty tuple for a script that cannot be parsed completely."""
     if b"|" not in text:
         return ()
     try:
@@ -25,16 +47,44 @@ def find_last_pipeline(text: bytes) -> tuple[bytes, ...]:
         structure, wrong = syntax_tree.parse(frame.skeleton, frame.start, frame.lines)
     except (TooComplex, RecursionError):
         return ()
-    if wrong is not None or frame.trouble is not None or not structure.items:
+    if wrong is not None or frame.trouble is not None:
         return ()
-    if len(structure.items) - 1 in structure.background:
-        return ()
-    node: Node = structure.items[-1]
-    while isinstance(node, Chain):
-        node = node.right
-    if not isinstance(node, Pipeline):
-        return ()
-    return tuple(_stage_name(frame, each) for each in node.stages)
+    return tuple(_find_in(frame, structure))
+
+
+def _find_in(frame: tokens.Frame, structure: Sequence) -> Iterator[TopPipeline]:
+    for number, item in enumerate(structure.items):
+        if number in structure.background:
+            continue
+        for node in _chain_members(item):
+            last = node.stages[-1] if isinstance(node, Pipeline) else None
+            if not isinstance(node, Pipeline) or not isinstance(last, Simple):
+                continue
+            if not all(map(_is_stage, node.stages)):
+                continue
+            first = node.stages[0]
+            if node is not item and not isinstance(first, Simple):
+                continue
+            yield TopPipeline(
+                programs=tuple(_stage_name(frame, each) for each in node.stages),
+                start=first.start if node is not item and isinstance(first, Simple) else None,
+                end=last.end,
+            )
+
+
+def _chain_members(node: Node) -> Iterator[Node]:
+    if isinstance(node, Chain):
+        yield from _chain_members(node.left)
+        yield from _chain_members(node.right)
+    else:
+        yield node
+
+
+def _is_stage(node: Node) -> bool:
+    """Return whether a node can be a stage of a pipeline. The syntax tree of `a && (b) 2>&1 | c`
+    wrongly has the chain `a && (b)` as a stage."""
+    body = node.body if isinstance(node, Redirected) else node
+    return isinstance(body, Simple | Group | If | Loop | Case)
 
 
 def _stage_name(frame: tokens.Frame, stage: Node) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from nacre.model.caller import Caller
+from nacre.model.caller import Caller, ReadPosition
 from nacre.model.findings import AnyFinding
 from nacre.model.plan import Plan
 from nacre.model.refusals import AnyRefusal, Refused, Unavailable
@@ -46,8 +46,8 @@ class Reply(Struct, frozen=True, kw_only=True):
     is_error: bool
     details: dict[str, Any]
     run: str | None = None  # id of the run (`r17`), for reading its output later
-    # Byte up to which the reply has reported the output of a run, by the id of the run.
-    read_to: Mapping[str, int] = {}
+    # How far the reply has reported each run, by the id of the run.
+    read_to: Mapping[str, ReadPosition] = {}
 
 
 class Checks(Protocol):

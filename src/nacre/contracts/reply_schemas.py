@@ -150,16 +150,6 @@ _SOMETIMES: Final[dict[str, Schema]] = {
             "all": _list_schema({"type": "object"}),
         },
     ),
-    "queued": _object_schema({"behind": _nullable(_TEXT)}),
-    "pipeline": _list_schema(_COUNT),
-    "ended": _PROCESSES,
-    "refusal": _object_schema(
-        {"id": _TEXT, "rule": _nullable(_TEXT), "why": _TEXT, "instead": _nullable(_TEXT)}
-    ),
-}
-_LISTED: Final[dict[str, Schema]] = {
-    "command": _TEXT,
-    "ports": _list_schema(_COUNT),
     "activity": _object_schema(
         {
             "pid": _COUNT,
@@ -168,6 +158,18 @@ _LISTED: Final[dict[str, Schema]] = {
             "idle_seconds": _nullable(_NUMBER),
         }
     ),
+    "queued": _object_schema({"behind": _nullable(_TEXT)}),
+    "failed_stages": _list_schema(
+        _object_schema({"stage": _COUNT, "program": _TEXT, "status": _COUNT})
+    ),
+    "ended": _PROCESSES,
+    "refusal": _object_schema(
+        {"id": _TEXT, "rule": _nullable(_TEXT), "why": _TEXT, "instead": _nullable(_TEXT)}
+    ),
+}
+_LISTED: Final[dict[str, Schema]] = {
+    "command": _TEXT,
+    "ports": _list_schema(_COUNT),
     "timeout_in": _NUMBER,
 }
 _SESSION: Final = _object_schema({"name": _TEXT, "cwd": _TEXT, "idle_seconds": _NUMBER})

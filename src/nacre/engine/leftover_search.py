@@ -102,14 +102,14 @@ def describe_processes(members: Iterable[Process]) -> tuple[Survivor, ...]:
     if not found:
         return ()
     # Lazy import: most commands leave no process running.
-    from nacre.shell_state.pipeline_report import without_report
+    from nacre.shell_state.pipeline_report import without_reports
 
     listens = ports.find_ports(each.pid for each in found)
     return tuple(
         Survivor(
             pid=each.pid,
             started=each.started,
-            command=without_report(processes.command_line(each.pid)),
+            command=without_reports(processes.command_line(each.pid)),
             ports=listens[each.pid],
         )
         for each in found

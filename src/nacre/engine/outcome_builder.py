@@ -53,7 +53,8 @@ class OutcomeBuilder:
     at_exit: tuple[Survivor, ...] = ()  # processes of the run that were alive when its shell exited
     # reason why the command ran without its session; empty: no session problem
     session_problem = ""
-    pipeline: tuple[int, ...] = ()  # exit statuses of the script's last pipeline, if one failed
+    # exit statuses of the script's pipelines, if a stage failed; as in `Outcome`
+    pipelines: tuple[tuple[int, ...], ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -102,7 +103,8 @@ class OutcomeBuilder:
             session_moved=None if lease is None else lease.moved,
             session_errexit=lease is not None and lease.errexit,
             session_taken=lease is not None and lease.taken,
-            pipeline=self.pipeline,
+            session_taken_from="" if lease is None else lease.taken_from,
+            pipelines=self.pipelines,
         )
         if record is None:
             return outcome

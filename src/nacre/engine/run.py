@@ -190,7 +190,7 @@ class Run:
         """Free the run's session and its lane for the next command."""
         self._context.queue.leave_lane(self)
         if self._lease is not None:
-            self._lease.release()
+            self._lease.release(self.name)
 
     def question(self) -> tuple[int, int] | None:
         """Return None unless the run waits for input on its stdin.
@@ -532,12 +532,12 @@ class Run:
             self._release(self._child)
         self._context.queue.leave(self)
         if self._lease is not None:
-            self._lease.release()
+            self._lease.abandon()
         if self._outcome is None:
             builder = self._builder
             output = None if builder.reason is EndReason.NOT_STARTED else self._output
             builder.session_problem = self._start.session_problem
-            builder.pipeline = self._start.read_report()
+            builder.pipelines = self._start.read_report()
             self._outcome = builder.build(self.name, self._plan, output, self._record, self._lease)
         if self._leftover_pipes is not None:
             leftover, self._leftover_pipes = self._leftover_pipes, None

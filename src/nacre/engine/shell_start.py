@@ -39,7 +39,7 @@ class ShellStart:
     reads_setup = False
     _attempt: SpawnAttempt | None = None
     _tag: Tag | None = None
-    # File to which bash writes the exit statuses of the script's last pipeline; empty: none.
+    # File to which bash writes the exit statuses of the script's pipelines; empty: none.
     _report_path = ""
 
     def __init__(
@@ -74,7 +74,7 @@ class ShellStart:
         plan = self.plan
         if plan.chores:
             self._do_chores()
-        if plan.stages and not self._report_path:
+        if plan.pipelines and not self._report_path:
             plan = self._ask_for_report()
         tag = self._choose_tag()
         if self._record is not None and self._record_early:
@@ -97,33 +97,33 @@ class ShellStart:
         return tag
 
     def _ask_for_report(self) -> Plan:
-        """Append to the script the code that reports the exit statuses of its last pipeline."""
-        # Lazy imports: only a script that ends in a pipeline needs a report.
-        from nacre.shell_state.pipeline_report import build_report
+        """Insert the code that reports the exit statuses of pipelines into the script."""
+        # Lazy imports: only a script with a pipeline needs a report.
+        from nacre.shell_state.pipeline_report import insert_reports
         from nacre.store.session_files import new_report_path
 
         with suppress(OSError):
             self._report_path = new_report_path()
-            command = msgspec.structs.replace(
-                self.plan.command, appended=build_report(os.fsencode(self._report_path))
-            )
+            command, path = self.plan.command, os.fsencode(self._report_path)
+            text = insert_reports(command.script, self.plan.pipelines, path)
+            command = msgspec.structs.replace(command, reporting_script=text)
             self.plan = msgspec.structs.replace(self.plan, command=command)
         return self.plan
 
-    def read_report(self) -> tuple[int, ...]:
-        """Return the exit statuses of the script's last pipeline, if bash has reported them, and
-        delete the report."""
+    def read_report(self) -> tuple[tuple[int, ...], ...]:
+        """Return the exit statuses of the script's pipelines that bash has reported, and delete the
+        report."""
         if not self._report_path:
             return ()
-        from nacre.shell_state.pipeline_report import parse_report
+        from nacre.shell_state.pipeline_report import parse_reports
 
         try:
             with open(self._report_path, "rb") as file:
-                statuses = parse_report(file.read())
+                statuses = parse_reports(file.read(), self.plan.pipelines)
             os.unlink(self._report_path)
         except OSError:  # usually there is no report, because no stage has failed
             return ()
-        return statuses if len(statuses) == self.plan.stages else ()
+        return statuses
 
     def _do_chores(self) -> None:
         # Lazy import: few plans have chores (files to create before the spawn).

@@ -398,6 +398,7 @@ _LOGINS: Final[dict[bytes, tuple[tuple[str, ...], frozenset[bytes]]]] = {
     **dict.fromkeys((b"psql", b"pg_dump", b"createdb"), (("PG", "POSTGRES"), frozenset())),
     **dict.fromkeys((b"mysql", b"mysqldump"), (("MYSQL_",), frozenset())),
 }
+_CONFIG: Final = "~/.config/nacre/config.toml"
 _MAX_NAMED: Final = 5  # maximum number of variables that a hint names
 
 
@@ -414,7 +415,7 @@ def withheld_secret(facts: RunFacts) -> str | None:
     allow = ", ".join(f'"{name}"' for name in names[:_MAX_NAMED])
     return (
         f"{shown} {are} withheld from commands as a secret; the user can allow {it} with "
-        f"allow = [{allow}] under [nacre] in nacre's config.toml"
+        f"allow = [{allow}] under [nacre] in {_CONFIG}"
     )
 
 

@@ -230,11 +230,14 @@ class Outcome(
     session_moved: tuple[bytes, bytes] | None = None
     # Whether the command was detached and a later command had used its session when it ended.
     session_taken: bool = False
+    # Id of the detached run whose state the session does not keep, because this command used the
+    # session before that run had ended; else empty.
+    session_taken_from: str = ""
     # Whether the session had `set -e` on when the command started, and no earlier reply said so.
     session_errexit: bool = False
-    # Exit statuses of the stages of the script's last pipeline, if one of them failed before the
-    # last stage; else empty.
-    pipeline: tuple[int, ...] = ()
+    # For each pipeline of the script that was watched, the exit statuses of its stages; an empty
+    # tuple for a pipeline that did not run or in which no stage failed. Empty: no stage failed.
+    pipelines: tuple[tuple[int, ...], ...] = ()
     # The `until` condition that was met after the shell had exited, or before a call ended the run
     # because of it; set by the calling process, never sent by the warden.
     met: ConditionMet | None = None

@@ -55,8 +55,9 @@ class Command(
 
     original: bytes  # script as the caller wrote it
     script: bytes  # script as bash runs it, after the changes by the preparation steps
-    # Bash code that the engine appends to the script right before the spawn.
-    appended: bytes = b""
+    # The script with code of nacre that reports how its pipelines have exited; bash gets this text
+    # in place of `script`. Empty: bash gets `script`. The engine sets it right before the spawn.
+    reporting_script: bytes = b""
     cwd: bytes
     cwd_given: bool = False  # whether the tool call itself names the working directory
     # Environment for the command; None: the environment of this process.
@@ -231,6 +232,15 @@ class Session(
     hold: float = 0.0
 
 
+class ReportedPipeline(Struct, frozen=True, kw_only=True):
+    """Pipeline at the top level of a plan's script, whose stages report their exit statuses."""
+
+    # Offset of the pipeline in the script, if `&&` or `||` joins it to another command; else None.
+    start: int | None
+    end: int  # offset of the end of the pipeline
+    stages: int
+
+
 class Plan(
     Struct, frozen=True, kw_only=True, rename={"completion_line": "epitaph", "leftovers": "leave"}
 ):
@@ -248,8 +258,7 @@ class Plan(
     session: Session | None = None
     lane: str | None = None  # name of a lane; commands in the same lane run one at a time, in order
     chores: tuple[Chore, ...] = ()
-    # Number of stages of the script's last pipeline, whose exit statuses the outcome reports if one
-    # of them is not 0; 0: the outcome reports none.
-    stages: int = 0
+    # Pipelines of the script whose exit statuses the outcome reports.
+    pipelines: tuple[ReportedPipeline, ...] = ()
     # Facts that the preparation steps noted about the command.
     findings: tuple[AnyFinding, ...] = ()

@@ -1,57 +1,82 @@
-"""The preparation step `report_pipeline`: bash reports how each stage of a pipeline has exited.
+"""The preparation step `report_pipelines`: bash reports how each stage of a pipeline has exited.
 
 The exit code of `pytest | tail` is the exit code of `tail`, so a failure of `pytest` is easily
-overlooked. For a script whose last command is a pipeline, the plan asks the engine for the exit
-statuses of all stages. The engine appends bash code to the script, which runs after the last
-command of the script; see `shell_state.pipeline_report`. A script that could notice or break the
-appended code is left alone.
+overlooked. The plan therefore names the pipelines at the top level of a script, and the engine
+inserts code into the script that reports the exit statuses of all stages; see
+`shell_state.pipeline_report`. A script that could notice or break the inserted code is left alone.
 """
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from nacre.model.caller import Caller
-from nacre.model.plan import Plan
+from nacre.model.plan import Plan, ReportedPipeline
 from nacre.text.clean import decode
 
-# A here-document could take the appended code as its own text. An EXIT trap, `set -v`, programs
-# that list processes, and some variables could show the appended code. Limits, and functions or
-# aliases in place of builtins, could break it.
+# A script could notice the inserted code by a trap, by `set -v`, by programs that list processes,
+# by builtins that print all variables, and by some special variables. Limits, the restricted mode,
+# and functions or aliases in place of builtins could break the code. After `! a | b`, the code
+# would set a failing `$?` that ends the script under `set -e`.
 _COULD_NOTICE: Final = re.compile(
-    rb"<<|\b(?:trap|verbose|ulimit|enable|builtin|alias|ps|pgrep|pkill|top|htop|cmdline)\b"
-    rb"|\bset(?:[ \t]{1,9}[-+]\w{1,9}){0,6}[ \t]{1,9}-\w{0,9}v|BASH_EXECUTION_STRING|BASH_COMMAND"
+    rb"\b(?:trap|verbose|restricted|ulimit|enable|builtin|alias|coproc)\b"
+    rb"|\b(?:ps|pgrep|pkill|top|htop|cmdline)\b"
+    rb"|_nacre|BASH_EXECUTION_STRING|BASH_COMMAND|BASH_XTRACEFD|PIPESTATUS|\$\{?_\b"
+    rb"|\bset(?:[ \t]{1,9}[-+]\w{1,9}){0,6}[ \t]{1,9}-\w{0,9}[vr]"
+    rb"|\bset[ \t]{0,9}(?:[|;&>)\n]|$)"
+    rb"|\b(?:declare|typeset)[ \t]{0,9}(?:[|;&>)\n]|-\w{0,9}p|$)"
+    rb"|(?:^|[\s;&|({])!(?=\s)"
 )
 _SIGPIPE: Final = 128 + 13  # exit status of a stage whose reader has ended, as in `yes | head`
 # Programs whose exit status 1 is an answer, not a failure.
 _ANSWERS: Final = frozenset(
-    ("grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "diff", "cmp", "test", "[", "pgrep")
+    ("grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "diff", "cmp", "test", "[", "[[", "((")
 )
 
 
-def report_pipeline(plan: Plan, caller: Caller) -> Plan:
-    """Ask for the exit statuses of the stages of the script's last pipeline."""
+def report_pipelines(plan: Plan, caller: Caller) -> Plan:
+    """Ask for the exit statuses of the stages of the script's pipelines."""
     del caller
     script = plan.command.script
-    if b"|" not in script or script.rstrip().endswith(b"\\") or _COULD_NOTICE.search(script):
+    if b"|" not in script or _COULD_NOTICE.search(script):
         return plan
-    from nacre.bash.last_pipeline import find_last_pipeline  # lazy: few scripts need it
+    from nacre.bash.top_pipelines import find_pipelines  # lazy import: few scripts have a pipeline
 
-    stages = len(find_last_pipeline(script))
-    return msgspec.structs.replace(plan, stages=stages) if stages > 1 else plan
+    found = tuple(
+        ReportedPipeline(start=each.start, end=each.end, stages=len(each.programs))
+        for each in find_pipelines(script)
+    )
+    return msgspec.structs.replace(plan, pipelines=found) if found else plan
 
 
-def failed_stages(script: bytes, statuses: tuple[int, ...]) -> list[tuple[int, str, int]]:
-    """Return the stages before the last one that failed: number from 1, name of the program, exit
-    status. `statuses` are the exit statuses of all stages of the script's last pipeline."""
-    from nacre.bash.last_pipeline import find_last_pipeline
+class FailedStage(NamedTuple):
+    """Stage of a pipeline that failed without effect on the exit code of the pipeline."""
 
-    names = [decode(each) for each in find_last_pipeline(script)]
-    if len(names) != len(statuses):
+    stage: int  # number of the stage, from 1
+    program: str
+    status: int
+
+
+def find_failed_stages(script: bytes, statuses: tuple[tuple[int, ...], ...]) -> list[FailedStage]:
+    """Return the stages that failed, except the last stage of each pipeline, whose exit status is
+    that of the pipeline. `statuses` has the exit statuses of each pipeline of the script."""
+    from nacre.bash.top_pipelines import find_pipelines
+
+    pipelines = find_pipelines(script)
+    if len(pipelines) != len(statuses):
         return []
-    return [
-        (number, name, status)
-        for number, (name, status) in enumerate(zip(names[:-1], statuses, strict=False), 1)
-        if status not in (0, _SIGPIPE) and not (status == 1 and name in _ANSWERS)
-    ]
+    stages = (
+        FailedStage(number, decode(program), status)
+        for pipeline, exits in zip(pipelines, statuses, strict=True)
+        for number, (program, status) in enumerate(
+            zip(pipeline.programs[:-1], exits, strict=False), 1
+        )
+    )
+    return [each for each in stages if _has_failed(each)]
+
+
+def _has_failed(stage: FailedStage) -> bool:
+    if stage.status in (0, _SIGPIPE):
+        return False
+    return stage.status != 1 or stage.program not in _ANSWERS

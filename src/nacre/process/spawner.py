@@ -138,7 +138,7 @@ class Spawner:
         start: SpawnFunction,
     ) -> Child:
         command, given, stdin = plan.command, plan.stdin, self._devnull
-        script = command.script + command.appended
+        script = command.reporting_script or command.script
         words = [plan.shell, b"-c", b"--", script]
         output = errors = _open_output_pipe(attempt)
         if plan.streams is Streams.SEPARATE:

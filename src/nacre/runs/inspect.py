@@ -144,7 +144,7 @@ def build_status(
         open_stdin=run.start_entry.open_stdin,
         out_of_memory=ended is not None and ended.out_of_memory,
         session_taken=ended is not None and ended.session_taken,
-        pipeline=ended.pipeline if ended else (),
+        pipelines=ended.pipelines if ended else (),
         stored=ended is None or ended.output.complete,
     )
 

@@ -50,13 +50,15 @@ class SessionLease:
         lost: bool,
         moved: tuple[bytes, bytes] | None = None,
         errexit: bool = False,
+        taken_from: str = "",
     ) -> None:
         """Create the lease (the hold on a session) of a command that has just started in the
         session's shell. `unchanging` means that the command cannot change the shell's state. `lost`
         means that nacre could not read the state saved by the session's previous command.
         If the session's directory cannot be entered, `moved` is that directory and the parent
         directory in which the command starts. `errexit` means that the session has `set -e` on, and
-        that no earlier reply said so."""
+        that no earlier reply said so. `taken_from` is the id of the detached run whose state the
+        session will not keep, because this command uses the session before that run has ended."""
         self._unchanging = unchanging
         never_saves = plan.session is not None and plan.session.detached
         # whether the session is free for other commands
@@ -68,6 +70,7 @@ class SessionLease:
         self.lost = lost
         self.moved = moved
         self.errexit = errexit
+        self.taken_from = taken_from
         self._sessions = sessions
         self._file = file
         self._ledger = ledger
@@ -101,17 +104,26 @@ class SessionLease:
     def _is_unsaved(self) -> bool:
         return self._saves and not _is_complete(self._draft, self._draft_id)
 
-    def release(self) -> None:
-        """Release the session while its command keeps running. The command saves the state of its
-        shell when it ends, unless a later command has used the session by then."""
+    def release(self, run: str) -> None:
+        """Release the session while its command, the run with the id `run`, keeps running. The
+        command saves the state of its shell when it ends, unless a later command has used the
+        session by then."""
         if not self._released:
             self._released = True
             if self._saves:
                 self._sessions.hold_detached(self._file, held=True)
                 with suppress(OSError):
                     self._file.write_ledger(
-                        msgspec.structs.replace(self._ledger, detached=self._draft_id)
+                        msgspec.structs.replace(
+                            self._ledger, detached=self._draft_id, detached_run=run
+                        )
                     )
+            self._sessions.release(self._file)
+
+    def abandon(self) -> None:
+        """Release the session if its command has ended without saving a state."""
+        if not self._released:
+            self._released = True
             self._sessions.release(self._file)
 
     def may_save_soon(self, left: list[Process], seconds: float) -> bool:

@@ -270,7 +270,9 @@ class SessionManager:
             return
         ledger = file.read_ledger()
         if ledger.detached == pending.draft_id:
-            file.write_ledger(msgspec.structs.replace(ledger, pending=pending, detached=""))
+            file.write_ledger(
+                msgspec.structs.replace(ledger, pending=pending, detached="", detached_run="")
+            )
         else:
             self._discarded.add((file, pending.draft_id))
 
@@ -324,9 +326,11 @@ class SessionManager:
         plain = session.detached or (bool(ledger.state) and _keeps_state(plan, session, state))
         start = _start_directory(plan, session, stands)
         ledger, errexit = _note_errexit(ledger, state)
+        taken_from = ""
         if ledger.detached and not plain:
             # From now on, the state of this command counts, not that of the detached command.
-            ledger = msgspec.structs.replace(ledger, detached="")
+            taken_from = ledger.detached_run
+            ledger = msgspec.structs.replace(ledger, detached="", detached_run="")
             file.write_ledger(ledger)
         while True:
             shell = self._pool.take(spec) if plan.stdin is None else None
@@ -345,7 +349,7 @@ class SessionManager:
                 own_trap=not plain and _may_set_exit_trap(plan, state),
             )
             try:
-                child = shell.run(call, plan.command.script + plan.command.appended, mark)
+                child = shell.run(call, _select_script(plan, state), mark)
             except OSError:  # the prewarmed shell has exited without running the script
                 end_prewarmed(shell)
                 if not ready:
@@ -365,6 +369,7 @@ class SessionManager:
                     if start.is_fallback and not session.move_noted
                     else None,
                     errexit=errexit,
+                    taken_from=taken_from,
                 )
 
     # Methods with which the worker thread starts prewarmed shells and deletes unneeded drafts
@@ -485,6 +490,15 @@ def _note_errexit(ledger: Ledger, state: ShellState | None) -> tuple[Ledger, boo
     if errexit == ledger.errexit_noted:
         return ledger, False
     return msgspec.structs.replace(ledger, errexit_noted=errexit), errexit
+
+
+def _select_script(plan: Plan, state: ShellState | None) -> bytes:
+    """Return the script for bash. The code that reports how pipelines have exited is left out in a
+    session with traps, because a trap on DEBUG or ERR would notice the code."""
+    command = plan.command
+    if state is not None and state.traps:
+        return command.script
+    return command.reporting_script or command.script
 
 
 def _keeps_state(plan: Plan, session: Session, state: ShellState | None) -> bool:

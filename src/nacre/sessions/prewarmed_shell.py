@@ -84,7 +84,7 @@ class PrewarmedShell:
                 else None
             )
             script = build_loader(*numbers, IDLE_SECONDS if background else None, umask)
-            command = msgspec.structs.replace(plan.command, script=script, appended=b"")
+            command = msgspec.structs.replace(plan.command, script=script, reporting_script=b"")
             waits = msgspec.structs.replace(plan, command=command)
             self.hard, own = spawner.hard_limit, spawner.new_tag()
             if background:

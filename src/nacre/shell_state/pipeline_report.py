@@ -1,39 +1,69 @@
-"""Bash code that reports the exit statuses of the script's last pipeline to a file.
+"""Bash code that reports the exit statuses of a script's pipelines to a file.
 
-The code is appended to the script on a line of its own, so it runs only after the script's last
-command, and only if the script has not exited before. The code writes nothing to stdout and stderr,
-needs no descriptor that a command could inherit, and exits with the exit status of the script. For
-a script whose last command is a pipeline, bash starts the same processes with and without the code:
-bash never execs the last command of such a script.
+    pytest | tail; echo done            ->  pytest | tail; REPORT; echo done
+    make | tail && ./test | tail        ->  { make | tail; REPORT; } && { ./test | tail; REPORT; }
+
+The code is inserted into the script without new lines, so the line numbers in messages of bash stay
+the same. The code writes nothing to stdout and stderr, needs no descriptor that a command could
+inherit, starts a process only after a pipeline that failed, and leaves `$?` as it was. bash never
+execs the last stage of a pipeline, so bash starts the same processes with and without the code.
 """
 
+import re
+from collections.abc import Sequence
 from typing import Final
 
+from nacre.model.plan import ReportedPipeline
 from nacre.shell_state.bash_code import quote
 
-_BEGIN: Final = b'\n{ _nacre_pipe="$? ${PIPESTATUS[@]}"; '
-# With the shell option `xtrace`, bash would print the appended commands to stderr or to
-# BASH_XTRACEFD.
-_QUIETLY: Final = b"2>/dev/null {BASH_XTRACEFD}>/dev/null"
+# The unusual blanks mark the brace as nacre's own, so that `without_reports` finds it.
+_OPEN: Final = b"{ \t "
+_BEGIN: Final = b"; { _nacre_pipe="
+_END: Final = b"; } 2>/dev/null"
+_CODE: Final = (
+    _BEGIN
+    + b'"$? ${PIPESTATUS[@]}"; [[ ${_nacre_pipe#* } != *[1-9]* ]] || '
+    + b'\\builtin printf "%%s\\\\n" "%d ${_nacre_pipe#* }" >>%b; '
+    # A subshell sets `$?` to the exit status of the pipeline.
+    + b"[[ $_nacre_pipe == 0\\ * ]] || (\\builtin exit ${_nacre_pipe%%%% *})"
+    + _END
+)
+# The inserted code in the command line of a process, which may be cut.
+_REPORT: Final = re.compile(
+    rf"{re.escape(_BEGIN.decode())}.*?(?:{re.escape(_END.decode())}(?:; \}})?|$)"
+)
 
 
-def build_report(path: bytes) -> bytes:
-    """Return bash code that writes the exit statuses to the file `path` if one of them is not 0."""
-    return (
-        _BEGIN
-        + b"[[ ${_nacre_pipe#* } != *[1-9]* ]] || "
-        + b'\\builtin printf %%s "${_nacre_pipe#* }" >|%b; ' % quote(path)
-        + b'\\builtin exit "${_nacre_pipe%% *}"; } '
-        + _QUIETLY
+def insert_reports(script: bytes, pipelines: Sequence[ReportedPipeline], path: bytes) -> bytes:
+    """Return a script that reports the exit statuses of its pipelines to the file `path`."""
+    parts, at = [], 0
+    for number, each in enumerate(pipelines):
+        if each.start is not None:
+            parts += [script[at : each.start], _OPEN]
+            at = each.start
+        parts += [script[at : each.end], _CODE % (number, quote(path))]
+        parts += [b"; }"] if each.start is not None else []
+        at = each.end
+    return b"".join([*parts, script[at:]])
+
+
+def parse_reports(
+    text: bytes, pipelines: Sequence[ReportedPipeline]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the exit statuses of each pipeline from the text of the file; empty for a pipeline
+    without a report. Return an empty tuple if there is no report."""
+    found: dict[int, tuple[int, ...]] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if words and all(each.isdigit() for each in words):
+            found[int(words[0])] = tuple(map(int, words[1:]))
+    statuses = tuple(
+        found[number] if len(found.get(number, ())) == each.stages else ()
+        for number, each in enumerate(pipelines)
     )
+    return statuses if any(statuses) else ()
 
 
-def parse_report(text: bytes) -> tuple[int, ...]:
-    """Return the exit statuses from the text of the file; an empty tuple for an invalid text."""
-    words = text.split()
-    return tuple(map(int, words)) if words and all(each.isdigit() for each in words) else ()
-
-
-def without_report(command: str) -> str:
-    """Return the command line of a bash process without the appended code."""
-    return command.partition(_BEGIN.decode().replace("\n", " "))[0].partition(_BEGIN.decode())[0]
+def without_reports(command: str) -> str:
+    """Return the command line of a bash process without the inserted code."""
+    return _REPORT.sub("", command).replace(_OPEN.decode(), "")

@@ -70,7 +70,7 @@ from nacre.prepare.environment import (
     secret_names,
 )
 from nacre.prepare.internal_urls import internal_urls_step
-from nacre.prepare.pipeline import report_pipeline
+from nacre.prepare.pipeline_stages import report_pipelines
 from nacre.prepare.terminal_needs import note_terminal_needs
 from nacre.prepare.until_files import resolve_files
 from nacre.text.clean import decode
@@ -183,7 +183,7 @@ class Nacre:
             internal_urls_step(("artifact",)),
             environment_step(options.environment, {**NON_INTERACTIVE, **EDITORS}, options.allow),
             note_terminal_needs,
-            report_pipeline,
+            report_pipelines,
         )
 
     def with_max_wait(self, seconds: float) -> "Nacre":
@@ -248,11 +248,11 @@ class Nacre:
         if session is not None:
             session = msgspec.structs.replace(session, hold=_SESSION_HOLD)
             plan = msgspec.structs.replace(plan, session=session, lane=session.key)
-        until = resolve_files(given.until, plan.command.cwd, caller.home)
+        until = resolve_files(given.until, plan.command.cwd, caller.home) if wait else NO_CONDITIONS
         request = StartRun(
             plan=plan,
             wait_limit=wait,
-            until=until if wait else NO_CONDITIONS,
+            until=until,
             max_live=self.options.max_runs,
             idempotency_key=_build_idempotency_key(given, plan),
         )
@@ -266,7 +266,7 @@ class Nacre:
             find_run=caller.find_run,
             read_output=caller.read_output,
             open_stdin=plan.stdin is not None,
-            until=bool(until) and wait > 0,
+            until=until,
             session="" if session is None else session.name,
             literal_env=_find_unexpanded(given.env),
             notes=notes,

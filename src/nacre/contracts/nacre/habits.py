@@ -1,35 +1,44 @@
 """Habits of models from other shell tools, translated to the arguments of the `nacre` contract.
 
 A model that knows other shell tools sends their argument names, such as `cmd` or `timeout_ms`. A
-name that can mean only one thing is translated, and the reply has a note with the right name. All
-other unknown names are refused by `contracts.arguments`.
+name that can mean only one thing is translated, and the reply has a note with the right name. A
+name that cannot be translated, for example because the right name is given too, is refused with the
+right name. Names that this module does not know are refused by `contracts.arguments`.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from nacre.contracts.arguments import is_absent
+from nacre.contracts.arguments import bad_arguments, is_absent
 
-# A rule takes the value that the model sent, and returns the argument that is meant with its value,
-# or None if the value does not fit.
-Rule = Callable[[Any], tuple[str, Any] | None]
+# A rule takes the value that the model sent, and returns the name and the value of the argument
+# that is meant. An empty name means that the argument is ignored. A rule raises ValueError, with
+# the argument that the model should give instead, if the value does not fit.
+Rule = Callable[[Any], tuple[str, Any]]
 
 
 def _rename(name: str) -> Rule:
     return lambda value: (name, value)
 
 
-def _milliseconds(value: Any) -> tuple[str, Any] | None:
-    try:
-        return "timeout", float(value) / 1000
-    except (TypeError, ValueError, OverflowError):
-        return None
+def _in_seconds(name: str) -> Rule:
+    """Return the rule for a number of milliseconds that is named `name` in seconds."""
+
+    def convert(value: Any) -> tuple[str, Any]:
+        try:
+            return name, float(value) / 1000
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"{name}, a number of seconds") from None
+
+    return convert
 
 
-def _background(value: Any) -> tuple[str, Any] | None:
+def _background(value: Any) -> tuple[str, Any]:
     if value in (True, "true"):
         return "wait", 0
-    return ("", None) if value in (False, "false") else None
+    if value in (False, "false"):
+        return "", None
+    raise ValueError("wait: 0 to start a command in the background")
 
 
 def _ignore(value: Any) -> tuple[str, Any]:
@@ -37,13 +46,14 @@ def _ignore(value: Any) -> tuple[str, Any]:
     return "", None
 
 
+_MILLISECONDS: Final = ("timeout_ms", "timeoutMs", "timeout_millis")
 _BASH_HABITS: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(("cmd", "script", "commandLine", "command_line"), _rename("command")),
     **dict.fromkeys(
         ("workdir", "working_directory", "workingDirectory", "dir", "directory", "path"),
         _rename("cwd"),
     ),
-    **dict.fromkeys(("timeout_ms", "timeoutMs", "timeout_millis"), _milliseconds),
+    **dict.fromkeys(_MILLISECONDS, _in_seconds("timeout")),
     **dict.fromkeys(("timeout_seconds", "timeoutSeconds", "timeout_sec"), _rename("timeout")),
     **dict.fromkeys(
         ("run_in_background", "background", "is_background", "isBackground", "detach", "async"),
@@ -63,6 +73,7 @@ _JOB_HABITS: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(("filter", "pattern", "regex"), _rename("grep")),
     "tail": _rename("lines"),
     **dict.fromkeys(("timeout", "timeout_seconds"), _rename("wait")),
+    **dict.fromkeys(_MILLISECONDS, _in_seconds("wait")),
     **dict.fromkeys(("description", "explanation", "justification"), _ignore),
 }
 _ACTIONS: Final[Mapping[str, str]] = {
@@ -79,7 +90,7 @@ _AT_ONCE: Final = ("poll", "status")
 
 def translate_bash(arguments: object) -> tuple[object, tuple[str, ...]]:
     """Return the arguments of the tool `bash` with translated names, and a note for each
-    translation."""
+    translation. Raises Refused."""
     if not isinstance(arguments, Mapping):
         return arguments, ()
     given, notes = _translate(arguments, _BASH_HABITS)
@@ -88,7 +99,7 @@ def translate_bash(arguments: object) -> tuple[object, tuple[str, ...]]:
 
 def translate_job(arguments: object) -> tuple[object, tuple[str, ...]]:
     """Return the arguments of the tool `job` with translated names and actions, and a note for each
-    translation."""
+    translation. Raises Refused."""
     if not isinstance(arguments, Mapping):
         return arguments, ()
     given, notes = _translate(arguments, _JOB_HABITS)
@@ -114,22 +125,28 @@ def _translate(
     notes = []
     for name, value in arguments.items():
         rule = habits.get(name)
-        meant = None if rule is None else rule(value)
-        if meant is None or (meant[0] in arguments and not is_absent(arguments[meant[0]])):
+        if rule is None:
             given[name] = value
-        elif meant[0]:
-            translated[meant[0]] = meant[1]
-            notes.append(_note(name, *meant))
+            continue
+        if is_absent(value):
+            continue
+        try:
+            meant, adapted = rule(value)
+        except ValueError as instead:
+            raise bad_arguments(f"there is no argument {name}; give {instead}") from None
+        if meant in translated or not is_absent(arguments.get(meant)):
+            raise bad_arguments(f"{name} is named {meant}, which is given too; give only {meant}")
+        if meant:
+            translated[meant] = adapted
+            notes.append(_note(name, meant, adapted))
     # A translated argument replaces an absent one, such as `cwd: null` beside `workdir`.
     return {**given, **translated}, tuple(notes)
 
 
 def _note(name: str, meant: str, value: Any) -> str:
-    if meant == "wait":
-        return f"{name} is named wait: 0"
-    if meant == "timeout" and name.lower().replace("_", "").startswith("timeoutm"):
-        return f"{name} is named timeout, in seconds: {value:g}"
-    return f"{name} is named {meant}"
+    if name in _MILLISECONDS:
+        return f"{name} is named {meant}, in seconds: {value:g}"
+    return f"{name} is named {meant}{': 0' if value == 0 else ''}"
 
 
 def _move_into_until(

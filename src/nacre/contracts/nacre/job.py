@@ -27,7 +27,7 @@ from nacre.contracts.nacre.habits import translate_job
 from nacre.contracts.nacre.reply_context import HAS_TERMINALS, read_nothing
 from nacre.contracts.nacre.reply_context import ReadOutput as StoredOutput
 from nacre.contracts.nacre.until import JOB_UNTIL, MAX_WAIT
-from nacre.model.caller import Caller
+from nacre.model.caller import Caller, ReadPosition
 from nacre.model.refusals import Refused, Unavailable
 from nacre.model.requests import (
     Action,
@@ -165,12 +165,12 @@ class JobReplyContext(Struct, frozen=True, kw_only=True):
     # Whether the call reads given lines (`from`, `to`, `lines`), which the reply shows unfolded.
     ranged: bool = False
     page: bool = False  # whether the call reads the output from a given byte offset (`since`)
-    until: bool = False  # whether the call waits for a condition of its argument `until`
+    until: Conditions = NO_CONDITIONS  # conditions for which the call waits
     path: bytes = b""
     run_of: Callable[[int], str | None] = lambda _: None
     read_output: StoredOutput = read_nothing
-    # Function that returns the byte up to which earlier replies have shown the output of a run.
-    read_position: Callable[[str], int | None] = lambda _: None
+    # Function that returns how far earlier replies have reported a run.
+    read_position: Callable[[str], ReadPosition | None] = lambda _: None
     notes: tuple[str, ...] = ()  # notes about arguments of the call that were translated
     withheld: tuple[str, ...] = ()  # names of variables that commands do not get
 
@@ -353,7 +353,7 @@ def _admit_wait(
     )
     return Admitted(
         request=request,
-        reply_context=replace(reply_context, wait_clamped_to=clamped, until=bool(given.until)),
+        reply_context=replace(reply_context, wait_clamped_to=clamped, until=given.until),
     )
 
 
@@ -380,7 +380,7 @@ def _admit_write(
     )
     unended = bool(text) and not text.endswith(b"\n") and not given.eof
     reply_context = replace(
-        reply_context, wait_clamped_to=clamped, unterminated=unended, until=bool(given.until)
+        reply_context, wait_clamped_to=clamped, unterminated=unended, until=given.until
     )
     return Admitted(request=request, reply_context=reply_context)
 

@@ -8,7 +8,6 @@ import msgspec
 from nacre.contracts.contract import Reply
 from nacre.contracts.nacre.job import JobReplyContext
 from nacre.contracts.nacre.reply import (
-    activity_details,
     activity_text,
     build_details,
     build_run_reply,
@@ -26,6 +25,7 @@ from nacre.contracts.nacre.shown_output import (
     show_output,
 )
 from nacre.contracts.phrases import TAKEN, process_texts, shorten_command
+from nacre.model.caller import ReadPosition
 from nacre.model.outcome import Exited
 from nacre.model.requests import (
     AlreadyEnded,
@@ -68,7 +68,7 @@ def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
         state=TAKEN if job.session_taken and reply_context.action != "read" else None,
         hints=found,
         clamped=reply_context.wait_clamped_to,
-        unmet=reply_context.until and job.met is None and not job.waits_for_input,
+        until=reply_context.until,
         always=reply_context.action == "signal",
         since_last=reply_context.action in ("wait", "write"),
     )
@@ -83,7 +83,8 @@ def _continues(job: RunStatus, reply_context: JobReplyContext) -> bool:
     """Return whether a reply shows the output up to its end without skipping output that is new to
     the caller."""
     assert isinstance(job.output, Excerpt)
-    seen = reply_context.read_position(job.run) or 0
+    position = reply_context.read_position(job.run)
+    seen = 0 if position is None else position.byte
     return job.output.byte <= seen and next_cursor(job) >= job.total.size
 
 
@@ -179,7 +180,7 @@ def _line_ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _reply_for_several(listing: Listing, reply_context: JobReplyContext) -> Reply:
-    texts, data, read_to = [], [], dict[str, int]()
+    texts, data, read_to = [], [], dict[str, ReadPosition]()
     for job in listing.runs:
         settled = job.ending is not None or job.event is not None
         max_bytes = reply_context.max_bytes // len(listing.runs)
@@ -191,7 +192,7 @@ def _reply_for_several(listing: Listing, reply_context: JobReplyContext) -> Repl
         reply = build_run_reply(
             job,
             part,
-            unmet=reply_context.until and job.met is None and not job.waits_for_input,
+            until=reply_context.until,
             always=reply_context.action == "signal",
             since_last=settled and reply_context.action == "wait",
         )
@@ -223,7 +224,6 @@ def _reply_for_list(listing: Listing) -> Reply:
             **build_details(job, NOTHING, ()),
             "command": job.command,
             "ports": list(job.processes.ports),
-            **({} if job.activity is None else {"activity": activity_details(job.activity)}),
             **({} if job.timeout_in is None else {"timeout_in": round(job.timeout_in, 1)}),
         }
         for job in listing.runs

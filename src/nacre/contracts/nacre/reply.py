@@ -8,7 +8,7 @@ as a prompt.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from nacre.contracts.phrases import (
     session_notes,
     shorten_command,
 )
+from nacre.model.caller import ReadPosition
 from nacre.model.findings import AnyFinding, NeedsTerminal, ToolSuggested, TrailerSkipped
 from nacre.model.outcome import (
     Cancelled,
@@ -57,8 +58,10 @@ from nacre.model.requests import (
 )
 from nacre.model.signals import signal_name
 from nacre.model.wait_conditions import (
+    NO_CONDITIONS,
     AllMet,
     ConditionMet,
+    Conditions,
     FileExists,
     FileFound,
     HttpAnswered,
@@ -73,9 +76,12 @@ from nacre.model.wait_conditions import (
 from nacre.prepare.environment import withheld_secrets
 from nacre.text.clean import as_displayed, decode, drop_partial_end, strip_escapes
 
+if TYPE_CHECKING:
+    from nacre.prepare.pipeline_stages import FailedStage
+
 _DETACHED_IN_SESSION: Final = (
-    "the session is free for other calls; the state of this command is saved when it ends, unless "
-    "another call has used the session by then"
+    "other calls can use the session meanwhile; the state of this command is saved when it ends, "
+    "unless another call has used the session by then"
 )
 # Seconds up to which a run without output counts as just started.
 _JUST_STARTED: Final = 0.2
@@ -106,14 +112,15 @@ def build_reply(
         state="; ".join([*moved_notes(findings), *_session_lines(result, reply_context)]) or None,
         hints=_find_hints(job, reply_context, findings),
         clamped=reply_context.wait_clamped_to,
-        unmet=reply_context.until and job.met is None,
+        until=reply_context.until,
     )
 
 
 def _session_lines(result: Outcome | Running, reply_context: ReplyContext) -> list[str]:
     if isinstance(result, Outcome):
-        note = session_notes(result, reply_context.script)
-        return [] if note is None else [note]
+        note, earlier = session_notes(result, reply_context.script), result.session_taken_from
+        taken = f"the session keeps the state of this call; the state of {earlier} is not saved"
+        return [*([] if note is None else [note]), *([taken] if earlier else [])]
     if reply_context.session and not result.queued:
         return [_DETACHED_IN_SESSION]
     return []
@@ -146,7 +153,7 @@ def _build_status(result: Outcome | Running, reply_context: ReplyContext) -> Run
         ending=result.ending,
         processes=RunProcesses(left_running=result.left_running, terminated=result.terminated),
         out_of_memory=result.out_of_memory,
-        pipeline=result.pipeline,
+        pipelines=result.pipelines,
     )
 
 
@@ -233,15 +240,15 @@ def build_run_reply(
     state: str | None = None,
     hints: Sequence[str] = (),
     clamped: float | None = None,
-    unmet: bool = False,
+    until: Conditions = NO_CONDITIONS,
     always: bool = False,
     since_last: bool = False,
 ) -> Reply:
     """Build the reply about one run: the shown output, then status lines in brackets.
 
     `state` is the text of a note about the run's session, or None. `clamped` is the maximum wait in
-    seconds that replaced a longer requested wait, or None. `unmet` is True if the call waited with
-    the argument `until` and its conditions were not met. If `always` is True, the reply has a
+    seconds that replaced a longer requested wait, or None. `until` has the conditions for
+    which the call waited. If `always` is True, the reply has a
     status line even for exit code 0. `since_last` means that the reply shows only the output since
     the last reply about the run.
 
@@ -252,7 +259,7 @@ def build_run_reply(
     always = always or nothing_new
     lines = [
         *([f"[nothing new since line {job.total.lines:,}]"] if nothing_new else []),
-        *state_lines(job, part, unmet=unmet, always=always),
+        *state_lines(job, part, until, always=always),
         *_artifact_lines(job),
         *_leftover_lines(job),
         *([f"[{state}]"] if state else []),
@@ -268,7 +275,7 @@ def build_run_reply(
         is_error=isinstance(job.ending, NotStarted | Lost),
         details=build_details(job, part, hints),
         run=job.run,
-        read_to={job.run: next_cursor(job)},
+        read_to={job.run: ReadPosition(next_cursor(job), job.ending is not None)},
     )
 
 
@@ -279,34 +286,37 @@ def shown_capture(job: RunStatus) -> Capture:
 
 
 def state_lines(
-    job: RunStatus, part: ShownOutput, *, unmet: bool = False, always: bool = False
+    job: RunStatus, part: ShownOutput, until: Conditions = NO_CONDITIONS, *, always: bool = False
 ) -> Iterator[str]:
     """Generate the status lines in brackets about a run; a plain success (exit code 0), the usual
     case, has none."""
+    unmet = bool(until) and job.met is None
     how = _ending_text(job.ending)
     if job.ending is None:
         yield f"[{_running_text(job, part, unmet=unmet)}]"
         return
+    ended = job.met is not None and until.end_run and isinstance(job.ending, Killed)
     if job.met is not None:
-        yield f"[{_condition_text(job.met, part)}]"
+        then = f'; then: "end" has ended the run ({how})' if ended else ""
+        yield f"[{_condition_text(job.met, part)}{then}]"
     if isinstance(job.event, AlreadyEnded):
         yield f"[{job.run} had already ended: {how}]"
-    elif job.ending != Exited(0) or (always and not job.processes.terminated):
+    elif not ended and (job.ending != Exited(0) or (always and not job.processes.terminated)):
         yield f"[{how}]"
     if unmet:
         yield "[until not met: the command ended first]"
-    if job.pipeline:
-        yield from _pipeline_lines(job)
+    yield from (
+        f"[pipeline: stage {each.stage} ({each.program}) exited with {each.status}]"
+        for each in _failed_stages(job)
+    )
 
 
-def _pipeline_lines(job: RunStatus) -> Iterator[str]:
-    """Generate a line for each failed stage of the script's last pipeline, except the last stage,
-    whose exit status is the exit status of the script."""
-    from nacre.prepare.pipeline import failed_stages  # lazy import: few pipelines fail
+def _failed_stages(job: RunStatus) -> "list[FailedStage]":
+    if not job.pipelines:
+        return []
+    from nacre.prepare.pipeline_stages import find_failed_stages  # lazy import: few pipelines fail
 
-    script = job.command.encode("utf-8", "surrogateescape")
-    for number, name, status in failed_stages(script, job.pipeline):
-        yield f"[pipeline: stage {number} ({name}) exited with {status}]"
+    return find_failed_stages(job.command.encode("utf-8", "surrogateescape"), job.pipelines)
 
 
 def _ending_text(ending: Ending | None) -> str:
@@ -445,8 +455,10 @@ def build_details(job: RunStatus, part: ShownOutput, hints: Sequence[str]) -> di
         details["until"] = _condition_details(job.met)
     if job.queued:
         details["queued"] = {"behind": job.queued_behind or None}
-    if job.pipeline:
-        details["pipeline"] = list(job.pipeline)
+    if job.activity is not None:
+        details["activity"] = _activity_details(job.activity)
+    if failed := _failed_stages(job):
+        details["failed_stages"] = [each._asdict() for each in failed]
     if job.processes.terminated:
         details["ended"] = [_process_details(each) for each in job.processes.terminated]
     return details
@@ -494,7 +506,7 @@ def _condition_details(met: ConditionMet) -> dict[str, Any]:
             return {"all": [_condition_details(each) for each in each_met]}
 
 
-def activity_details(activity: Activity) -> dict[str, Any]:
+def _activity_details(activity: Activity) -> dict[str, Any]:
     idle = activity.idle_seconds
     return {
         "pid": activity.pid,

@@ -6,6 +6,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from nacre.model.wait_conditions import NO_CONDITIONS, Conditions
+
 # Whether commands can run on a terminal: the arguments `pty`, `keys` and the action `screen`.
 HAS_TERMINALS: Final = False
 
@@ -27,7 +29,7 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     find_run: Callable[[int], str | None] = lambda _: None
     read_output: ReadOutput = read_nothing
     open_stdin: bool = False
-    until: bool = False  # whether the call waits for a condition of its argument `until`
+    until: Conditions = NO_CONDITIONS  # conditions for which the call waits
     # Name of the session (persistent shell) that runs the command; empty: no session.
     session: str = ""
     # Assignments of the argument `env` whose values look like references to other variables.
