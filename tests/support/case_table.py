@@ -23,7 +23,8 @@ These keys describe the reply and its effects:
     text        complete text; `$TMP` (row's directory), `$CWD` and `$STATE` stand for directories
     matches     regular expression for the complete text, instead of `text`
     is_error    whether the reply is an error; default: false
-    details     complete details, normalized by `normalize_details`; "NULL" stands for null
+    details     complete details, normalized by `normalize_details`; "NULL" stands for null,
+                "MEASURED" for a value that differs from call to call
     reply       complete reply object, for the contract harness
     made        files that must exist after the call: path = content
     eventually  files that must get this content within some seconds: path = content
@@ -115,4 +116,6 @@ def normalize_details(details: dict[str, Any]) -> dict[str, Any]:
         kept["pid"] = "PID"
     if "left_running" in kept:
         kept["left_running"] = [{**each, "pid": "PID"} for each in kept["left_running"]]
+    if "activity" in kept:
+        kept["activity"] = dict.fromkeys(kept["activity"], "MEASURED")
     return kept

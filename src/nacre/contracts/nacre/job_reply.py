@@ -7,16 +7,8 @@ import msgspec
 
 from nacre.contracts.contract import Reply
 from nacre.contracts.nacre.job import JobReplyContext
-from nacre.contracts.nacre.reply import (
-    activity_text,
-    build_details,
-    build_run_reply,
-    describe_with_ports,
-    find_hints,
-    next_cursor,
-    state_lines,
-    state_name,
-)
+from nacre.contracts.nacre.reply import build_run_reply, find_hints
+from nacre.contracts.nacre.reply_details import build_details, next_cursor, state_name
 from nacre.contracts.nacre.shown_output import (
     NOTHING,
     ShownOutput,
@@ -24,6 +16,7 @@ from nacre.contracts.nacre.shown_output import (
     read_call,
     show_output,
 )
+from nacre.contracts.nacre.status_lines import activity_text, describe_with_ports, state_lines
 from nacre.contracts.phrases import TAKEN, process_texts, shorten_command
 from nacre.model.caller import ReadPosition
 from nacre.model.outcome import Exited

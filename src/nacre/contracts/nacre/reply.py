@@ -7,38 +7,25 @@ as a prompt.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from nacre.contracts.contract import Reply
-from nacre.contracts.nacre.reply_context import HAS_TERMINALS, ReplyContext
+from nacre.contracts.nacre.reply_context import ReplyContext
+from nacre.contracts.nacre.reply_details import build_details, next_cursor, shown_capture
 from nacre.contracts.nacre.shown_output import ShownOutput, show_output
-from nacre.contracts.phrases import (
-    describe_process,
-    moved_notes,
-    process_texts,
-    session_notes,
-    shorten_command,
+from nacre.contracts.nacre.status_lines import (
+    artifact_lines,
+    ending_text,
+    process_lines,
+    state_lines,
 )
+from nacre.contracts.phrases import moved_notes, session_notes
 from nacre.model.caller import ReadPosition
 from nacre.model.findings import AnyFinding, NeedsTerminal, ToolSuggested, TrailerSkipped
-from nacre.model.outcome import (
-    Cancelled,
-    Capture,
-    Ending,
-    Exited,
-    Killed,
-    Lost,
-    NotStarted,
-    Outcome,
-    Survivor,
-    TimedOut,
-    ending_signal,
-    ending_state,
-    exit_status,
-)
+from nacre.model.outcome import Exited, Lost, NotStarted, Outcome
 from nacre.model.refusals import (
     AnyRefusal,
     BadArguments,
@@ -47,51 +34,16 @@ from nacre.model.refusals import (
     Intercepted,
     NotWaited,
 )
-from nacre.model.requests import (
-    Activity,
-    AlreadyEnded,
-    Excerpt,
-    Running,
-    RunProcesses,
-    RunStatus,
-    WaitsForInput,
-)
-from nacre.model.signals import signal_name
-from nacre.model.wait_conditions import (
-    NO_CONDITIONS,
-    AllMet,
-    ConditionMet,
-    Conditions,
-    FileExists,
-    FileFound,
-    HttpAnswered,
-    HttpAnswers,
-    LineMatched,
-    OutputIdle,
-    OutputMatches,
-    OutputStopped,
-    PortOpen,
-    PortOpened,
-)
+from nacre.model.requests import Activity, Excerpt, Running, RunProcesses, RunStatus, WaitsForInput
+from nacre.model.wait_conditions import NO_CONDITIONS, Conditions
 from nacre.prepare.environment import withheld_secrets
-from nacre.text.clean import as_displayed, decode, drop_partial_end, strip_escapes
-
-if TYPE_CHECKING:
-    from nacre.prepare.pipeline_stages import FailedStage
+from nacre.text.clean import decode
 
 _DETACHED_IN_SESSION: Final = (
     "other calls can use the session meanwhile; the state of this command is saved when it ends, "
     "unless another call has used the session by then"
 )
-# Seconds up to which a run without output counts as just started.
-_JUST_STARTED: Final = 0.2
-_NO_OUTPUT: Final = (
-    "no output yet (programs may buffer when writing to a pipe; {} avoids that)".format(
-        "pty: true" if HAS_TERMINALS else "stdbuf -oL"
-    )
-)
 _LOOKED_AT: Final = 4096  # number of bytes at the end of the output in which git names an editor
-_PROMPT: Final = 2000  # maximum number of characters of a program's prompt in a reply
 # Pattern for scripts that may get a hint even if they succeed: scripts with a change of the shell's
 # state (`cd`, `export`, `source`) or a here-document.
 _MAY_NEED_HINT: Final = re.compile(
@@ -260,14 +212,14 @@ def build_run_reply(
     lines = [
         *([f"[nothing new since line {job.total.lines:,}]"] if nothing_new else []),
         *state_lines(job, part, until, always=always),
-        *_artifact_lines(job),
-        *_leftover_lines(job),
+        *artifact_lines(job),
+        *process_lines(job),
         *([f"[{state}]"] if state else []),
         *([f"[this front waits at most {clamped:g} s]"] if clamped is not None else []),
         *(f"[hint: {each}]" for each in hints),
     ]
     if job.ending == Exited(0) and part.looks_like_status and not always:
-        lines.append(f"[{_ending_text(job.ending)}]")
+        lines.append(f"[{ending_text(job.ending)}]")
     if lines and body and not body.endswith("\n"):
         body += "\n"
     return Reply(
@@ -277,256 +229,6 @@ def build_run_reply(
         run=job.run,
         read_to={job.run: ReadPosition(next_cursor(job), job.ending is not None)},
     )
-
-
-def shown_capture(job: RunStatus) -> Capture:
-    """Return the excerpt of the output that a reply shows, or an empty capture if the reply shows
-    the matches of a search."""
-    return job.output.capture if isinstance(job.output, Excerpt) else Capture()
-
-
-def state_lines(
-    job: RunStatus, part: ShownOutput, until: Conditions = NO_CONDITIONS, *, always: bool = False
-) -> Iterator[str]:
-    """Generate the status lines in brackets about a run; a plain success (exit code 0), the usual
-    case, has none."""
-    unmet = bool(until) and job.met is None
-    how = _ending_text(job.ending)
-    if job.ending is None:
-        yield f"[{_running_text(job, part, unmet=unmet)}]"
-        return
-    ended = job.met is not None and until.end_run and isinstance(job.ending, Killed)
-    if job.met is not None:
-        then = f'; then: "end" has ended the run ({how})' if ended else ""
-        yield f"[{_condition_text(job.met, part)}{then}]"
-    if isinstance(job.event, AlreadyEnded):
-        yield f"[{job.run} had already ended: {how}]"
-    elif not ended and (job.ending != Exited(0) or (always and not job.processes.terminated)):
-        yield f"[{how}]"
-    if unmet:
-        yield "[until not met: the command ended first]"
-    yield from (
-        f"[pipeline: stage {each.stage} ({each.program}) exited with {each.status}]"
-        for each in _failed_stages(job)
-    )
-
-
-def _failed_stages(job: RunStatus) -> "list[FailedStage]":
-    if not job.pipelines:
-        return []
-    from nacre.prepare.pipeline_stages import find_failed_stages  # lazy import: few pipelines fail
-
-    return find_failed_stages(job.command.encode("utf-8", "surrogateescape"), job.pipelines)
-
-
-def _ending_text(ending: Ending | None) -> str:
-    match ending:
-        case Exited(code):
-            return f"exit code {code}"
-        case Killed(number):
-            return f"killed by {signal_name(number)}"
-        case TimedOut(after=after):
-            return f"timed out after {after:g} s"
-        case Cancelled():
-            return "cancelled"
-        case Lost():
-            return "lost: the process that ran it was killed, and its exit status is unknown"
-        case NotStarted(why=why):
-            return f"not started: {why}"
-        case None:
-            return "running"
-
-
-def _running_text(job: RunStatus, part: ShownOutput, *, unmet: bool) -> str:
-    if job.queued:
-        return f"{job.run} is {queue_text(job)}"
-    if job.waits_for_input:
-        prompt = find_prompt(job)
-        # The prompt of a program is the last line of the shown output. bash prints the prompt of
-        # `read -p` only on a terminal, so that prompt is known from the script alone.
-        unprinted = prompt and not shown_capture(job).unterminated
-        return f"{job.run} waits for input{f'; it asks: {prompt}' if unprinted else ''}"
-    seen = "" if job.met is None else f": {_condition_text(job.met, part)}"
-    facts = [
-        *([f"cursor {next_cursor(job)}"] if job.total.size and (part.shown or job.met) else []),
-        *(["until is not true yet"] if unmet else []),
-        *([activity_text(job.activity)] if job.activity and not _is_known(job) else []),
-        *([_NO_OUTPUT] if _lacks_output(job) else []),
-    ]
-    return "; ".join([f"{job.run} is running{seen}", *facts])
-
-
-def _lacks_output(job: RunStatus) -> bool:
-    return not job.total.size and job.met is None and job.seconds >= _JUST_STARTED
-
-
-def _is_known(job: RunStatus) -> bool:
-    """Return whether the condition that was met already names the run's only process."""
-    activity, met = job.activity, job.met
-    if activity is None or activity.processes > 1:
-        return False
-    return isinstance(met, PortOpened) and met.pid == activity.pid
-
-
-def queue_text(job: RunStatus) -> str:
-    if job.queued_behind:
-        return f"queued: {job.queued_behind} has the session"
-    return "queued: other commands run first"
-
-
-def activity_text(activity: Activity) -> str:
-    """Return what a run's processes do: pid, number of processes, CPU time, time since the last
-    output."""
-    idle = activity.idle_seconds
-    return ", ".join(
-        [
-            f"pid {activity.pid}",
-            *([f"{activity.processes} processes"] if activity.processes > 1 else []),
-            *([f"{activity.cpu_seconds:.1f} s CPU"] if activity.cpu_seconds >= 0.05 else []),
-            *([f"last output {idle:.0f} s ago"] if idle is not None and idle >= 1 else []),
-        ]
-    )
-
-
-def _condition_text(met: ConditionMet, part: ShownOutput) -> str:
-    match met:
-        case LineMatched(condition=OutputMatches(pattern), line=line, text=matched):
-            shown = any(first <= line <= last for first, last in part.shown)
-            text = "" if shown else f": {shorten_command(matched)}"
-            return f"line {line} matches {pattern}{text}"
-        case PortOpened(condition=PortOpen(port), pid=pid):
-            return f"port {port} is open (pid {pid})"
-        case HttpAnswered(condition=HttpAnswers(url), status=status, foreign_pid=foreign):
-            other = "" if foreign is None else f", but from process {foreign}, not of this run"
-            return f"{url} answers (status {status}){other}"
-        case FileFound(condition=FileExists(path)):
-            return f"{decode(path)} exists"
-        case OutputStopped(condition=OutputIdle(seconds)):
-            return f"no output for {seconds:g} s"
-        case AllMet(met=each_met):
-            return "; ".join(_condition_text(each, part) for each in each_met)
-
-
-def _artifact_lines(job: RunStatus) -> Iterator[str]:
-    saved = job.total.saved
-    if saved is not None and saved.problem is not None:
-        yield f"[{saved.problem}]"
-
-
-def _leftover_lines(job: RunStatus) -> Iterator[str]:
-    for each in process_texts("left running", job.processes.left_running, describe_with_ports):
-        yield f"[{each}]"
-    if job.processes.left_running:
-        it, its = ("it", "its") if len(job.processes.left_running) == 1 else ("them", "their")
-        yield f"[{job.run} keeps {it} and {its} output; job signal {job.run} ends {it}]"
-    for each in process_texts("ended", job.processes.terminated, describe_with_ports):
-        yield f"[{each}]"
-
-
-def describe_with_ports(survivor: Survivor) -> str:
-    listens = "".join(f", port {port}" for port in survivor.ports)
-    return f"{describe_process(survivor)}{listens}"
-
-
-# Functions that build the structured data of a reply.
-
-
-def build_details(job: RunStatus, part: ShownOutput, hints: Sequence[str]) -> dict[str, Any]:
-    details: dict[str, Any] = {
-        "state": state_name(job),
-        "exit_code": exit_status(job.ending),
-        "signal": _signal_name(job.ending),
-        "seconds": round(job.seconds, 3),
-        "run": job.run,
-        "cwd": job.cwd,
-        "output": {
-            "bytes": job.total.size,
-            "lines": job.total.lines,
-            "shown": [list(each) for each in part.shown],
-            "cursor": next_cursor(job),
-            "cut": part.cut,
-        },
-        "left_running": [_process_details(each) for each in job.processes.left_running],
-        "hints": list(hints),
-    }
-    if job.waits_for_input:
-        details["prompt"] = find_prompt(job)
-    if job.met is not None:
-        details["until"] = _condition_details(job.met)
-    if job.queued:
-        details["queued"] = {"behind": job.queued_behind or None}
-    if job.activity is not None:
-        details["activity"] = _activity_details(job.activity)
-    if failed := _failed_stages(job):
-        details["failed_stages"] = [each._asdict() for each in failed]
-    if job.processes.terminated:
-        details["ended"] = [_process_details(each) for each in job.processes.terminated]
-    return details
-
-
-def state_name(job: RunStatus) -> str:
-    return "waiting_input" if job.waits_for_input else ending_state(job.ending)
-
-
-def next_cursor(job: RunStatus) -> int:
-    """Return the byte of the output at which a later `job read` continues: the byte after the shown
-    excerpt, or the end of the output if the reply shows the matches of a search."""
-    if not isinstance(job.output, Excerpt):
-        return job.total.size
-    capture = job.output.capture
-    end = (capture.tail or capture.head)[-4:]
-    # The rest of a character that the run has not written completely belongs to the next read.
-    partial = len(end) - len(drop_partial_end(end)) if job.ending is None else 0
-    return job.output.byte + capture.size - partial
-
-
-def _signal_name(ending: Ending | None) -> str | None:
-    signal = ending_signal(ending)
-    return None if signal is None else signal_name(signal)
-
-
-def _process_details(survivor: Survivor) -> dict[str, Any]:
-    return {"pid": survivor.pid, "command": survivor.command, "ports": list(survivor.ports)}
-
-
-def _condition_details(met: ConditionMet) -> dict[str, Any]:
-    match met:
-        case LineMatched(condition=OutputMatches(pattern), line=line, text=text):
-            return {"output": pattern, "line": line, "text": text}
-        case PortOpened(condition=PortOpen(port), pid=pid):
-            return {"port": port, "pid": pid}
-        case HttpAnswered(condition=HttpAnswers(url), status=status, foreign_pid=foreign):
-            details = {"http": url, "status": status}
-            return details if foreign is None else {**details, "stranger": foreign}
-        case FileFound(condition=FileExists(path)):
-            return {"file": decode(path)}
-        case OutputStopped(condition=OutputIdle(seconds)):
-            return {"idle": seconds}
-        case AllMet(met=each_met):
-            return {"all": [_condition_details(each) for each in each_met]}
-
-
-def _activity_details(activity: Activity) -> dict[str, Any]:
-    idle = activity.idle_seconds
-    return {
-        "pid": activity.pid,
-        "processes": activity.processes,
-        "cpu_seconds": round(activity.cpu_seconds, 2),
-        "idle_seconds": None if idle is None else round(idle, 1),
-    }
-
-
-def find_prompt(job: RunStatus) -> str:
-    """Return the program's prompt: the last line of the output, which does not end in a newline, or
-    else the prompt of the `read -p` at which the script waits."""
-    output, event = shown_capture(job), job.event
-    if isinstance(event, WaitsForInput) and event.by_shell and not output.unterminated:
-        from nacre.bash.read_prompts import find_read_prompt  # lazy import: few scripts use `read`
-
-        script = job.command.encode("utf-8", "surrogateescape")
-        return decode(find_read_prompt(script, event.lines))
-    data = output.tail or output.head
-    return as_displayed(strip_escapes(decode(data[-4 * _PROMPT :]))).rpartition("\n")[2][-_PROMPT:]
 
 
 # Functions that build the reply to a refused call.
