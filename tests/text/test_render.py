@@ -40,7 +40,10 @@ def rendered(data: bytes, most: int = 20_000, keep: Keep = KEEP) -> Rendered:
         (b"y\n" * 43, "y\n" * 43),
         (b"again\n" * 5 + b"again", "again\n" * 5 + "again"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(500), "[binary data, 516B, a PNG image]\n"),
-        (b"text\n" + bytes(20) + b"\nmore\n", "[binary data, 31B]\n"),
+        (b"text\n" + bytes(20) + b"\nmore\n", "text\n[binary data, 21B]\nmore\n"),
+        (b"a\0b\nnext\n", "[binary data, 4B]\nnext\n"),
+        (b"\x89PNG\r\n" + bytes(99) + b"\nFAILED", "[binary data, 106B, a PNG image]\nFAILED"),
+        (bytes(range(256)) * 40, "[binary data, 10KB]\n"),
         (b"a\tb\n", "a\tb\n"),
         ("ü€😀\n".encode(), "ü€😀\n"),
         (b"\xff bad\n", "\ufffd bad\n"),
@@ -54,6 +57,17 @@ def test_a_line_is_shown_as_a_terminal_shows_it_in_the_end(printed: bytes, seen:
 def test_binary_far_from_the_beginning_is_described_where_it_stands() -> None:
     data = b"".join(b"line %d\n" % n for n in range(2000)) + bytes(300) + b"\nend\n"
     assert "[300 bytes of binary data]\nend\n" in rendered(data, 40_000).head
+
+
+def test_text_after_binary_data_is_cut_like_any_text() -> None:
+    lines = [b"line %d\n" % n for n in range(3, 5000)]
+    made = rendered(b"build\n" + bytes(9000) + b"\n" + b"".join(lines), 1000)
+    assert made.head.startswith("build\n[binary data, 8.8KB]\nline 3\n")
+    assert made.tail.endswith("line 4998\nline 4999\n")
+    assert made.omitted is not None
+    assert made.shown[0] == (1, made.omitted.first - 1)
+    assert made.head.count("\n") >= made.omitted.first - 1
+    assert f"line {made.omitted.first}\n" not in made.head + made.tail
 
 
 def test_a_long_line_keeps_its_two_ends_and_says_what_is_missing() -> None:

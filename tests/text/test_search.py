@@ -73,8 +73,7 @@ def found_in(data: bytes, pattern: str, **more: int) -> list[tuple[int, str]]:
         (b"a1\nb\n", "[[:digit:]]", [(1, "a1")]),
         (b"a\nb\n", "a[\t-~]b", []),
         (b"a b\n", "a[[:space:]]b", [(1, "a b")]),
-        # The search skips the middle of a very long line. The beginning and the end of the line
-        # must not match as if they were adjacent.
+        # Two pieces of a very long line must not match as if they were adjacent.
         (b"x" * ((1 << 20) - 2) + b"ER" + b"y" * (1 << 20) + b"ROR!\nok\n", "ERROR", []),
         (b"x" * (1 << 21) + b"\nneedle\n", "needle", [(2, "needle")]),
         (
@@ -94,6 +93,34 @@ def test_of_a_long_line_what_stands_around_the_match_is_shown() -> None:
     assert "aneedleb" in text
     assert text.startswith("...")
     assert text.endswith("...")
+
+
+@pytest.mark.parametrize("size", [1 << 16, 1 << 17, 1 << 20, 3 << 20])
+@pytest.mark.parametrize("context", [0, 2])
+def test_every_part_of_a_long_line_is_searched(size: int, context: int) -> None:
+    for at in {0, 1, size // 2, min((1 << 20) - 3, size - 6), min((1 << 17) - 3, size - 6)}:
+        data = b"first\n" + b"x" * at + b"needle" + b"y" * (size - at - 6) + b"\nlast\n"
+        for pattern in ("needle", "[n]eedle"):
+            found = found_in(data, pattern, context=context)
+            assert [line for line, _ in found] == ([1, 2, 3] if context else [2])
+            text = found[1 if context else 0][1]
+            assert "needle" in text
+            assert text.startswith("...") == (at > 1500)
+            assert text.endswith("...") == (size - at > 2000)
+        growing = search.GrowingSearch(io.BytesIO(data), re.compile("needle"))
+        assert (growing.search_new() or FoundLine(0, "", False)).line == 2
+
+
+@pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+def test_anchors_match_only_at_the_ends_of_a_long_line(size: int) -> None:
+    data = b"x" * size + b"\nx\n"
+    for pattern in ("^x", "x$"):
+        assert [line for line, _ in found_in(data, pattern)] == [1, 2]
+    data = b"b" + b"x" * size + b"e\nok\n"
+    for pattern in ("^x", "x$", "^e", "b$"):
+        assert found_in(data, pattern) == []
+    for pattern in ("^b", "e$"):
+        assert [line for line, _ in found_in(data, pattern)] == [1]
 
 
 def test_what_is_behind_the_last_line_is_not_looked_at() -> None:

@@ -20,7 +20,7 @@ argument, the value and the allowed values.
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import NoneType
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
@@ -235,11 +235,12 @@ def _bounded_kind(
     )
 
 
-def choice_kind(choices: list[str]) -> Kind:
-    """Return the argument type for a string that must be one of `choices`."""
+def choice_kind(choices: list[str], undeclared: Sequence[str] = ()) -> Kind:
+    """Return the argument type for a string that must be one of `choices`. The strings in
+    `undeclared` are accepted too, but neither the schema nor a message names them."""
 
     def take(value: Any) -> str:
-        if value not in choices:
+        if value not in choices and value not in undeclared:
             raise ValueError
         return str(value)
 

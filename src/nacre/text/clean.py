@@ -34,6 +34,10 @@ _MAGIC: Final = (
     (b"SQLite format 3\0", "an SQLite database"),
 )
 _PLAIN_CONTROLS: Final = frozenset(b"\a\b\t\n\v\f\r\x1b")
+# Everything up to the last character that text does not contain: the replacement character, or a
+# control character other than the plain ones.
+_UP_TO_LAST_ODD: Final = re.compile("(?s).*[\x00-\x06\x0e-\x1a\x1c-\x1f\ufffd]")
+_UP_TO_FIRST_ODD: Final = re.compile("(?s).*?(?=[\x00-\x06\x0e-\x1a\x1c-\x1f\ufffd])")
 
 
 def decode(data: bytes) -> str:
@@ -228,9 +232,15 @@ def describe_binary(data: bytes, size: int | None = None) -> str | None:
     `size` is the size of the complete data in bytes; None means that `data` is complete. A text
     that contains a few NUL bytes still counts as text."""
     sample = data[:8192]
-    kind = next((f", {name}" for magic, name in _MAGIC if sample.startswith(magic)), "")
-    if not sample or not (looks_binary(sample) or (kind and b"\0" in sample)):
+    is_known = any(sample.startswith(magic) for magic, _ in _MAGIC)
+    if not sample or not (looks_binary(sample) or (is_known and b"\0" in sample)):
         return None
+    return describe_part(sample, len(data) if size is None else size)
+
+
+def describe_part(data: bytes, size: int | None = None) -> str:
+    """Return the description of data that is known to be binary."""
+    kind = next((f", {name}" for magic, name in _MAGIC if data.startswith(magic)), "")
     return f"binary data, {human_size(len(data) if size is None else size)}{kind}"
 
 
@@ -239,6 +249,20 @@ def looks_binary(sample: bytes) -> bool:
     text = drop_partial_end(sample).decode("utf-8", "replace")
     odd = sum(1 for c in text if c == "\ufffd" or (c < " " and ord(c) not in _PLAIN_CONTROLS))
     return nuls * 10 > len(sample) or odd * 10 > len(text) * 3
+
+
+def split_at_binary(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Split binary data into the complete lines of text before the binary part, the binary part,
+    and the lines of text after it. Data of a known format has no text before it."""
+    text = decode(data)
+    first, last = _UP_TO_FIRST_ODD.match(text), _UP_TO_LAST_ODD.match(text)
+    if first is None or last is None:
+        return data, b"", b""
+    is_known = any(data.startswith(magic) for magic, _ in _MAGIC)
+    start = 0 if is_known else len(text[: text.rfind("\n", 0, first.end()) + 1].encode())
+    newline = text.find("\n", last.end())
+    end = len(data) if newline < 0 else len(data) - len(text[newline + 1 :].encode())
+    return data[:start], data[start:end], data[end:]
 
 
 def human_size(size: int) -> str:

@@ -16,13 +16,22 @@ Of an output of many megabytes, only the bytes that may be shown are processed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nacre.model.outcome import Capture
-from nacre.text.clean import as_displayed, decode, describe_binary, looks_binary
+from nacre.text.clean import (
+    as_displayed,
+    decode,
+    describe_binary,
+    describe_part,
+    looks_binary,
+    split_at_binary,
+)
 
 MAX_LINE: Final = 2000  # a line with at most this number of characters never loses its middle
 # Minimum byte limit in which a long line is shown with both its ends and a note.
@@ -117,10 +126,15 @@ def render(
     output, the text of the call that reads the output from this offset on."""
     whole = ((first, first + capture.lines - 1),) if capture.lines else ()
     what = describe_binary(capture.head or capture.tail, capture.size)
-    if what is not None:
-        return Rendered(head=f"[{what}]\n", shown=whole, binary=True)
+    if what is not None and capture.omitted:
+        # Of an output that is too large to keep, only the captured tail is known to be text.
+        if not split_at_binary(capture.tail)[2]:
+            return Rendered(head=f"[{what}]\n", shown=whole, binary=True)
+    elif what is not None:
+        render_text = partial(render, fold=fold, read_call=read_call)
+        return _render_around_binary(capture, max_bytes, first, start, render_text)
     data = capture.head if capture.omitted else capture.head + capture.tail
-    longest = min(MAX_LINE, max_bytes) if max_bytes >= _LEAST_FOR_ENDS else MAX_LINE
+    longest = min(MAX_LINE, max_bytes - 1) if max_bytes >= _LEAST_FOR_ENDS else MAX_LINE
     lines = _Lines(data, first, start, _Style(read_call, fold, longest))
     if capture.omitted:
         return _render_window(capture, max_bytes, lines)
@@ -145,15 +159,43 @@ def render(
     return _cut_middle(before, after, rest, capture, max_bytes, first)
 
 
+def _render_around_binary(
+    capture: Capture, max_bytes: int, first: int, start: int, render_text: Callable[..., Rendered]
+) -> Rendered:
+    """Render a complete output that looks binary: the text lines before and after the binary part
+    are shown, and the binary part is described. `render_text` renders the lines after it."""
+    before, binary, after = split_at_binary(capture.head + capture.tail)
+    head = f"{as_displayed(decode(before))}[{describe_part(binary)}]\n"
+    if len(head.encode()) > max_bytes // 2:
+        before, binary = b"", before + binary
+        head = f"[{describe_part(binary)}]\n"
+    skipped = len(before) + len(binary)
+    line = first + (before + binary).count(b"\n")
+    rest = Capture(
+        head=after,
+        size=len(after),
+        newlines=after.count(b"\n"),
+        unterminated=capture.unterminated and bool(after),
+    )
+    room = max(0, max_bytes - len(head.encode()))
+    made = render_text(rest, room, first=line, start=start + skipped)
+    shown = [(first, max(first, line - 1)), *made.shown]
+    if len(shown) > 1 and shown[1][0] == line:
+        shown[:2] = [(first, shown[1][1])]
+    return replace(made, head=head + made.head, shown=tuple(shown), binary=not (before or after))
+
+
 def render_page(capture: Capture, first: int) -> Rendered:
     """Render one page of an output without folding or shortening lines, so that a reader of all
     pages sees every line once."""
     shown = ((first, first + capture.lines - 1),) if capture.lines else ()
     data = capture.head + capture.tail
-    what = describe_binary(data)
-    if what is not None:
-        return Rendered(head=f"[{what}]\n", shown=shown, binary=True)
-    return Rendered(head=as_displayed(decode(data)), shown=shown)
+    if describe_binary(data) is None:
+        return Rendered(head=as_displayed(decode(data)), shown=shown)
+    before, binary, after = split_at_binary(data)
+    texts = [as_displayed(decode(part)) for part in (before, after)]
+    description = f"[{describe_part(binary)}]\n"
+    return Rendered(head=description.join(texts), shown=shown, binary=not (before or after))
 
 
 def _is_plain(data: bytes) -> bool:
@@ -264,7 +306,7 @@ def _without_middle(text: str, raw: bytes, offset: int, style: _Style) -> str:
     back = room // _HEAD
     front = text[: room - back]
     at = offset + (len(front.encode()) if is_raw else 0)
-    mark = _missing(len(text) - room, at, style).ljust(len(mark))
+    mark = _missing(len(text) - room, at, style).ljust(len(mark), ".")
     return front + mark + text[len(text) - back :]
 
 
@@ -317,7 +359,9 @@ def _around_one_line(
     if over is not None:
         return None
     others = sum(entry.room for entry in (*before, *rest)) + len(newline)
-    longest = max(MAX_LINE, max_bytes - others)
+    longest = max_bytes - others
+    if longest < _LEAST_FOR_ENDS:
+        return None
     if any(control in back for control in _CONTROLS):
         text = as_displayed(decode(back))[-longest:]
     else:
@@ -339,7 +383,7 @@ def _join_ends(front: str, back: str, size: int, start: int, style: _Style) -> s
     front, back = front[: room - room // _HEAD], back[-(room // _HEAD) :]
     shown = len(front.encode())
     missing = _missing(size - shown - len(back.encode()), start + shown, style)
-    return front + missing.ljust(len(mark)) + back
+    return front + missing.ljust(len(mark), ".") + back
 
 
 def _cut_middle(

@@ -6,8 +6,8 @@ calls `main()`. The search process imports very few modules, because every searc
 process. The search process exits when its parent exits, and its CPU time is limited.
 
 Patterns are matched against lines without colour codes. A line that redraws itself, such as a
-progress bar, is matched in its last state. Line numbers start at 1. Only a part of a very long line
-is searched, usually its beginning.
+progress bar, is matched in its last state. Line numbers start at 1. A very long line is searched
+in pieces that overlap, so that memory stays bounded.
 """
 
 import os
@@ -25,8 +25,13 @@ if TYPE_CHECKING:  # type checking only: the search process must not load msgspe
     from nacre.model.requests import MatchedLine
 
 BLOCK_SIZE: Final = 1024 * 1024
-MAX_LINE: Final = 64 * 1024  # maximum characters of a line that are searched
+# Bytes that two successive pieces of a very long line share. A match of at most this length is in
+# one of the pieces.
+_OVERLAP: Final = 64 * 1024
+_MAX_PIECE: Final = 2 * _OVERLAP  # a line without a newline is cut into pieces from this size on
 MAX_SHOWN: Final = 2000  # maximum characters of a line in a search result
+_MIN_SHOWN: Final = 80  # minimum characters of a long line in a search result
+_LINE_NUMBER: Final = 8  # bytes that a search result needs for a line number
 _CONTROLS: Final = re.compile(rb"[\x1b\r\b]")
 # Regular-expression syntax that may match across a newline; with such a pattern, each line of a
 # block is searched separately.
@@ -69,8 +74,12 @@ class FoundLine(NamedTuple):
 
 
 class _Block(NamedTuple):
+    """A part of the output: complete lines, or one piece of a very long line."""
+
     first: int  # number of the block's first line, counted from the start of the output
-    text: str  # complete lines of output; only the last line may lack its newline
+    text: str  # only the last line of the output, and a piece of a very long line, lack a newline
+    continues: bool = False  # whether the first line began in an earlier block
+    unfinished: bool = False  # whether the block is a piece that the next block continues
 
 
 def number_lines(found: "Iterable[FoundLine | MatchedLine]", *, separate: bool) -> Iterator[str]:
@@ -89,43 +98,57 @@ def grep(
     context: int = 0,
     first: int = 1,
     last: int | None = None,
+    width: int = MAX_SHOWN,
 ) -> Iterator[FoundLine | int]:
     """Yield the lines that match `pattern`, with `context` lines before and after each match. As a
     progress report after each block of lines, yield the number of the next line to search. `source`
     is a stream of output that begins at line number `first`, and `last` is the number of the last
-    line to search."""
+    line to search. Of a longer line, `width` characters are shown."""
     before: deque[FoundLine] = deque(maxlen=context)
-    after = 0
+    after = seen = matched = 0  # `seen`, `matched`: number of the last line read, and found
     for block in _blocks(source, first, last):
         # Without context lines, a match is reported at once, because searching the next line may
         # take forever.
-        hits = {} if not context else {each.line: each for each in _matching(block, pattern)}
+        hits = {} if not context else {each.line: each for each in _matching(block, pattern, width)}
         if not context:
-            yield from _matching(block, pattern)
+            for each in _matching(block, pattern, width):
+                if each.line != matched:  # not another piece of the line found last
+                    yield each
+                matched = each.line
         elif not hits and not after:
-            before.extend(_last_lines(block, context))
+            before.extend(each for each in _last_lines(block, context, width) if each.line > seen)
         else:
             for number, text in _lines(block):
+                if number == matched or (number == seen and number not in hits):
+                    continue  # another piece of a line that was handled
                 if number in hits:
-                    yield from before
+                    yield from (each for each in before if each.line < number)
                     before.clear()
                     yield hits[number]
-                    after = context
+                    after, matched = context, number
                 elif after:
                     after -= 1
-                    yield FoundLine(number, text[:MAX_SHOWN], False)
+                    yield FoundLine(number, text[:width], False)
                 else:
-                    before.append(FoundLine(number, text[:MAX_SHOWN], False))
+                    before.append(FoundLine(number, text[:width], False))
+        seen = block.first + block.text.removesuffix("\n").count("\n")
         yield block.first + block.text.count("\n")
 
 
-def _matching(block: _Block, pattern: re.Pattern[str]) -> Iterator[FoundLine]:
+def _matching(
+    block: _Block, pattern: re.Pattern[str], width: int = MAX_SHOWN
+) -> Iterator[FoundLine]:
     lines = _lines(block)
     if not _CROSSES.search(pattern.pattern) and not pattern.flags & re.DOTALL:
         lines = _candidates(block, pattern)
     for number, text in lines:
-        if hit := pattern.search(text):
-            yield FoundLine(number, _around(text, hit.start()), True)
+        continues = block.continues and number == block.first
+        # In a later piece of a line, `^` must not match at the start of the piece.
+        hit = pattern.search(text, 1 if continues else 0)
+        # A match up to the end of an unfinished piece is searched again in the next piece.
+        if hit and not (block.unfinished and hit.end() == len(text)):
+            shown = _around(text, hit.start(), width, continues, block.unfinished)
+            yield FoundLine(number, shown, True)
 
 
 def _candidates(block: _Block, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
@@ -141,63 +164,55 @@ def _candidates(block: _Block, pattern: re.Pattern[str]) -> Iterator[tuple[int, 
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
         if start < len(text):
-            yield number, text[start : min(end, start + MAX_LINE)]
+            yield number, text[start:end]
         at, number = end + 1, number + 1
 
 
-def _around(text: str, at: int) -> str:
-    """Return at most `MAX_SHOWN` characters of a line, around the match at offset `at`."""
-    if len(text) <= MAX_SHOWN:
+def _around(text: str, at: int, width: int, continues: bool, unfinished: bool) -> str:
+    """Return at most `width` characters of a line, around the match at offset `at`. `text` is
+    the line, or a piece of it: `continues` if not the first piece, `unfinished` if not the last."""
+    if len(text) <= width and not continues and not unfinished:
         return text
-    room = MAX_SHOWN - 6
+    room = width - 6
     start = max(0, min(at - room // 4, len(text) - room))
     end = start + room
-    return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
+    before = "..." if start or continues else ""
+    return f"{before}{text[start:end]}{'...' if end < len(text) or unfinished else ''}"
 
 
-def _last_lines(block: _Block, count: int) -> Iterator[FoundLine]:
+def _last_lines(block: _Block, count: int, width: int) -> Iterator[FoundLine]:
     text = block.text.removesuffix("\n")
     last = block.first + text.count("\n")
     lines = text.rsplit("\n", count)[-count:]
     for number, line in enumerate(lines, last - len(lines) + 1):
-        yield FoundLine(number, line[:MAX_SHOWN], False)
+        yield FoundLine(number, line[:width], False)
 
 
 def _lines(block: _Block) -> Iterator[tuple[int, str]]:
     lines = block.text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
-    for number, line in enumerate(lines, block.first):
-        yield number, line[:MAX_LINE]
+    yield from enumerate(lines, block.first)
 
 
 def _blocks(source: BinaryIO, first: int, last: int | None = None) -> Iterator[_Block]:
-    """Read output from `source` and yield blocks of complete lines. Of a line that is longer than
-    1 MiB, only the first 64 KiB are kept, counted from the line's last carriage return if it has
-    one."""
-    number, rest, long = first, b"", False
+    """Read output from `source` and yield blocks of complete lines, and very long lines in pieces.
+    A piece begins after the last carriage return, because the text before it was overwritten."""
+    number, rest, continues = first, b"", False
     while (last is None or number <= last) and (data := source.read(BLOCK_SIZE)):
-        end = data.rfind(b"\n") + 1
-        if not end:
-            rest, long = _join_long_line(rest, data), True
+        if end := data.rfind(b"\n") + 1:
+            lines = rest + data[:end]
+            yield _block(number, lines, last)._replace(continues=continues)
+            number, rest, continues = number + lines.count(b"\n"), data[end:], False
             continue
-        if long:
-            line_end = data.index(b"\n")
-            rest, data = _join_long_line(rest, data[:line_end]) + b"\n", data[line_end + 1 :]
-            end, long = end - line_end - 1, False
-        yield _block(number, rest + data[:end], last)
-        number, rest = number + rest.count(b"\n") + data.count(b"\n", 0, end), data[end:]
+        rest += data
+        if len(rest) > _MAX_PIECE and (overwritten := rest.rfind(b"\r", 0, -1) + 1):
+            rest, continues = rest[overwritten:], False
+        if len(rest) > _MAX_PIECE:
+            yield _block(number, rest)._replace(continues=continues, unfinished=True)
+            rest, continues = rest[-_OVERLAP:], True
     if rest and (last is None or number <= last):
-        yield _block(number, rest, last)
-
-
-def _join_long_line(rest: bytes, data: bytes) -> bytes:
-    """Append `data` to `rest`, the kept part of a line that is longer than a block (1 MiB), and
-    return the new kept part of the line."""
-    whole = rest + data
-    if len(whole) <= MAX_LINE:
-        return whole
-    return whole[whole.rfind(b"\r") + 1 :][:MAX_LINE]
+        yield _block(number, rest, last)._replace(continues=continues)
 
 
 def _block(first: int, data: bytes, last: int | None = None) -> _Block:
@@ -220,24 +235,34 @@ class GrowingSearch:
         self._source = source
         self._pattern = pattern
         self._line = line
+        # The last line while it has no newline, or its last piece, and what of it was searched.
         self._rest = self._tried = b""
+        self._continues = False
 
     def search_new(self) -> FoundLine | None:
         """Search the output that was added since the last call, and return the first matching line
         or None."""
         while data := self._source.read(BLOCK_SIZE):
-            end = data.rfind(b"\n") + 1
-            whole, self._rest = (
-                (self._rest + data[:end], data[end:]) if end else (b"", self._rest + data)
-            )
-            self._rest = self._rest[-MAX_LINE:]
-            for found in _matching(_block(self._line, whole), self._pattern):
-                return found
-            self._line += whole.count(b"\n")
+            if end := data.rfind(b"\n") + 1:
+                lines, data = self._rest + data[:end], data[end:]
+                if (found := self._search(lines)) is not None:
+                    return found
+                self._line += lines.count(b"\n")
+                self._rest, self._continues = b"", False
+            self._rest += data
+            if len(self._rest) > _OVERLAP:
+                if (found := self._search(self._rest)) is not None:
+                    return found
+                self._rest = self._tried = self._rest[-_OVERLAP:]
+                self._continues = True
         if self._rest == self._tried:
             return None
         self._tried = self._rest
-        return next(_matching(_block(self._line, self._rest), self._pattern), None)
+        return self._search(self._rest)
+
+    def _search(self, data: bytes) -> FoundLine | None:
+        block = _block(self._line, data)._replace(continues=self._continues)
+        return next(_matching(block, self._pattern), None)
 
 
 # The search process. The search process reads the query from stdin as one line of JSON, optionally
@@ -307,9 +332,10 @@ def main() -> None:
     room, due, output = search.max_bytes, time.monotonic() + search.seconds, time.monotonic()
     source = given if search.path is None else _open_source(search)
     at = search.first
-    for each in grep(source, pattern, search.context, search.first, search.last):
+    width = max(_MIN_SHOWN, min(MAX_SHOWN, search.max_bytes - _LINE_NUMBER))
+    for each in grep(source, pattern, search.context, search.first, search.last, width):
         if isinstance(each, FoundLine):
-            room -= len(each.text.encode()) + 8
+            room -= len(each.text.encode()) + _LINE_NUMBER
             _write_result(list(each))
             at = each.line + 1
             if room < 0:

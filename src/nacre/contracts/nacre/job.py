@@ -96,7 +96,10 @@ _KEYS: Final = msgspec.structs.replace(_RUNS, description="a list of keys")
 _SIGNAL: Final = Kind(
     description="a signal, like TERM, INT or 9", schema={"type": "string"}, convert=signal_number
 )
-_ACTION: Final = choice_kind(["list", "read", "wait", "write", "signal", "sessions", "screen"])
+_ACTIONS: Final = ["list", "read", "wait", "write", "signal", "sessions"]
+_ACTION: Final = (
+    choice_kind([*_ACTIONS, "screen"]) if HAS_TERMINALS else choice_kind(_ACTIONS, ["screen"])
+)
 _LINE: Final = count_kind(1, 10**15)
 _MANY: Final = count_kind(0, 10**15)
 
@@ -203,8 +206,6 @@ def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> Too
     from nacre.contracts.reply_schemas import NACRE_JOB_REPLY
 
     schema = with_longest_wait(object_schema(Arguments, descriptions), longest)
-    actions = [each for each in _FIELDS_BY_ACTION if HAS_TERMINALS or each != "screen"]
-    schema["properties"]["action"]["enum"] = actions
     return ToolSpec(
         name="job", description=description, schema=schema, reply_schema=NACRE_JOB_REPLY
     )

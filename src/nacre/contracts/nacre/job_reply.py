@@ -128,7 +128,8 @@ def _render_matches(job: RunStatus, matches: Matches, reply_context: JobReplyCon
             break
         texts.append(text)
         shown.append(each.line)
-    cut = len(shown) < len(found) or not matches.complete
+    all_searched = matches.complete or (job.ending is not None and matches.line > job.total.lines)
+    cut = len(shown) < len(found) or not all_searched
     part = ShownOutput(text="".join(texts), shown=tuple(_line_ranges(shown)), cut=cut)
     lines = [*state_lines(job, part)]
     if cut:
