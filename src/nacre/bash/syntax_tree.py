@@ -186,6 +186,19 @@ def _first_error(node: Any) -> int:
     return int(node.start_byte)
 
 
+def _is_joined(node: Any) -> bool:
+    """Return whether a node of tree-sitter is several commands joined by `|`, `&&` or `||`."""
+    if node is None or node.type not in ("list", "pipeline"):
+        return False
+    return node.type == "pipeline" or (len(node.children) == 3 and not node.children[1].is_named)
+
+
+def _redirected_body(node: Any) -> Any:
+    """Return the command of a `redirected_statement`, or None if it has not exactly one."""
+    body = [each for each in node.children if each.type != "file_redirect"]
+    return body[0] if len(body) == 1 else None
+
+
 class _TreeBuilder:
     def __init__(self, skeleton: bytes, base: int) -> None:
         self._skeleton = skeleton
@@ -217,10 +230,10 @@ class _TreeBuilder:
         match node.type:
             case "command" | "word" | "variable_name" | "special_variable_name":
                 return self._simple(node)
-            case "list" if len(node.children) == 3 and not node.children[1].is_named:
+            case "list" | "pipeline" if _is_joined(node):
                 return [self._chain(node)]
-            case "pipeline":
-                return [Pipeline([self._one(each) for each in node.children if each.is_named])]
+            case "redirected_statement" if _is_joined(_redirected_body(node)):
+                return [self._chain(node)]
             case "negated_command":
                 return self._nodes(node.children[-1])
             case "redirected_statement":
@@ -239,16 +252,43 @@ class _TreeBuilder:
         return self.sequence(node.children).items
 
     def _chain(self, node: Any) -> Node:
-        """Convert a chain `a && b && c`, which tree-sitter nests to the left, in a loop instead of
-        by recursion, because a chain of commands may be long."""
-        links = []
-        while node.type == "list" and len(node.children) == 3 and not node.children[1].is_named:
-            links.append((node.children[1].type.encode(), node.children[2]))
-            node = node.children[0]
-        nodes = self._one(node)
-        for operator, right in reversed(links):
-            nodes = Chain(nodes, operator, self._one(right))
-        return nodes
+        """Convert commands that are joined by `|`, `&&` and `||`. tree-sitter nests them wrongly,
+        for example `a | b | c && d` as `a | (b | c && d)`, so that only their order is used."""
+        chain: Node | None = None
+        stages: list[Node] = []
+        joined_by = b""  # the operator `&&` or `||` before the first of `stages`
+        for operator, command in (*self._operands(node), (b"", None)):
+            if command is not None and (operator.startswith(b"|") and operator != b"||"):
+                stages.append(command)
+                continue
+            if stages:
+                pipeline = Pipeline(stages) if len(stages) > 1 else stages[0]
+                chain = pipeline if chain is None else Chain(chain, joined_by, pipeline)
+            stages, joined_by = [] if command is None else [command], operator
+        return chain if chain is not None else Sequence([], set())
+
+    def _operands(self, node: Any) -> "list[tuple[bytes, Node]]":
+        """Return the commands that are joined by `|`, `&&` and `||`, each with the operator before
+        it. A loop replaces recursion, because a chain of commands may be long."""
+        found: list[tuple[bytes, Node]] = []
+        operator = b""
+        stack: list[Any] = [node]
+        while stack:
+            each = stack.pop()
+            if isinstance(each, tuple):  # redirections, which belong to the command before them
+                found[-1] = (found[-1][0], Redirected(found[-1][1], *each))
+            elif _is_joined(each):
+                stack.extend(reversed(each.children))
+            elif each.type == "negated_command" and _is_joined(each.children[-1]):
+                stack.append(each.children[-1])
+            elif each.type == "redirected_statement" and _is_joined(_redirected_body(each)):
+                body = _redirected_body(each)
+                stack += [(body.end_byte + self._base, each.end_byte + self._base), body]
+            elif each.is_named:
+                found.append((operator, self._one(each)))
+            else:
+                operator = each.type.encode()
+        return found
 
     def _one(self, node: Any) -> Node:
         found = self._nodes(node)
@@ -263,8 +303,7 @@ class _TreeBuilder:
         return [Simple(start + self._base, end + self._base)]
 
     def _redirected(self, node: Any) -> "list[Node]":
-        body = [each for each in node.children if each.type != "file_redirect"]
-        first = body[0] if len(body) == 1 else None
+        first = _redirected_body(node)
         if first is None:
             return [Simple(node.start_byte + self._base, node.end_byte + self._base)]
         begin, end = first.end_byte + self._base, node.end_byte + self._base

@@ -81,8 +81,6 @@ def _chain_members(node: Node) -> Iterator[Node]:
 
 
 def _is_stage(node: Node) -> bool:
-    """Return whether a node can be a stage of a pipeline. The syntax tree of `a && (b) 2>&1 | c`
-    wrongly has the chain `a && (b)` as a stage."""
     body = node.body if isinstance(node, Redirected) else node
     return isinstance(body, Simple | Group | If | Loop | Case)
 
