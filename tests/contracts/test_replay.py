@@ -93,6 +93,11 @@ def test_a_run_without_output_says_that_programs_may_buffer(tool: nacre.Tool) ->
         ("ls /nonexistent", None),
         ("git commit -m x", None),
         ("echo 401; true", None),
+        # A script that expands a withheld variable gets an empty value, whatever it does with it.
+        ("echo \"{'token': '$GH_TOKEN', 'status': 401}\"", "GH_TOKEN"),
+        ("set -u; echo ${NPM_TOKEN}", "NPM_TOKEN"),
+        ("GH_TOKEN=mine; echo $GH_TOKEN", None),
+        ("echo $HOME", None),
     ],
 )
 def test_a_failure_that_fits_a_withheld_secret_names_it(
@@ -109,6 +114,13 @@ def test_a_failure_that_fits_a_withheld_secret_names_it(
         assert hint.startswith(f"{names} {'are' if ',' in names else 'is'} withheld")
         assert "allow = [" in hint
         assert TOKEN not in reply.text
+
+
+def test_a_variable_that_the_call_gives_is_not_withheld(tmp_path: Path) -> None:
+    with nacre.Tool(cwd=tmp_path, env={**os.environ, "GH_TOKEN": TOKEN}) as tool:
+        reply = tool.call({"command": "echo $GH_TOKEN; false", "env": {"GH_TOKEN": "mine"}})
+    assert reply.text == "mine\n[exit code 1]"
+    assert reply.details["hints"] == []
 
 
 def test_the_notice_of_a_cut_output_works_as_it_is_written(tool: nacre.Tool) -> None:
@@ -244,6 +256,18 @@ def test_job_wait_takes_runs_with_all(tool: nacre.Tool) -> None:
         tool.call({"command": f"sleep {seconds}; echo {seconds}", "wait": 0})
     reply = act(tool, "wait", runs=["r1", "r2"], all=True, wait=20)
     assert [each["state"] for each in reply.details["runs"]] == ["exited", "exited"]
+
+
+def test_a_wait_for_several_runs_shows_new_output_of_all(tool: nacre.Tool) -> None:
+    for number in (1, 2):
+        tool.call({"command": f"echo a{number}; sleep 63.{number}", "until": {"output": "a"}})
+    tool.call({"command": "echo b; sleep 1; echo c; exit 3", "until": {"output": "b"}})
+    reply = act(tool, "wait", runs=["r1", "r3"], wait=20)
+    assert re.search(r"r1 .*\n\[nothing new since line 1\]\n\[r1 is running;.*\nr3 .*", reply.text)
+    assert reply.text.endswith("c\n[exit code 3]")
+    with nacre.Tool(cwd=tool.cwd.decode()) as other:  # for another caller, everything is new
+        reply = act(other, "wait", runs=["r1", "r2"], wait=0.2)
+        assert re.search(r"^r1 .*\na1\n\[r1 is running;.*\nr2 .*\na2\n\[r2 is", reply.text)
 
 
 def test_idle_counts_from_now_on(tool: nacre.Tool) -> None:

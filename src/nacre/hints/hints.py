@@ -403,10 +403,13 @@ _MAX_NAMED: Final = 5  # maximum number of variables that a hint names
 
 
 def withheld_secret(facts: RunFacts) -> str | None:
-    """Return a hint if the command failed in a way that fits a variable that it did not get."""
-    if not facts.withheld or facts.ending == Exited(127):
+    """Return a hint if the script uses a variable that it did not get, or failed in a way that fits
+    such a variable."""
+    if not facts.withheld:
         return None
-    names = _fitting_secrets(facts)
+    names = _expanded_secrets(facts)
+    if not names and facts.failed and facts.ending != Exited(127):
+        names = _fitting_secrets(facts)
     if not names:
         return None
     more = len(names) - _MAX_NAMED
@@ -419,15 +422,23 @@ def withheld_secret(facts: RunFacts) -> str | None:
     )
 
 
-def _fitting_secrets(facts: RunFacts) -> list[str]:
-    text = decode(facts.output[-_LOOKED_AT:])
+def _expanded_secrets(facts: RunFacts) -> list[str]:
+    """Return the withheld variables that the script expands, as in `curl -H "Key: $API_KEY"`,
+    without those that the script or its session may have set."""
+    if facts.has_session and not facts.failed:
+        return []
     script = decode(facts.script)
-    named = [
+    return [
         name
         for name in facts.withheld
-        if re.search(rf"\b{re.escape(name)}\b", text)
-        or re.search(rf"\$\{{?{re.escape(name)}\b", script)
+        if re.search(rf"\$\{{?{re.escape(name)}\b", script)
+        and not re.search(rf"\b{re.escape(name)}\+?=|\bread\b.*\b{re.escape(name)}\b", script)
     ]
+
+
+def _fitting_secrets(facts: RunFacts) -> list[str]:
+    text = decode(facts.output[-_LOOKED_AT:])
+    named = [name for name in facts.withheld if re.search(rf"\b{re.escape(name)}\b", text)]
     if named:
         return named
     prefixes = {
@@ -485,7 +496,7 @@ def _git_directory(cwd: bytes) -> bytes | None:
         cwd = os.path.dirname(cwd)
 
 
-_ALWAYS: Final[tuple[Hint, ...]] = (does_not_last, open_heredoc)
+_ALWAYS: Final[tuple[Hint, ...]] = (does_not_last, open_heredoc, withheld_secret)
 _WHEN_FAILED: Final[tuple[Hint, ...]] = (
     literal_environment,
     missing_program,

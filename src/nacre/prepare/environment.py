@@ -143,6 +143,8 @@ def environment_step(
         extra = command.call_env if plan.session is None else {}
         env = {**passed, **defaults, **extra}
         plan = msgspec.structs.replace(plan, command=msgspec.structs.replace(command, env=env))
+        given = {decode(name) for name in command.call_env}
+        dropped = tuple(name for name in dropped if name not in given)
         return add_findings(plan, VariablesDropped(names=dropped)) if dropped else plan
 
     return step

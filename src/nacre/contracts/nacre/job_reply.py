@@ -176,24 +176,22 @@ def _line_ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
 def _reply_for_several(listing: Listing, reply_context: JobReplyContext) -> Reply:
     texts, data, read_to = [], [], dict[str, ReadPosition]()
     for job in listing.runs:
-        settled = job.ending is not None or job.event is not None
         max_bytes = reply_context.max_bytes // len(listing.runs)
         part = (
-            show_output(job, max_bytes, reply_context.read_output)
-            if settled and not isinstance(job.event, AlreadyEnded)
-            else NOTHING
+            NOTHING
+            if isinstance(job.event, AlreadyEnded)
+            else show_output(job, max_bytes, reply_context.read_output)
         )
         reply = build_run_reply(
             job,
             part,
             until=reply_context.until,
             always=reply_context.action == "signal",
-            since_last=settled and reply_context.action == "wait",
+            since_last=reply_context.action == "wait",
         )
         data.append(reply.details)
         texts.append(f"{job.run} ({shorten_command(job.command)}):\n{reply.text.rstrip()}")
-        if settled:
-            read_to.update(reply.read_to)
+        read_to.update(reply.read_to)
     return Reply(text="\n".join(texts), is_error=False, details={"runs": data}, read_to=read_to)
 
 

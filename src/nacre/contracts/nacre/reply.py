@@ -163,7 +163,10 @@ def find_hints(
     session, which keeps changes of the shell's state for later calls. `withheld` are the names of
     variables that the command did not get because they look like secrets. `literal_env` are the
     assignments of the call whose values look like references to other variables."""
-    if job.ending is None or (job.ending == Exited(0) and not _MAY_NEED_HINT.search(script)):
+    if job.ending is None:
+        return []
+    expands = withheld and b"$" in script  # a script without a variable needs no secret
+    if job.ending == Exited(0) and not expands and not _MAY_NEED_HINT.search(script):
         return []
     from nacre.hints.hints import RunFacts, find_hints  # lazy import: most replies have no hints
 
