@@ -93,8 +93,9 @@ def test_a_run_without_output_says_that_programs_may_buffer(tool: nacre.Tool) ->
         ("ls /nonexistent", None),
         ("git commit -m x", None),
         ("echo 401; true", None),
-        # A script that expands a withheld variable gets an empty value, whatever it does with it.
-        ("echo \"{'token': '$GH_TOKEN', 'status': 401}\"", "GH_TOKEN"),
+        # curl exits with 0 although the server refused the empty variable.
+        ('echo "Key $NPM_TOKEN: 401 Unauthorized"', "NPM_TOKEN"),
+        ("echo ${NPM_TOKEN-none}", None),
         ("set -u; echo ${NPM_TOKEN}", "NPM_TOKEN"),
         ("GH_TOKEN=mine; echo $GH_TOKEN", None),
         ("echo $HOME", None),
@@ -298,6 +299,38 @@ def test_a_list_says_what_ps_would_say(tool: nacre.Tool) -> None:
     assert re.search(r", killed by its timeout in 39\d s", line)
     status = act(tool, "wait", run="r1", wait=0).text
     assert re.search(r"; pid \d+, 2 processes, [\d.]+ s CPU, last output \d+ s ago", status)
+
+
+def test_a_live_run_shows_its_ports_and_that_it_is_stopped(tool: nacre.Tool) -> None:
+    port, other = free_port(), free_port()
+    until = {"port": other}
+    reply = tool.call(
+        {
+            "command": f"exec python3 -m http.server --bind 127.0.0.1 {port}",
+            "until": until,
+            "wait": 1.5,
+        }
+    )
+    assert re.search(rf"until is not true yet; pid \d+, port {port}\b", reply.text), reply.text
+    assert reply.details["activity"]["ports"] == [port]
+    stopped = act(tool, "signal", run="r1", signal="STOP")
+    assert "[r1 is stopped (job signal CONT continues it); " in stopped.text
+    assert act(tool, "list").text.startswith("r1  stopped  ")
+    assert "[r1 is running; " in act(tool, "signal", run="r1", signal="CONT").text
+
+
+def test_a_url_that_answers_with_an_error_is_asked_less_often(tool: nacre.Tool) -> None:
+    port = free_port()
+    server = (
+        "import http.server\n"
+        "class Busy(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self): self.send_error(503)\n"
+        f"http.server.HTTPServer(('127.0.0.1', {port}), Busy).serve_forever()\n"
+    )
+    command = f"exec python3 - <<'END'\n{server}END"
+    tool.call({"command": command, "until": {"http": f"http://127.0.0.1:{port}/"}, "wait": 5})
+    requests = act(tool, "read", run="r1", grep="GET / ").text.count("503")
+    assert 3 <= requests <= 12, requests
 
 
 def test_a_call_that_is_cancelled_while_it_ends_its_run_names_the_run(tool: nacre.Tool) -> None:

@@ -117,5 +117,6 @@ def normalize_details(details: dict[str, Any]) -> dict[str, Any]:
     if "left_running" in kept:
         kept["left_running"] = [{**each, "pid": "PID"} for each in kept["left_running"]]
     if "activity" in kept:
-        kept["activity"] = dict.fromkeys(kept["activity"], "MEASURED")
+        measured = ("pid", "processes", "cpu_seconds", "idle_seconds")
+        kept["activity"] = {**kept["activity"], **dict.fromkeys(measured, "MEASURED")}
     return kept

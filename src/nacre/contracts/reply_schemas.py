@@ -156,6 +156,8 @@ _SOMETIMES: Final[dict[str, Schema]] = {
             "processes": _COUNT,
             "cpu_seconds": _NUMBER,
             "idle_seconds": _nullable(_NUMBER),
+            "ports": _list_schema(_COUNT),
+            "stopped": _FLAG,
         }
     ),
     "queued": _object_schema({"behind": _nullable(_TEXT)}),

@@ -403,11 +403,11 @@ _MAX_NAMED: Final = 5  # maximum number of variables that a hint names
 
 
 def withheld_secret(facts: RunFacts) -> str | None:
-    """Return a hint if the script uses a variable that it did not get, or failed in a way that fits
-    such a variable."""
+    """Return a hint if the command failed in a way that fits a variable that it did not get."""
     if not facts.withheld:
         return None
-    names = _expanded_secrets(facts)
+    # A program may exit with 0 although a server has refused it, as curl does.
+    names = _expanded_secrets(facts) if facts.failed or _was_refused(facts) else []
     if not names and facts.failed and facts.ending != Exited(127):
         names = _fitting_secrets(facts)
     if not names:
@@ -424,9 +424,7 @@ def withheld_secret(facts: RunFacts) -> str | None:
 
 def _expanded_secrets(facts: RunFacts) -> list[str]:
     """Return the withheld variables that the script expands, as in `curl -H "Key: $API_KEY"`,
-    without those that the script or its session may have set."""
-    if facts.has_session and not facts.failed:
-        return []
+    without those that the script sets."""
     script = decode(facts.script)
     return [
         name
@@ -447,10 +445,12 @@ def _fitting_secrets(facts: RunFacts) -> list[str]:
     fitting = [name for name in facts.withheld if name.startswith(tuple(prefixes))]
     if fitting:
         return fitting
-    refused = any(
-        _UNAUTHORIZED.search(line) and not _NOT_LOGIN.search(line) for line in facts.lines
-    )
-    return list(facts.withheld) if refused else []
+    return list(facts.withheld) if _was_refused(facts) else []
+
+
+def _was_refused(facts: RunFacts) -> bool:
+    """Return whether the output says that a login or a request was refused."""
+    return any(_UNAUTHORIZED.search(line) and not _NOT_LOGIN.search(line) for line in facts.lines)
 
 
 def _login_prefixes(command: ParsedCommand) -> tuple[str, ...]:

@@ -267,6 +267,8 @@ class Activity(Struct, frozen=True, kw_only=True):
     cpu_seconds: float  # CPU time of the live processes and of their children that were reaped
     # Seconds since the run last wrote output; None: the run has written nothing.
     idle_seconds: float | None = None
+    ports: tuple[int, ...] = ()  # TCP ports on which the processes listen
+    stopped: bool = False  # whether all processes were stopped, for example by SIGSTOP
 
 
 class Running(
@@ -343,12 +345,11 @@ Event = WaitsForInput | AlreadyEnded | ConditionMet
 
 
 class RunProcesses(Struct, frozen=True, kw_only=True):
-    """Processes of a run, and their TCP ports, for the report on the run's status."""
+    """Processes that outlived the shell of a run, for the report on the run's status."""
 
     left_running: tuple[Survivor, ...] = ()
     # Processes that outlived the run's shell and that nacre ended.
     terminated: tuple[Survivor, ...] = ()
-    ports: tuple[int, ...] = ()  # TCP ports on which the processes of a live run listen
 
 
 class RunStatus(Struct, frozen=True, kw_only=True):

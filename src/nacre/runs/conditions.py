@@ -56,6 +56,7 @@ _POLL_INTERVAL: Final = 0.1  # seconds between two checks of a port, a file or t
 _FINAL_CHECK: Final = 2.0  # maximum seconds for checking all conditions after the end of a run
 _HTTP_CHECK: Final = 0.5  # maximum seconds for checking a URL after the end of a run
 _HTTP_TIMEOUT: Final = 2.0  # timeout of one HTTP request in seconds
+_MAX_HTTP_PAUSE: Final = 1.0  # maximum seconds between two requests to a server that answers
 _CPU_SECONDS: Final = 60  # maximum CPU seconds of a process that searches output
 _FULL_SCAN_EVERY: Final = 10  # every tenth port check scans the sockets of the run's processes
 _FIRST_ERROR_STATUS: Final = 500  # lowest HTTP status that means that the server is not ready
@@ -408,6 +409,7 @@ class _HttpProbe(threading.Thread):
 
     def run(self) -> None:
         try:
+            pause = _POLL_INTERVAL
             while not self._stop_event.is_set():
                 status = self._try_once()
                 if (
@@ -417,7 +419,9 @@ class _HttpProbe(threading.Thread):
                 ):
                     self.status = status
                     return
-                self._stop_event.wait(_POLL_INTERVAL)
+                self._stop_event.wait(pause)
+                # A server that answers logs each request, so the probe asks it less and less often.
+                pause = _POLL_INTERVAL if status is None else min(2 * pause, _MAX_HTTP_PAUSE)
         finally:
             self._on_end()
 

@@ -36,6 +36,7 @@ from nacre.model.requests import (
     WaitsForInput,
 )
 from nacre.procfs import processes
+from nacre.procfs.ports import find_ports
 from nacre.procfs.processes import Process
 from nacre.runs.access import RunControl, find_run, tag_of
 from nacre.runs.conditions import build_search_plan, run_search
@@ -63,16 +64,12 @@ async def list_runs(request: ListRuns, control: RunControl) -> Listing:
     waiting = await _find_input_waits(runs, control)
     live = [run for run in runs if run.ending is None]
     found = find_members(live)
-    members = {name: describe_processes(each) for name, each in found.items()}
     left = find_leftovers(runs)
     statuses = []
     for run in runs:
-        ports = {port for each in members.get(run.name, ()) for port in each.ports}
         status = build_status(run, Excerpt(capture=run.capture(_NOTHING)), left[run.name])
         status = with_activity(status, run, found.get(run.name, ()))
-        status = _with_input_wait(status, waits=run.name in waiting)
-        shown = msgspec.structs.replace(status.processes, ports=tuple(sorted(ports)))
-        statuses.append(msgspec.structs.replace(status, processes=shown))
+        statuses.append(_with_input_wait(status, waits=run.name in waiting))
     return Listing(runs=tuple(statuses))
 
 
@@ -186,7 +183,16 @@ def _build_activity(run: StoredRun, members: list[Process]) -> Activity | None:
         processes=len(members),
         cpu_seconds=sum(map(processes.cpu_seconds, pids)),
         idle_seconds=_idle_seconds(run),
+        ports=_open_ports(pids),
+        stopped=all(each.state == "T" for each in members),
     )
+
+
+def _open_ports(pids: list[int]) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({port for each in find_ports(pids).values() for port in each}))
+    except OSError:  # for example if this process has no free descriptor at the moment
+        return ()
 
 
 def _idle_seconds(run: StoredRun) -> float | None:

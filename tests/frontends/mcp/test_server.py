@@ -374,7 +374,11 @@ def _filled(value: Any) -> Any:
         return {key: _filled(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_filled(each) for each in value]
-    return {"NULL": None, "PID": 17}.get(value, value) if isinstance(value, str) else value
+    return (
+        {"NULL": None, "PID": 17, "MEASURED": 1}.get(value, value)
+        if isinstance(value, str)
+        else value
+    )
 
 
 def _closed(schema: Any) -> Any:

@@ -215,7 +215,7 @@ def _reply_for_list(listing: Listing) -> Reply:
         {
             **build_details(job, NOTHING, ()),
             "command": job.command,
-            "ports": list(job.processes.ports),
+            "ports": [] if job.activity is None else list(job.activity.ports),
             **({} if job.timeout_in is None else {"timeout_in": round(job.timeout_in, 1)}),
         }
         for job in listing.runs
@@ -228,11 +228,12 @@ def _list_line(job: RunStatus) -> str:
     how = f"exited {job.ending.code}" if isinstance(job.ending, Exited) else state_name(job)
     if job.queued:
         how = "queued"
+    elif job.activity is not None and job.activity.stopped:
+        how = "stopped"
     facts = "" if job.activity is None else f", {activity_text(job.activity)}"
     if job.timeout_in is not None and job.timeout_in < _NEAR_TIMEOUT:
         facts += f", killed by its timeout in {job.timeout_in:.0f} s"
-    listens = "".join(f", port {port}" for port in job.processes.ports)
     left = process_texts("left running", job.processes.left_running, describe_with_ports)
     behind = f"  ({'; '.join(left)})" if left else ""
     command = shorten_command(job.command)
-    return f"{job.run}  {how}  {job.seconds:.1f}s  {command}{facts}{listens}{behind}"
+    return f"{job.run}  {how}  {job.seconds:.1f}s  {command}{facts}{behind}"

@@ -139,4 +139,6 @@ def _activity_details(activity: Activity) -> dict[str, Any]:
         "processes": activity.processes,
         "cpu_seconds": round(activity.cpu_seconds, 2),
         "idle_seconds": None if idle is None else round(idle, 1),
+        "ports": list(activity.ports),
+        "stopped": activity.stopped,
     }

@@ -96,11 +96,18 @@ def _running_text(job: RunStatus, part: ShownOutput, *, unmet: bool) -> str:
         *([activity_text(job.activity)] if job.activity and not _is_known(job) else []),
         *([_NO_OUTPUT] if _lacks_output(job) else []),
     ]
-    return "; ".join([f"{job.run} is running{seen}", *facts])
+    how = "stopped (job signal CONT continues it)" if _is_stopped(job) else "running"
+    return "; ".join([f"{job.run} is {how}{seen}", *facts])
+
+
+def _is_stopped(job: RunStatus) -> bool:
+    return job.activity is not None and job.activity.stopped
 
 
 def _lacks_output(job: RunStatus) -> bool:
-    return not job.total.size and job.met is None and job.seconds >= _JUST_STARTED
+    if job.total.size or job.met is not None or _is_stopped(job):
+        return False
+    return job.seconds >= _JUST_STARTED
 
 
 def _is_known(job: RunStatus) -> bool:
@@ -118,13 +125,14 @@ def queue_text(job: RunStatus) -> str:
 
 
 def activity_text(activity: Activity) -> str:
-    """Return what a run's processes do: pid, number of processes, CPU time, time since the last
-    output."""
+    """Return what a run's processes do: pid, number of processes, TCP ports, CPU time, time since
+    the last output."""
     idle = activity.idle_seconds
     return ", ".join(
         [
             f"pid {activity.pid}",
             *([f"{activity.processes} processes"] if activity.processes > 1 else []),
+            *(f"port {port}" for port in activity.ports),
             *([f"{activity.cpu_seconds:.1f} s CPU"] if activity.cpu_seconds >= 0.05 else []),
             *([f"last output {idle:.0f} s ago"] if idle is not None and idle >= 1 else []),
         ]
