@@ -1,5 +1,6 @@
 """Tests of the language: comments, messages, pages and `--help` use plain technical English."""
 
+import functools
 import io
 import re
 import tokenize
@@ -30,6 +31,7 @@ GLOSSARY = re.findall(
 )
 
 
+@functools.cache
 def comments_and_strings(module: Path) -> str:
     """Return the comments and string literals of a module, docstrings included."""
     tokens = tokenize.generate_tokens(io.StringIO(module.read_text()).readline)

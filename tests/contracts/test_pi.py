@@ -336,13 +336,13 @@ def test_the_wall_time_of_a_reply_and_of_its_details_agree() -> None:
     assert reply.text.endswith(shown)
 
 
-@pytest.mark.parametrize("contract", ["pi", "nacre", "phoenix"])
-def test_a_long_list_of_leftover_processes_is_cut(contract: str) -> None:
-    with nacre.Tool(contract) as tool:
-        reply = tool.call({"command": "for i in {1..24}; do sleep 3.71 & done; echo x"})
-    lines = [line for line in reply.text.splitlines() if "left running" in line]
-    assert len(lines) == 11
-    assert lines[-1] == "[left running: and 14 more]"
+def test_a_long_list_of_leftover_processes_is_cut() -> None:
+    for contract in ("pi", "nacre", "phoenix"):
+        with nacre.Tool(contract) as tool:
+            reply = tool.call({"command": "for i in {1..24}; do sleep 3.71 & done; echo x"})
+        lines = [line for line in reply.text.splitlines() if "left running" in line]
+        assert len(lines) == 11
+        assert lines[-1] == "[left running: and 14 more]"
     eventually(lambda: not named("sleep 3.71"))
 
 

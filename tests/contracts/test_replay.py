@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ import pytest
 
 import nacre
 from tests.support.command_line import run_nacre
-from tests.support.helpers import eventually
+from tests.support.helpers import eventually, free_port
 
 pytestmark = pytest.mark.slow
 
@@ -27,9 +26,6 @@ def tool(tmp_path: Path) -> Iterator[nacre.Tool]:
     place.mkdir()
     with nacre.Tool(cwd=place) as made:
         yield made
-        for run in made.runs():
-            if run.state == "running":
-                act(made, "signal", run=run.id, signal="KILL")
         act(made, "signal", runs=[run.id for run in made.runs()], signal="KILL")
 
 
@@ -43,13 +39,6 @@ def suggested_call(text: str) -> dict[str, Any]:
     assert found is not None, text
     arguments: dict[str, Any] = json.loads(found[1])
     return arguments
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # Nothing is changed behind the user's back.
@@ -328,7 +317,7 @@ def test_a_url_that_answers_with_an_error_is_asked_less_often(tool: nacre.Tool) 
         f"http.server.HTTPServer(('127.0.0.1', {port}), Busy).serve_forever()\n"
     )
     command = f"exec python3 - <<'END'\n{server}END"
-    tool.call({"command": command, "until": {"http": f"http://127.0.0.1:{port}/"}, "wait": 5})
+    tool.call({"command": command, "until": {"http": f"http://127.0.0.1:{port}/"}, "wait": 3})
     requests = act(tool, "read", run="r1", grep="GET / ").text.count("503")
     assert 3 <= requests <= 12, requests
 
