@@ -4,6 +4,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPILED := $(VENV)/.compiled
 SDKS := $(VENV)/.sdks
 INSPECTOR := $(VENV)/inspector
 NODE_CLIENTS := $(VENV)/node-clients
@@ -29,7 +30,7 @@ run: $(READY)
 		| $(BIN)/python -c 'import json, sys; json.dump({"command": sys.stdin.read()}, sys.stdout)' \
 		| $(BIN)/nacre call -
 
-test: $(READY)
+test: $(COMPILED)
 	$(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --ignore tests/adapters $(ARGS)
 
 # Run only the fast tests, which need no daemon and do not sleep. This target is for use while editing.
@@ -79,6 +80,12 @@ $(READY): requirements.txt requirements-dev.txt pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+# Write the bytecode once. Without it, every worker of the first `make test` compiles all modules. A test
+# module that cannot be imported is reported by `make test` itself.
+$(COMPILED): $(READY)
+	@$(PYTEST) --collect-only -q --ignore tests/adapters >/dev/null || true
 	@touch $@
 
 $(SDKS): $(READY) requirements-adapters.txt
