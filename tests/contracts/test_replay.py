@@ -156,6 +156,29 @@ def test_job_wait_watches_a_run_whose_shell_has_ended(tool: nacre.Tool) -> None:
     assert reply.text.startswith("late\n")
 
 
+def test_a_reply_shows_what_was_printed_after_the_end_of_the_shell(tool: nacre.Tool) -> None:
+    command = "(sleep 0.7; echo late; sleep 62.2) &"
+    reply = tool.call({"command": command, "until": {"output": "late"}, "wait": 20})
+    assert reply.text.startswith("late\n[line 1 matches late]\n[left running: ")
+    run = reply.details["run"]
+    assert act(tool, "wait", run=run, wait=0).text.startswith("[nothing new since line 1]")
+
+
+def test_until_is_watched_although_the_shell_was_killed(tool: nacre.Tool) -> None:
+    command = "(sleep 0.7; echo late; sleep 62.2) & kill -9 $$"
+    reply = tool.call({"command": command, "until": {"output": "late"}, "wait": 20})
+    assert reply.text.startswith(
+        "late\n[line 1 matches late]\n[killed by SIGKILL]\n[left running: "
+    )
+
+
+def test_until_is_not_called_unmet_while_a_process_can_still_meet_it(tool: nacre.Tool) -> None:
+    reply = tool.call({"command": "sleep 62.2 &", "until": {"output": "late"}, "wait": 1})
+    assert reply.text.startswith("[until is not true yet]\n[left running: ")
+    reply = act(tool, "wait", run="r1", until={"output": "late"}, wait=0.5)
+    assert "[until is not true yet]" in reply.text
+
+
 def test_an_until_that_is_not_met_is_said(tool: nacre.Tool) -> None:
     reply = tool.call({"command": "echo a", "until": {"output": "b"}})
     assert reply.text == "a\n[until not met: the command ended first]"

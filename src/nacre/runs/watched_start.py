@@ -1,7 +1,7 @@
 """Starting a run in the warden (nacre's daemon) with wait conditions or an idempotency key.
 
     start request  -> first of: the response; a condition is met, and the run is detached
-    shell exited   -> go on watching the conditions while a process of the run lives
+    shell ended    -> go on watching the conditions while a process of the run lives
     AlreadyStarted -> find the run of the earlier call; wait for it as for a run of this call
 
 The calling process, not the warden, checks the conditions in a call's argument `until` (module
@@ -19,7 +19,7 @@ from nacre.engine.loop_context import LoopContext
 from nacre.engine.supervisor import Operation
 from nacre.eventloop import now
 from nacre.model import requests
-from nacre.model.outcome import Exited, Outcome
+from nacre.model.outcome import Exited, Killed, Outcome
 from nacre.model.refusals import CalledOff, Unavailable
 from nacre.model.requests import AlreadyStarted, Rejected, Response, Running, WaitsForInput
 from nacre.model.wait_conditions import ConditionMet
@@ -86,12 +86,18 @@ class WatchedStart(SequenceOperation[Response]):
         response, met = await self._start_and_watch()
         if isinstance(response, AlreadyStarted):
             return await follow_earlier(response.run, self._request, self._context)
-        if self._request.until and met is None and _has_exited(response):
+        if self._request.until and met is None and _may_have_leftovers(response):
             met = await self._watch_leftovers(response, now() - began)
-        return await self._with_condition(response, met)
+        if met is not None and self._request.until.end_run:
+            response = await self._end_met_run(response, met)
+        if self._request.until and isinstance(response, Outcome):
+            response = _refresh(response, self._request)
+        if met is not None and isinstance(response, Running | Outcome):
+            response = msgspec.structs.replace(response, met=met)
+        return response
 
     async def _watch_leftovers(self, response: Outcome, waited: float) -> ConditionMet | None:
-        """Go on watching the conditions after the run's shell has exited."""
+        """Go on watching the conditions after the run's shell has ended."""
         request = self._request
         # From now on, cancelling the call ends only its wait: the command has ended.
         self._begun, self._cancelled_answer = False, response
@@ -104,19 +110,13 @@ class WatchedStart(SequenceOperation[Response]):
             wait_limit=None if limit is None else max(0.0, limit - waited),
         )
 
-    async def _with_condition(self, response: Response, met: ConditionMet | None) -> Response:
-        """Return the response with the condition that was met, after ending the run if the
-        conditions ask for it."""
-        if met is None or not isinstance(response, Running | Outcome):
+    async def _end_met_run(self, response: Response, met: ConditionMet) -> Response:
+        """End a run that has met the conditions; return the response about the ended run."""
+        if not isinstance(response, Running | Outcome):
             return response
-        if self._request.until.end_run:
-            # From now on, cancelling the call ends only its wait: the run is being ended anyway.
-            self._begun, self._cancelled_answer = False, msgspec.structs.replace(response, met=met)
-            response = await _end_run(response, self._request, self._context)
-        if isinstance(response, Outcome):
-            # The wait for the condition has taken time, so the leftover processes are listed again.
-            response = _with_leftovers(response, self._request.workspace)
-        return msgspec.structs.replace(response, met=met)
+        # From now on, cancelling the call ends only its wait: the run is being ended anyway.
+        self._begun, self._cancelled_answer = False, msgspec.structs.replace(response, met=met)
+        return await _end_run(response, self._request, self._context)
 
     async def _start_and_watch(self) -> tuple[Response, ConditionMet | None]:
         """Start the run, and detach it if a condition in the call's argument `until` is met before
@@ -157,17 +157,24 @@ class WatchedStart(SequenceOperation[Response]):
         return response
 
 
-def _has_exited(response: Response) -> TypeGuard[Outcome]:
-    return isinstance(response, Outcome) and isinstance(response.ending, Exited)
+def _may_have_leftovers(response: Response) -> TypeGuard[Outcome]:
+    """Return whether the run's shell has ended without nacre: then its processes may live on."""
+    return isinstance(response, Outcome) and isinstance(response.ending, Exited | Killed)
 
 
-def _with_leftovers(outcome: Outcome, workspace: bytes) -> Outcome:
-    """Return the outcome with the leftover processes that are alive now."""
+def _refresh(outcome: Outcome, request: requests.StartRun) -> Outcome:
+    """Return the outcome of a run whose leftover processes were watched after the end of its shell:
+    with the leftover processes that are alive now, and with the output that they have written."""
     try:
-        run = find_run(outcome.run, workspace)
+        run = find_run(outcome.run, request.workspace)
+        left = find_leftovers([run])[run.name]
+        stored = stored_run.build_outcome(run, request.plan.keep)
     except (NoSuchRun, OSError):
         return outcome
-    return msgspec.structs.replace(outcome, left_running=find_leftovers([run])[run.name])
+    output = outcome.output
+    if stored is not None and stored.output.saved is not None:  # otherwise it cannot be read
+        output = stored.output
+    return msgspec.structs.replace(outcome, left_running=left, output=output)
 
 
 async def _end_run(
@@ -210,10 +217,11 @@ async def follow_earlier(name: str, request: requests.StartRun, context: LoopCon
     found = _reload(run, request.workspace)
     known = stored_run.build_outcome(found, request.plan.keep)
     met = None if isinstance(ended, Outcome | WaitsForInput) else ended
-    if known is not None and request.until and met is None and _has_exited(known):
+    if known is not None and request.until and met is None and _may_have_leftovers(known):
         met = await wait_after_end(
             request.until, run.number, request.workspace, context, wait_limit=request.wait_limit
         )
+        known = _refresh(known, request)
     shell = run.start_entry.shell
     response: Running | Outcome = known or Running(
         run=run.name,

@@ -38,7 +38,7 @@ _READABLE: Final = 20_000
 _LIKE_STATUS: Final = re.compile(
     r"^(?:\(no output\)|\[(?:exit code \d|killed by |timed out after |cancelled\b|lost: "
     r"|not started|refused\b|r\d+ (?:is running|waits for input|had already ended|keeps )"
-    r"|queued: |hint: |left running: |ended: |line \d+: |pipeline: |until not met"
+    r"|queued: |hint: |left running: |ended: |line \d+: |pipeline: |until (?:not met|is not true)"
     r"|nothing new since |no output yet|the session|this command had no session"
     r"|.*left out: job ))",
     re.MULTILINE,

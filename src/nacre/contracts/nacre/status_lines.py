@@ -72,7 +72,9 @@ def state_lines(
         yield f"[{job.run} had already ended: {how}]"
     elif not ended and (job.ending != Exited(0) or (always and not job.processes.terminated)):
         yield f"[{how}]"
-    if unmet:
+    if unmet and job.processes.left_running:
+        yield "[until is not true yet]"
+    elif unmet:
         yield "[until not met: the command ended first]"
     yield from (
         f"[pipeline: stage {each.stage} ({each.program}) exited with {each.status}]"
