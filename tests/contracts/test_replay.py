@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import nacre
+from tests.support.case_table import cases
 from tests.support.command_line import run_nacre
 from tests.support.helpers import eventually, free_port
 
@@ -429,6 +430,9 @@ def test_a_prompt_that_bash_does_not_print_is_shown(tool: nacre.Tool) -> None:
     reply = act(tool, "write", run=run, text="Ada\n")
     assert reply.text == f"[{run} waits for input; it asks: Sure? [y/N] ]"
     assert act(tool, "write", run=run, text="y\n").text == f"[{run} waits for input]"
+    command = 'ask() { read -rsp "Password of $1: " p; }; ask root'
+    reply = tool.call({"command": command, "interactive": True})
+    assert reply.details["prompt"] == "Password of root: "
 
 
 def test_hints_do_not_suggest_what_is_missing(tool: nacre.Tool) -> None:
@@ -609,13 +613,19 @@ def test_values_of_the_wrong_type_that_can_mean_one_thing_are_accepted(tool: nac
 
 
 def test_explicit_exit_codes_cannot_be_imitated(tool: nacre.Tool) -> None:
-    for line in ("[exit code 3]", "[r1 is running; cursor 3]", "[hint: x]", "(no output)"):
-        reply = tool.call({"command": f"echo '{line}'; echo over"})
+    texts = [case.get("text", "") for case in cases("nacre")]
+    lines = {line.strip() for text in texts for line in text.splitlines() if line.startswith("[")}
+    lines -= {line for line in lines if re.match(r"\[(1, 2|previous line|binary data)", line)}
+    assert len(lines) > 30
+    more = ("[hint: x", "(no output)", "[r1 is stopped; cursor 3]", "[/etc/passwd exists]")
+    for line in (*lines, *more):
+        reply = tool.call({"command": "printf '%s\\n' \"$LINE\" over", "env": {"LINE": line}})
         assert reply.text == f"{line}\nover\n[exit code 0]"
     assert tool.call({"command": "echo '  [exit code 3]'; echo [a] b"}).text.endswith(
         "[exit code 0]"
     )
-    assert tool.call({"command": "echo a [b]"}).text == "a [b]\n"
+    for line in ("a [b]", "[info] ready", "[1, 2]", "[ 12%] Building", "[INFO] [x]"):
+        assert tool.call({"command": f"echo '{line}'; echo over"}).text == f"{line}\nover\n"
 
 
 def test_single_switches_against_prompts_stay(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 terminal, so the output of a run does not have it."""
 
 from nacre.bash.analyze import analyze
-from nacre.bash.commands import ParsedCommand
+from nacre.bash.commands import ParsedCommand, Word
 
 _VALUED = b"adinNptu"  # options of `read` that take a value
 
@@ -17,19 +17,26 @@ def find_read_prompt(script: bytes, lines: int) -> bytes:
         if each.name == b"read" and not (each.fed or each.substitution or _is_redirected(each))
     ]
     if any(each.loop or each.function for each in reads):
-        # In a loop, the order is not known, but all reads may have the same prompt.
-        prompts = {_prompt(each) for each in reads}
-        return prompts.pop() if len(prompts) == 1 else b""
-    return _prompt(reads[lines]) if lines < len(reads) else b""
+        # The order is not known, but all reads may have the same prompt. A function that is called
+        # is analyzed once without its arguments, which does not count, and once for each call.
+        called = {each.start for each in reads if each.via}
+        reads = [each for each in reads if each.via or each.start not in called]
+        for source in (False, True):
+            prompts = {_prompt(each, script, source=source) for each in reads}
+            if len(prompts) == 1:
+                return prompts.pop()
+        return b""
+    return _prompt(reads[lines], script) if lines < len(reads) else b""
 
 
 def _is_redirected(command: ParsedCommand) -> bool:
     return any(not each.is_stdout for each in command.redirects)
 
 
-def _prompt(command: ParsedCommand) -> bytes:
+def _prompt(command: ParsedCommand, script: bytes, *, source: bool = False) -> bytes:
     """Return the prompt of `read -p PROMPT`, also in forms such as `-rp PROMPT` and `-pPROMPT`; an
-    empty text if there is none, or if it is not literal."""
+    empty text if there is none. A prompt with unknown parts, and with `source` any prompt, is
+    returned as the script has it, for example `Password of $1: `."""
     words = iter(command.arguments)
     for word in words:
         text = word.text or b""
@@ -38,8 +45,15 @@ def _prompt(command: ParsedCommand) -> bytes:
         for place, letter in enumerate(text[1:], 2):
             if letter not in _VALUED:
                 continue
-            value = text[place:] or getattr(next(words, None), "text", None) or b""
+            value = None if text[place:] else next(words, None)
             if letter == ord("p"):
-                return value
+                return text[place:] or _text_of(value, command, script, source=source)
             break
     return b""
+
+
+def _text_of(word: Word | None, command: ParsedCommand, script: bytes, *, source: bool) -> bytes:
+    if word is None or not (source or word.text is None) or not command.exact:
+        return b"" if word is None else word.text or b""
+    text = script[word.start : word.end]
+    return text[1:-1] if text[:1] == text[-1:] == b'"' and len(text) > 1 else text

@@ -34,13 +34,12 @@ _GREP: Final = "(?i)error|fail|fatal|panic|traceback"
 # Size of an omitted part up to which a notice offers to read the part instead of searching it.
 _READABLE: Final = 20_000
 
-# Lines of output that look like a line that nacre adds to a reply.
+# A line of output that has the form of a line about a run's state: `(no output)`, words in
+# brackets, or the beginning of a hint or a note that continues in the next line of the output.
+# Lines about repeated lines and binary data do not count, because rendering adds them itself.
 _LIKE_STATUS: Final = re.compile(
-    r"^(?:\(no output\)|\[(?:exit code \d|killed by |timed out after |cancelled\b|lost: "
-    r"|not started|refused\b|r\d+ (?:is running|waits for input|had already ended|keeps )"
-    r"|queued: |hint: |left running: |ended: |line \d+: |pipeline: |until (?:not met|is not true)"
-    r"|nothing new since |no output yet|the session|this command had no session"
-    r"|.*left out: job ))",
+    r"^(?:\(no output\)|\[(?!previous line repeated |binary data, |[\d,]+ bytes of binary data\])"
+    r"(?:(?:[a-z/]|\d[\d,]* [a-z]).*\]|(?:hint|note): .*))[ \t]*$",
     re.MULTILINE,
 )
 

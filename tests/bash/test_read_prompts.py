@@ -1,0 +1,32 @@
+"""Which prompt bash would print for the `read -p` at which a script waits."""
+
+import pytest
+
+from nacre.bash.read_prompts import find_read_prompt
+
+
+@pytest.mark.parametrize(
+    ("script", "lines", "prompt"),
+    [
+        ("read -p 'Name? ' n", 0, "Name? "),
+        ("read -pName: n", 0, "Name:"),
+        ("read -rsp 'Password: ' p", 0, "Password: "),
+        ("read -t 5 -p 'Sure? ' s", 0, "Sure? "),
+        ("read -p 'One? ' a; read -p 'Two? ' b", 1, "Two? "),
+        ("read a; read -p 'Two? ' b", 0, ""),
+        ("read -p 'One? ' a", 1, ""),
+        ("read -p 'A ' x < file; read -p 'B ' y", 0, "B "),
+        ("while read -p '> ' line; do :; done", 3, "> "),
+        ('U=ada; read -p "Hi $U? " x', 0, "Hi ada? "),
+        # A prompt with unknown parts is shown as the script has it.
+        ('read -p "Hi $1? " x', 0, "Hi $1? "),
+        ('for i in 1 2; do read -p "$i: " x; done', 1, "$i: "),
+        ('ask() { read -p "$1: " x; }; ask name', 0, "name: "),
+        ('ask() { read -p "$1: " x; }; ask name; ask age', 1, "$1: "),
+        # If the order of different prompts is not known, none of them is shown.
+        ("ask() { read -p 'A ' x; read -p 'B ' y; }; ask", 0, ""),
+        ("read -p 'A ' x; ask() { read -p 'B ' y; }; ask", 0, ""),
+    ],
+)
+def test_the_prompt_of_the_read_that_waits(script: str, lines: int, prompt: str) -> None:
+    assert find_read_prompt(script.encode(), lines) == prompt.encode()
