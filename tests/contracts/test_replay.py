@@ -478,10 +478,10 @@ def test_line_numbers_of_functions_are_those_of_their_text(tool: nacre.Tool) -> 
     def say(command: str) -> str:
         return tool.call({"command": command, "session": "s"}).text
 
-    say("\n\nf()\n{\n    echo in f\n    nosuch1\n}\ng()\n{\n    nosuch2\n}")
-    text = say("f; g")
-    assert "line 4: nosuch1: command not found" in text
-    assert "line 3: nosuch2: command not found" in text
+    say("\n\nf() {\n    echo in f\n    nosuch1\n}\ng() {\n    nosuch2\n}")
+    text = say("\n\nf; g")
+    assert "line 3: nosuch1: command not found" in text
+    assert "line 2: nosuch2: command not found" in text
 
 
 def test_sessions_are_listed_reset_and_removed(tool: nacre.Tool) -> None:

@@ -281,7 +281,9 @@ def build_restore_script(state: ShellState, given: Iterable[bytes]) -> bytes:
     # within the text of the function. An `eval` of its own also keeps a syntax error in a function
     # from ending the restore script: bash prints some functions in a form that bash cannot parse.
     # Some function bodies can be parsed only with the shell option `extglob`.
-    functions = split_functions(state.functions, state.names)
+    # A function's name and brace are put on one line, as most scripts have them.
+    texts = split_functions(state.functions, state.names)
+    functions = [text.replace(b" () \n{", b" () {", 1) for text in texts]
     parts = [before, b"builtin shopt -s extglob", *functions, b"builtin shopt -u extglob", after]
     return b"; ".join(b"builtin eval -- %b" % quote_line(each) for each in parts)
 
