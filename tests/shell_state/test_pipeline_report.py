@@ -3,6 +3,7 @@
 import os
 import random
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,10 @@ set | grep -c _nacre
 declare -p | grep -c _nacre
 compgen -v | grep -c _nacre
 env | grep -c nacre
+set -a; false | true; env | grep -c _nacre
+set -o allexport; false | true; env | grep -c _nacre
+IFS=1; false | (exit 11); echo "$?"
+set +v -a; false | true; env | grep -c _nacre
 false | cat; echo "$_"
 false | cat; echo "${PIPESTATUS[@]}"
 declare -r _nacre_pipe=5; echo a | (exit 3)
@@ -212,3 +217,16 @@ def test_the_command_line_of_a_process_is_shown_without_the_code(script: bytes) 
     assert text != script.decode()
     assert without_reports(f"bash -c -- {text}") == f"bash -c -- {script.decode()}"
     assert "_nacre" not in without_reports(text[: len(text) * 2 // 3])
+
+
+def test_foreign_text_in_a_report_is_ignored() -> None:
+    pipelines = planned(b"false | cat; false | true")
+    text = b"0 1 0\nx\n0 " + b"9" * 6000 + b" 0\n\xff 1\n1\n1 1 0 0\n"
+    assert parse_reports(text, pipelines) == ((1, 0), ())
+
+
+def test_long_chains_and_many_pipelines_are_read_in_no_time() -> None:
+    assert find_pipelines(b"true && " * 3000 + b"false | cat")[0].programs == (b"false", b"cat")
+    began = time.process_time()
+    assert len(find_pipelines(b"echo a | cat\n" * 4000)) == 4000
+    assert time.process_time() - began < 5

@@ -143,6 +143,13 @@ OWN_TRAPS = {
         "body\n",
     ),
     "an unknown signal": ("trap 'echo x' EXIT; trap x NOSUCH 2>/dev/null; echo $?", "1\nx\n"),
+    "a message about an unknown signal": (
+        "\ntrap 'echo x' NOSUCH USR1\necho $?; trap -p NOSUCH USR1 | cat",
+        "/bin/bash: line 2: trap: NOSUCH: invalid signal specification\n1\n"
+        "/bin/bash: line 3: trap: NOSUCH: invalid signal specification\n"
+        "trap -- 'echo x' SIGUSR1\n",
+    ),
+    "exported variables": ("set -a; trap 'env | grep -c _nacre' EXIT", "0\n"),
 }
 
 
@@ -151,6 +158,12 @@ def test_traps_of_the_user_work_as_in_bash(sessions: Sessions, script: str, outp
     sessions.run(b"g() { trap 'echo returned' RETURN; echo body; trap - RETURN; }")
     assert said(sessions.run(script.encode())) == output
     assert said(sessions.run(b"g")) == "body\n"
+
+
+def test_the_exit_trap_of_the_user_is_traced(sessions: Sessions) -> None:
+    outcome = sessions.run(b"set -x; trap 'echo bye $?' EXIT; (exit 3)")
+    assert said(outcome) == "++ trap 'echo bye $?' EXIT\n++ exit 3\n++ echo bye 3\nbye 3\n"
+    assert said(sessions.run(b"echo $-")).startswith("++ echo ")
 
 
 # Lines that nacre or another shell tool might search for in the output of a command.

@@ -1,6 +1,7 @@
 """Pipelines at the top level of a script, as in `cd x && pytest | tail; echo done`."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -53,6 +54,7 @@ def find_pipelines(text: bytes) -> tuple[TopPipeline, ...]:
 
 
 def _find_in(frame: tokens.Frame, structure: Sequence) -> Iterator[TopPipeline]:
+    starts = [each.start for each in frame.tokens]
     for number, item in enumerate(structure.items):
         if number in structure.background:
             continue
@@ -66,18 +68,20 @@ def _find_in(frame: tokens.Frame, structure: Sequence) -> Iterator[TopPipeline]:
             if node is not item and not isinstance(first, Simple):
                 continue
             yield TopPipeline(
-                programs=tuple(_stage_name(frame, each) for each in node.stages),
+                programs=tuple(_stage_name(frame, starts, each) for each in node.stages),
                 start=first.start if node is not item and isinstance(first, Simple) else None,
                 end=last.end,
             )
 
 
-def _chain_members(node: Node) -> Iterator[Node]:
-    if isinstance(node, Chain):
-        yield from _chain_members(node.left)
-        yield from _chain_members(node.right)
-    else:
-        yield node
+def _chain_members(node: Node) -> list[Node]:
+    """Return the commands of a chain in the order of the script. The parser nests a chain to the
+    left, as deeply as the chain is long."""
+    members = []
+    while isinstance(node, Chain):
+        members.append(node.right)
+        node = node.left
+    return [node, *reversed(members)]
 
 
 def _is_stage(node: Node) -> bool:
@@ -85,10 +89,11 @@ def _is_stage(node: Node) -> bool:
     return isinstance(body, Simple | Group | If | Loop | Case)
 
 
-def _stage_name(frame: tokens.Frame, stage: Node) -> bytes:
+def _stage_name(frame: tokens.Frame, starts: list[int], stage: Node) -> bytes:
+    """Return the name of a stage's program; `starts` are the offsets of the frame's tokens."""
     if not isinstance(stage, Simple):
         return _UNKNOWN
-    inside = (each for each in frame.tokens if stage.start <= each.start < stage.end)
+    inside = frame.tokens[bisect_left(starts, stage.start) : bisect_left(starts, stage.end)]
     words = [literal_text(each) for each in inside if isinstance(each, tokens.WordToken)]
     names = (word for word in words if word is None or not _ASSIGNMENT.match(word))
     name = next(names, None)

@@ -8,7 +8,7 @@ cuts the spawn of a shell short, the spawn is rolled back.
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,6 +24,9 @@ from nacre.process.spawner import Child
 if TYPE_CHECKING:
     from nacre.sessions.lease import SessionLease
     from nacre.store.run_record import RunRecord
+
+# maximum bytes that are read of the file with the exit statuses of a script's pipelines
+_MAX_REPORT: Final = 65_536
 
 
 class ShellStart:
@@ -119,7 +122,7 @@ class ShellStart:
 
         try:
             with open(self._report_path, "rb") as file:
-                statuses = parse_reports(file.read(), self.plan.pipelines)
+                statuses = parse_reports(file.read(_MAX_REPORT), self.plan.pipelines)
             os.unlink(self._report_path)
         except OSError:  # usually there is no report, because no stage has failed
             return ()

@@ -15,15 +15,15 @@ from nacre.model.caller import Caller
 from nacre.model.plan import Plan, ReportedPipeline
 from nacre.text.clean import decode
 
-# A script could notice the inserted code by a trap, by `set -v`, by programs that list processes,
-# by builtins that print all variables, and by some special variables. Limits, the restricted mode,
-# and functions or aliases in place of builtins could break the code. After `! a | b`, the code
-# would set a failing `$?` that ends the script under `set -e`.
+# A script could notice the inserted code by a trap, by `set -v`, by `set -a`, by programs that list
+# processes, by builtins that print all variables, and by some special variables. Limits, the
+# restricted mode, and functions or aliases in place of builtins could break the code. After
+# `! a | b`, the code would set a failing `$?` that ends the script under `set -e`.
 _COULD_NOTICE: Final = re.compile(
-    rb"\b(?:trap|verbose|restricted|ulimit|enable|builtin|alias|coproc)\b"
+    rb"\b(?:trap|verbose|allexport|restricted|ulimit|enable|builtin|alias|coproc)\b"
     rb"|\b(?:ps|pgrep|pkill|top|htop|cmdline)\b"
     rb"|_nacre|BASH_EXECUTION_STRING|BASH_COMMAND|BASH_XTRACEFD|PIPESTATUS|\$\{?_\b"
-    rb"|\bset(?:[ \t]{1,9}[-+]\w{1,9}){0,6}[ \t]{1,9}-\w{0,9}[vr]"
+    rb"|\bset(?:[ \t]{1,9}[-+]\w{1,9}){0,6}[ \t]{1,9}-\w{0,9}[avr]"
     rb"|\bset[ \t]{0,9}(?:[|;&>)\n]|$)"
     rb"|\b(?:declare|typeset)[ \t]{0,9}(?:[|;&>)\n]|-\w{0,9}p|$)"
     rb"|(?:^|[\s;&|({])!(?=\s)"

@@ -494,9 +494,10 @@ def _note_errexit(ledger: Ledger, state: ShellState | None) -> tuple[Ledger, boo
 
 def _select_script(plan: Plan, state: ShellState | None) -> bytes:
     """Return the script for bash. The code that reports how pipelines have exited is left out in a
-    session with traps, because a trap on DEBUG or ERR would notice the code."""
+    session with traps, because a trap on DEBUG or ERR would notice the code, and in a session with
+    `set -a`, which exports the variable of the code."""
     command = plan.command
-    if state is not None and state.traps:
+    if state is not None and (state.traps or b"allexport" in state.set):
         return command.script
     return command.reporting_script or command.script
 

@@ -42,14 +42,16 @@ def build_loader(
     )
 
 
+# Redirections for code in a subshell: the code prints nothing, even under `set -x`. In the shell
+# itself, the assignment of BASH_XTRACEFD would outlast the code, and hide the trace of the user.
+_QUIETLY: Final = b"2>/dev/null {BASH_XTRACEFD}>/dev/null"
 # Bash code that sets `$?` to the exit status of the session's previous command. `_AGAIN` sets `$?`
 # by running a child process, and only a trap on CHLD can notice the child process. For a session
 # with a trap on CHLD, `_AGAIN_UNSEEN` sets `$?` by a function call, which needs no child process.
-_QUIETLY: Final = b"2>/dev/null {BASH_XTRACEFD}>/dev/null"
 _AGAIN: Final = b"( \\builtin exit %%d ) >/dev/null %b && \\builtin :; " % _QUIETLY
 _AGAIN_UNSEEN: Final = (
-    b"_nacre_again() { \\builtin unset -f _nacre_again; \\builtin return %%d; }; "
-    b"{ _nacre_again; } %b && \\builtin :; " % _QUIETLY
+    b"_nacre_again() { \\builtin unset -f _nacre_again; \\builtin return %d; }; "
+    b"{ _nacre_again; } 2>/dev/null && \\builtin :; "
 )
 
 
@@ -146,7 +148,7 @@ def _exit_trap(
     saver = b"%b %b {_nacre_fd}>|%b </dev/null >/dev/null" % (saves, _QUIETLY, quote(draft))
     more = b""
     if traps:
-        more = b" ! { \\builtin trap -p INT QUIT; } %b >|%b" % (_QUIETLY, quote(draft + b".traps"))
+        more = b" ! { \\builtin trap -p INT QUIT; } 2>/dev/null >|%b" % quote(draft + b".traps")
     return _ExitTrap(saver, more)
 
 
@@ -160,11 +162,15 @@ def _with_own_trap(saves: _ExitTrap) -> bytes:
     front = saves.saver.replace(b"_nacre_status=$?", b"_nacre_status=$_nacre_ended", 1)
     more = b"%b || \\builtin :;" % saves.more if saves.more else b""
     # Each command of nacre is followed by `||`, because with `set -e` a failure would end the trap.
+    # Tracing (`set -x`) is off for the code of nacre, and on again for the trap of the user.
     return (
-        b"{ _nacre_ended=$?; } %b || \\builtin :; %b || \\builtin :; %b "
-        b"_nacre_again() { \\builtin return $_nacre_ended; }; "
-        b'{ _nacre_again; } %b && \\builtin :; \\builtin eval -- "$_nacre_exit"'
-        % (_QUIETLY, front, more, _QUIETLY)
+        b"{ _nacre_ended=$?; } 2>/dev/null || \\builtin :; %b || \\builtin :; "
+        b"{ _nacre_flags=$-; \\builtin set +x; } 2>/dev/null || \\builtin :; %b "
+        b"_nacre_again() { [[ $_nacre_flags != *x* ]] || \\builtin set -x; "
+        b"\\builtin return $_nacre_ended; }; "
+        b"\\builtin eval -- "
+        b'"{ _nacre_again; } 2>/dev/null && { \\\\builtin :; } 2>/dev/null; $_nacre_exit"'
+        % (front, more)
     )
 
 

@@ -25,9 +25,11 @@ _CODE: Final = (
     + b'"$? ${PIPESTATUS[@]}"; [[ ${_nacre_pipe#* } != *[1-9]* ]] || '
     + b'\\builtin printf "%%s\\\\n" "%d ${_nacre_pipe#* }" >>%b; '
     # A subshell sets `$?` to the exit status of the pipeline.
-    + b"[[ $_nacre_pipe == 0\\ * ]] || (\\builtin exit ${_nacre_pipe%%%% *})"
+    + b'[[ $_nacre_pipe == 0\\ * ]] || (\\builtin exit "${_nacre_pipe%%%% *}")'
     + _END
 )
+# Number of a pipeline, and the exit statuses of its stages.
+_REPORT_LINE: Final = re.compile(rb"\d{1,6}(?: \d{1,3})+")
 # The inserted code in the command line of a process, which may be cut.
 _REPORT: Final = re.compile(
     rf"{re.escape(_BEGIN.decode())}.*?(?:{re.escape(_END.decode())}(?:; \}})?|$)"
@@ -51,12 +53,13 @@ def parse_reports(
     text: bytes, pipelines: Sequence[ReportedPipeline]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the exit statuses of each pipeline from the text of the file; empty for a pipeline
-    without a report. Return an empty tuple if there is no report."""
+    without a report. Return an empty tuple if there is no report. A command could write other text
+    to the file, which is ignored."""
     found: dict[int, tuple[int, ...]] = {}
     for line in text.splitlines():
-        words = line.split()
-        if words and all(each.isdigit() for each in words):
-            found[int(words[0])] = tuple(map(int, words[1:]))
+        if _REPORT_LINE.fullmatch(line):
+            number, *exits = map(int, line.split())
+            found[number] = tuple(exits)
     statuses = tuple(
         found[number] if len(found.get(number, ())) == each.stages else ()
         for number, each in enumerate(pipelines)

@@ -4,8 +4,8 @@
 # trap of the user. All other traps are set by the builtin. In a subshell nacre has no EXIT trap, so
 # the builtin sets all traps there.
 trap() {
-  { builtin local -; builtin set +xeu -B; } 2>/dev/null || builtin :
-  builtin local _nacre_i _nacre_action _nacre_mine=
+  { builtin local -; builtin set +aeux -B; } 2>/dev/null || builtin :
+  builtin local _nacre_i _nacre_action _nacre_mine= _nacre_failed=0
   builtin local -a _nacre_others
   [[ ${1-} != -- ]] || builtin shift
   case ${1-} in
@@ -22,10 +22,15 @@ trap() {
                 builtin printf "trap -- '%s' EXIT\n" "${_nacre_exit//\'/\'\\\'\'}"
               fi
               ;;
-            *) builtin trap -p "$_nacre_i" ;;
+            *)
+              builtin trap -p "$_nacre_i" 2>/dev/null && builtin continue
+              _nacre_failed=1
+              builtin printf '%s: line %s: trap: %s: invalid signal specification\n' \
+                "$0" "${BASH_LINENO[0]}" "$_nacre_i" >&2
+              ;;
           esac
         done
-        builtin return 0
+        builtin return $_nacre_failed
       fi
       ;;
     -[!-]*)
@@ -55,5 +60,12 @@ trap() {
     _nacre_exit=$_nacre_action
     builtin trap -- "$_nacre_both" EXIT
   fi
-  ((${#_nacre_others[@]} == 0)) || builtin trap -- "$_nacre_action" "${_nacre_others[@]}"
+  # A message of the builtin would name this file, so the function prints the message itself.
+  for _nacre_i in "${_nacre_others[@]}"; do
+    builtin trap -- "$_nacre_action" "$_nacre_i" 2>/dev/null && builtin continue
+    _nacre_failed=1
+    builtin printf '%s: line %s: trap: %s: invalid signal specification\n' \
+      "$0" "${BASH_LINENO[0]}" "$_nacre_i" >&2
+  done
+  builtin return $_nacre_failed
 }
