@@ -123,6 +123,23 @@ def test_the_notice_of_a_cut_output_works_as_it_is_written(tool: nacre.Tool) -> 
     assert "omitted" not in middle.text
 
 
+def test_output_behind_megabytes_of_one_line_is_shown(tool: nacre.Tool) -> None:
+    bar = "python3 -c \"for i in range(150000): print('\\r%7d/150000' % i, end='')\""
+    command = f"echo start; {bar}; echo; echo 'FAILED: checksum'; exit 1"
+    reply = tool.call({"command": command, "wait": 60})
+    assert reply.text == "start\n 149999/150000\nFAILED: checksum\n[exit code 1]"
+    reply = tool.call({"command": "python3 -c \"print('é日' * 440000, end='')\""})
+    assert reply.text.startswith("é日é日")
+    assert reply.text.endswith("é日é日")
+    assert 19_900 < len(reply.text.encode()) <= 20_000
+
+
+def test_the_call_of_a_notice_is_not_cut_again(tool: nacre.Tool) -> None:
+    reply = tool.call({"command": "for i in {1..20}; do printf '%01990d\\n' $i; done"})
+    found = tool.call(suggested_call(reply.text), tool="job")
+    assert not found.details["output"]["cut"]
+
+
 def test_the_failing_line_of_many_megabytes_is_found(tool: nacre.Tool) -> None:
     command = "seq -f 'line %09.0f is fine' 400000; echo 'E   assert 1 == 2'; seq 900000"
     reply = tool.call({"command": command, "wait": 60})

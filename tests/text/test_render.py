@@ -103,6 +103,27 @@ def test_a_reply_never_shrinks_because_a_line_grew(size: int, before: bytes) -> 
     assert shown <= longer <= 5000
 
 
+@pytest.mark.parametrize(
+    "lengths", [(2001, 30_000), (2001, 2001, 30_000), (6667,), (4000, 9000, 9001)]
+)
+@pytest.mark.parametrize("character", ["x", "é", "日"])
+def test_long_lines_fill_the_reply(lengths: tuple[int, ...], character: str) -> None:
+    text = "".join(f"{character * length}\n" for length in lengths)
+    shown = rendered(text.encode()).head
+    whole = len(text.encode())
+    assert min(whole, 20_000) - 100 <= len(shown.encode()) <= 20_000
+
+
+@pytest.mark.parametrize("end", ["", "\n", "é", "\r", "\x1b[0m\n"])
+@pytest.mark.parametrize("character", ["x", "日"])
+def test_the_ends_of_a_line_of_megabytes_are_shown(character: str, end: str) -> None:
+    made = rendered(f"a\nb\n{character * 3_000_000}{end}".encode())
+    text = made.head + made.tail
+    assert text.startswith("a\nb\n")
+    assert "left out" in text or made.omitted is not None
+    assert len(text.encode()) <= 20_000
+
+
 def test_equal_lines_that_fit_are_shown_as_they_are() -> None:
     data = b'{\n  "a": [\n    0,\n    0,\n    0\n  ]\n}\n'
     assert rendered(data).head == data.decode()

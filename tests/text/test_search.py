@@ -123,6 +123,27 @@ def test_anchors_match_only_at_the_ends_of_a_long_line(size: int) -> None:
         assert [line for line, _ in found_in(data, pattern)] == [1]
 
 
+def test_a_match_that_is_longer_than_a_piece_is_found() -> None:
+    data = b"a\nx ERROR" + b"y" * (5 << 20) + b"\nb\n"
+    assert [line for line, _ in found_in(data, "ERROR.*")] == [2]
+    assert found_in(data, "ERROR.*x$") == []
+
+
+@pytest.mark.parametrize("count", [500, 1100, 3000])
+def test_a_line_is_waited_for_behind_a_progress_bar(tmp_path: Path, count: int) -> None:
+    (tmp_path / "output").touch()
+    with open(tmp_path / "output", "rb") as source, open(tmp_path / "output", "ab") as output:
+        growing = search.GrowingSearch(source, re.compile("^Ready on"))
+        for number in range(count):
+            output.write(b"\r%3d%% %s" % (number, b"#" * 60))
+            if number % 100 == 0:
+                output.flush()
+                assert growing.search_new() is None
+        output.write(b"\rReady on 80" + b" " * 60 + b"\n")
+        output.flush()
+        assert growing.search_new() is not None
+
+
 def test_what_is_behind_the_last_line_is_not_looked_at() -> None:
     data = b"".join(b"%d\n" % n for n in range(1, 101))
     assert found_in(data, "^1", last=10) == [(1, "1"), (10, "10")]

@@ -29,11 +29,14 @@ from nacre.text.clean import (
     decode,
     describe_binary,
     describe_part,
+    fit_end,
+    fit_start,
     looks_binary,
     split_at_binary,
 )
 
-MAX_LINE: Final = 2000  # a line with at most this number of characters never loses its middle
+# Only a line with more characters loses its middle, unless the byte limit itself is smaller.
+MAX_LINE: Final = 2000
 # Minimum byte limit in which a long line is shown with both its ends and a note.
 _LEAST_FOR_ENDS: Final = 300
 _UNLIMITED: Final = 1 << 62  # line limit for an output whose lines are shown complete
@@ -54,6 +57,7 @@ class Omitted(Struct, frozen=True, kw_only=True):
     last: int
     byte: int  # byte offset where the omitted part starts
     size: int  # size of the omitted part of the output, in bytes
+    lines_size: int  # size of the lines `first` to `last` with their shown parts, in bytes
 
 
 class Rendered(Struct, frozen=True, kw_only=True):
@@ -204,16 +208,36 @@ def _is_plain(data: bytes) -> bool:
 
 
 def _with_longer_lines(found: list[_Entry], lines: _Lines, max_bytes: int) -> list[_Entry]:
-    """Render all lines again with a higher line limit, so that the lines that lost their middle
-    fill the byte limit; otherwise a longer line could give a shorter reply."""
-    cut = sum(entry.short for entry in found)
-    if not cut:
-        return found
-    share = (max_bytes - sum(entry.room for entry in found)) // cut
-    longer = lines._replace(style=lines.style._replace(longest=MAX_LINE + share))
-    again, over = _take_fitting(_entries(longer), max_bytes)
-    # A character may take several bytes, so the longer lines may not fit.
-    return again if over is None else found
+    """Render the lines that lost their middle again, with the highest line limit with which all
+    lines fit; otherwise a longer line could give a shorter reply."""
+    cut = [entry for entry in found if entry.short]
+    room = max_bytes - sum(entry.room for entry in found if not entry.short)
+    raws = [_first_line(lines.data, entry.start - lines.start) for entry in cut]
+    shown = [(entry, raw, _display_line(raw)) for entry, raw in zip(cut, raws, strict=True)]
+    low, high, best = lines.style.longest, max_bytes, cut
+    while low < high and cut:
+        limit = (low + high + 1) // 2
+        style = lines.style._replace(longest=limit)
+        longer = [_lengthen(entry, raw, text, style) for entry, raw, text in shown]
+        if sum(entry.room for entry in longer) <= room:
+            low, best = limit, longer
+        else:
+            high = limit - 1
+    again = iter(best)
+    return [next(again) if entry.short else entry for entry in found]
+
+
+def _first_line(data: bytes, at: int) -> bytes:
+    end = data.find(b"\n", at)
+    return data[at : end if end >= 0 else len(data)]
+
+
+def _lengthen(entry: _Entry, raw: bytes, text: str, style: _Style) -> _Entry:
+    """Render the line of an entry again with another line limit. `text` is the complete line."""
+    short = len(text) > style.longest
+    again = _without_middle(text, raw, entry.start, style) if short else text
+    _, newline, note = entry.text.partition("\n")  # the note on the repetitions of the line
+    return entry._replace(text=again + newline + note, short=short)
 
 
 def _take_fitting(entries: Iterable[_Entry], room: int) -> tuple[list[_Entry], _Entry | None]:
@@ -245,13 +269,17 @@ def _entries(lines: _Lines) -> Iterator[_Entry]:
         text, short = _show_line(raw, offset + at, lines.style)
         close = "" if newline < 0 else "\n"
         last = number + count - 1
-        if repeats and repeats[-1].text != text:
-            yield from _fold_repeats(repeats, lines.style)
-            repeats = []
-        repeats.append(_Entry(number, last, offset + at, offset + after, text, close, short))
+        entry = _Entry(number, last, offset + at, offset + after, text, close, short)
         number, at = last + 1, after
+        if not lines.style.fold:
+            yield from _unfold([entry])
+            continue
+        if repeats and repeats[-1].text != text:
+            yield from _fold_repeats(repeats)
+            repeats = []
+        repeats.append(entry)
     if repeats:
-        yield from _fold_repeats(repeats, lines.style)
+        yield from _fold_repeats(repeats)
 
 
 def _count_repeats(data: bytes, line: bytes, at: int) -> int:
@@ -266,14 +294,19 @@ def _count_repeats(data: bytes, line: bytes, at: int) -> int:
     return count
 
 
-def _fold_repeats(repeats: list[_Entry], style: _Style) -> Iterator[_Entry]:
+def _fold_repeats(repeats: list[_Entry]) -> Iterator[_Entry]:
     text, first, last = repeats[0].text, repeats[0], repeats[-1]
     count = last.last - first.first + 1
     more = count - 1
     short = f"{text}\n[previous line repeated {more:,} more time{'s' if more > 1 else ''}]"
-    if style.fold and len(short) < count * (len(text) + 1) - 1:
+    if len(short) < count * (len(text) + 1) - 1:
         yield first._replace(last=last.last, end=last.end, text=short, close=last.close)
-        return
+    else:
+        yield from _unfold(repeats)
+
+
+def _unfold(repeats: list[_Entry]) -> Iterator[_Entry]:
+    """Yield one entry for each output line."""
     for entry in repeats:
         size = (entry.end - entry.start) // (entry.last - entry.first + 1)
         for each in range(entry.last - entry.first + 1):
@@ -283,16 +316,19 @@ def _fold_repeats(repeats: list[_Entry], style: _Style) -> Iterator[_Entry]:
 
 def _show_line(raw: bytes, offset: int, style: _Style) -> tuple[str, bool]:
     """Return the rendered text of a line, and whether the line was too long and lost its middle."""
-    text = decode(raw)
-    if ("\0" in text or "\ufffd" in text) and looks_binary(raw[:8192]):
-        return f"[{len(raw):,} bytes of binary data]", False
-    if any(control in raw for control in _CONTROLS):
-        text = as_displayed(text)
-    if "\0" in text:
-        text = text.replace("\0", "\ufffd")
+    text = _display_line(raw)
     if len(text) <= style.longest:
         return text, False
     return _without_middle(text, raw, offset, style), True
+
+
+def _display_line(raw: bytes) -> str:
+    text = decode(raw)
+    if ("\0" in text or "\ufffd" in text) and looks_binary(raw[:8192]):
+        return f"[{len(raw):,} bytes of binary data]"
+    if any(control in raw for control in _CONTROLS):
+        text = as_displayed(text)
+    return text.replace("\0", "\ufffd") if "\0" in text else text
 
 
 def _without_middle(text: str, raw: bytes, offset: int, style: _Style) -> str:
@@ -310,8 +346,8 @@ def _without_middle(text: str, raw: bytes, offset: int, style: _Style) -> str:
     return front + mark + text[len(text) - back :]
 
 
-def _missing(count: int, byte: int, style: _Style) -> str:
-    return f"...[{count:,} characters left out: {style.read_call(byte)}]..."
+def _missing(count: int, byte: int, style: _Style, unit: str = "characters") -> str:
+    return f"...[{count:,} {unit} left out: {style.read_call(byte)}]..."
 
 
 def _join_entries(entries: Sequence[_Entry]) -> str:
@@ -362,12 +398,11 @@ def _around_one_line(
     longest = max_bytes - others
     if longest < _LEAST_FOR_ENDS:
         return None
-    if any(control in back for control in _CONTROLS):
-        text = as_displayed(decode(back))[-longest:]
-    else:
+    text = as_displayed(decode(back)) if b"\r" in back else ""
+    # The last state of a line that redraws itself is complete; other lines lack their middle.
+    if not text or len(text) > longest:
         size = len(front) + capture.omitted + len(back)
-        style = lines.style._replace(longest=longest)
-        text = _join_ends(decode(front[:longest]), decode(back[-longest:]), size, start, style)
+        text = _join_ends(front, back, size, start, lines.style._replace(longest=longest))
     whole = _Entry(number, number, start, end, text, newline.decode(), True)
     found, over = _take_fitting(chain(before, (whole,), rest), max_bytes)
     if over is not None:
@@ -375,15 +410,15 @@ def _around_one_line(
     return Rendered(head=_join_entries(found), shown=_range(found), shortened=True)
 
 
-def _join_ends(front: str, back: str, size: int, start: int, style: _Style) -> str:
+def _join_ends(front: bytes, back: bytes, size: int, start: int, style: _Style) -> str:
     """Join the two ends of a long line with a note on the missing middle. `size` is the length of
-    the whole line in bytes, and `start` is the byte offset of the line in the output."""
-    mark = _missing(size, start + size, style)
+    the whole line in bytes, and `start` is the byte offset of the line in the output. The text has
+    at most `style.longest` bytes."""
+    mark = _missing(size, start + size, style, "bytes")
     room = style.longest - len(mark)
-    front, back = front[: room - room // _HEAD], back[-(room // _HEAD) :]
-    shown = len(front.encode())
-    missing = _missing(size - shown - len(back.encode()), start + shown, style)
-    return front + missing.ljust(len(mark), ".") + back
+    front, back = fit_start(front, room - room // _HEAD), fit_end(back, room // _HEAD)
+    missing = _missing(size - len(front) - len(back), start + len(front), style, "bytes")
+    return as_displayed(decode(front)) + missing.ljust(len(mark), ".") + as_displayed(decode(back))
 
 
 def _cut_middle(
@@ -414,6 +449,7 @@ def _cut_middle(
         last=left_last,
         byte=(before[-1].end if before else _start_of(capture, rest)) + opening.raw,
         size=max(0, capture.size - shown),
+        lines_size=max(0, capture.size - shown) + opening.raw + closing.raw,
     )
     return Rendered(
         head=_join_entries(before) + opening.text,

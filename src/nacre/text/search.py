@@ -145,10 +145,18 @@ def _matching(
         continues = block.continues and number == block.first
         # In a later piece of a line, `^` must not match at the start of the piece.
         hit = pattern.search(text, 1 if continues else 0)
-        # A match up to the end of an unfinished piece is searched again in the next piece.
-        if hit and not (block.unfinished and hit.end() == len(text)):
+        if hit and not (block.unfinished and _may_continue(hit, pattern)):
             shown = _around(text, hit.start(), width, continues, block.unfinished)
             yield FoundLine(number, shown, True)
+
+
+def _may_continue(hit: re.Match[str], pattern: re.Pattern[str]) -> bool:
+    """Return whether a match in an unfinished piece of a line is searched again in the next piece,
+    because the match reaches the end of the piece. A match that begins before the next piece, as
+    that of `ERROR.*`, counts at once, unless the pattern asks for the end of the line."""
+    if hit.end() < len(hit.string):
+        return False
+    return "$" in pattern.pattern or len(hit.string[hit.start() :].encode()) <= _OVERLAP
 
 
 def _candidates(block: _Block, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
@@ -250,6 +258,8 @@ class GrowingSearch:
                 self._line += lines.count(b"\n")
                 self._rest, self._continues = b"", False
             self._rest += data
+            if len(self._rest) > _OVERLAP and (overwritten := self._rest.rfind(b"\r", 0, -1) + 1):
+                self._rest, self._continues = self._rest[overwritten:], False
             if len(self._rest) > _OVERLAP:
                 if (found := self._search(self._rest)) is not None:
                     return found

@@ -93,14 +93,17 @@ def show_output(
 def from_rendered(part: Rendered) -> ShownOutput:
     """Return an output that is shown without a notice."""
     return ShownOutput(
-        text=part.head, shown=part.shown, cut=part.cut, looks_like_status=_looks_like_status(part)
+        text=part.head + part.tail,
+        shown=part.shown,
+        cut=part.cut,
+        looks_like_status=_looks_like_status(part),
     )
 
 
 def _looks_like_status(part: Rendered) -> bool:
     if part.binary:
         return False
-    last = (part.tail or part.head).rstrip("\n").rpartition("\n")[2]
+    last = (part.tail or part.head).rstrip().rpartition("\n")[2]
     if last.startswith("[") and not (part.cut and last.startswith("[previous line repeated")):
         return True
     return any(_LIKE_STATUS.search(each) is not None for each in (part.head, part.tail))
@@ -133,8 +136,8 @@ def _notice(run: str, left: Omitted, max_bytes: int) -> str:
     size = f"{left.size:,} byte{'' if left.size == 1 else 's'}"
     if count == 1:
         call = read_call(run, since=left.byte)
-    elif left.size <= max(max_bytes, _READABLE):
-        more = {} if left.size <= _READABLE else {"max_output": max_bytes}
+    elif left.lines_size <= max(max_bytes, _READABLE):
+        more = {} if left.lines_size <= _READABLE else {"max_output": max_bytes}
         call = read_call(run, from_=left.first, to=left.last, **more)
     else:
         call = read_call(run, from_=left.first, to=left.last, grep=_GREP)
