@@ -268,6 +268,28 @@ def test_calls_of_the_command_line_share_their_position(tmp_path: Path) -> None:
     assert call(read, "--tool", "job") == "short\n"
 
 
+def test_no_reply_loses_new_output(tool: nacre.Tool) -> None:
+    command = "seq 1 5; sleep 0.5; seq 6 10; sleep 62.5"
+    tool.call({"command": command, "until": {"output": "5"}})
+    eventually(lambda: act(tool, "read", run="r1", lines=1).text.startswith("10\n"))
+    assert act(tool, "read", run="r1", since=16).text.startswith("8\n9\n10\n")
+    assert act(tool, "wait", run="r1", wait=0).text.startswith("6\n7\n8\n9\n10\n")
+    assert act(tool, "read", run="r1", since=0, max_output=4).text.startswith("1\n2\n[")
+    assert act(tool, "wait", run="r1", wait=0).text.startswith("[nothing new since line 10]")
+    with nacre.Tool(cwd=tool.cwd.decode()) as other:
+        act(other, "signal", run="r1", signal="CONT")
+        assert act(other, "wait", run="r1", wait=0).text.startswith("1\n2\n")
+
+
+def test_a_signal_to_several_runs_shows_what_is_new(tool: nacre.Tool) -> None:
+    tool.call({"command": "sleep 0.4; echo important", "wait": 0})
+    tool.call({"command": "sleep 62.6", "wait": 0})
+    eventually(lambda: [run.state for run in tool.runs()].count("exited") == 1)
+    reply = act(tool, "signal", runs=["r1", "r2"])
+    assert "important\n[r1 had already ended: exit code 0]" in reply.text
+    assert act(tool, "wait", run="r1").text.startswith("[nothing new since line 1]")
+
+
 def test_a_wait_returns_for_a_run_whose_end_was_not_reported(tool: nacre.Tool) -> None:
     for seconds in (1, 63.1):
         tool.call({"command": f"echo a; sleep {seconds}", "until": {"output": "a"}})

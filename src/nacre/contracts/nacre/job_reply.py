@@ -41,8 +41,13 @@ def build_job_reply(listing: Listing, reply_context: JobReplyContext) -> Reply:
     if reply_context.action == "list":
         return _reply_for_list(listing)
     if len(listing.runs) == 1:
-        return _reply_for_one(listing.runs[0], reply_context)
-    return _reply_for_several(listing, reply_context)
+        reply = _reply_for_one(listing.runs[0], reply_context)
+    else:
+        reply = _reply_for_several(listing, reply_context)
+    positions = (_read_position(job, reply_context) for job in listing.runs)
+    return msgspec.structs.replace(
+        reply, read_to={run: position for run, position in positions if position is not None}
+    )
 
 
 def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
@@ -65,20 +70,24 @@ def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
         always=reply_context.action == "signal",
         since_last=reply_context.action in ("wait", "write"),
     )
-    if reply_context.action == "read" and not _continues(job, reply_context):
-        reply = msgspec.structs.replace(reply, read_to={})
     if reply_context.action == "read" and job.total.size and not job.output.capture.size:
         return _append_text(reply, f"({job.run} has {job.total.lines:,} lines)\n{reply.text}")
     return reply
 
 
-def _continues(job: RunStatus, reply_context: JobReplyContext) -> bool:
-    """Return whether a reply shows the output up to its end without skipping output that is new to
-    the caller."""
-    assert isinstance(job.output, Excerpt)
-    position = reply_context.read_position(job.run)
-    seen = 0 if position is None else position.byte
-    return job.output.byte <= seen and next_cursor(job) >= job.total.size
+def _read_position(
+    job: RunStatus, reply_context: JobReplyContext
+) -> tuple[str, ReadPosition | None]:
+    """Return how far the replies to the caller have now reported the run. A reply that skips output
+    which is new to the caller, and a read that does not reach the end of the output, leave the
+    position where it was; no reply moves it back."""
+    if not isinstance(job.output, Excerpt):
+        return job.run, None
+    known = reply_context.read_position(job.run) or ReadPosition(0, False)
+    reaches_end = job.output.byte + job.output.capture.size >= job.total.size
+    follows = job.output.byte <= known.byte and (reply_context.action != "read" or reaches_end)
+    byte = max(known.byte, next_cursor(job)) if follows else known.byte
+    return job.run, ReadPosition(byte, job.ending is not None)
 
 
 def _append_text(reply: Reply, text: str) -> Reply:
@@ -174,25 +183,20 @@ def _line_ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _reply_for_several(listing: Listing, reply_context: JobReplyContext) -> Reply:
-    texts, data, read_to = [], [], dict[str, ReadPosition]()
+    texts, data = [], []
     for job in listing.runs:
         max_bytes = reply_context.max_bytes // len(listing.runs)
-        part = (
-            NOTHING
-            if isinstance(job.event, AlreadyEnded)
-            else show_output(job, max_bytes, reply_context.read_output)
-        )
         reply = build_run_reply(
             job,
-            part,
+            show_output(job, max_bytes, reply_context.read_output),
+            state=TAKEN if job.session_taken else None,
             until=reply_context.until,
             always=reply_context.action == "signal",
             since_last=reply_context.action == "wait",
         )
         data.append(reply.details)
         texts.append(f"{job.run} ({shorten_command(job.command)}):\n{reply.text.rstrip()}")
-        read_to.update(reply.read_to)
-    return Reply(text="\n".join(texts), is_error=False, details={"runs": data}, read_to=read_to)
+    return Reply(text="\n".join(texts), is_error=False, details={"runs": data})
 
 
 def _reply_for_sessions(sessions: tuple[SessionStatus, ...], change: str) -> Reply:
