@@ -407,7 +407,7 @@ def test_a_cancelled_call_ends_its_command(tool: nacre.Tool) -> None:
     ("until", "module", "function", "call"),
     [
         ({"port": 1}, ports, "is_port_taken", 3),
-        ({"idle": 9}, conditions._WatchedRun, "log_status", 3),
+        ({"idle": 9}, conditions._WatchedRun, "size", 3),
         ({"output": "never"}, conditions, "encode_query", 1),
     ],
 )

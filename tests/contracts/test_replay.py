@@ -197,6 +197,38 @@ def test_until_is_not_called_unmet_while_a_process_can_still_meet_it(tool: nacre
     assert "[until is not true yet]" in reply.text
 
 
+def test_until_finds_what_a_short_run_with_leftovers_has_printed(tool: nacre.Tool) -> None:
+    arguments = {"command": "echo ready; sleep 62.3 & exit 3", "request_id": "a"}
+    tool.call(arguments)
+    began = time.monotonic()
+    reply = act(tool, "wait", run="r1", until={"output": "ready"}, wait=20)
+    assert reply.details["until"]["line"] == 1
+    assert act(tool, "wait", run="r1", until={"idle": 0.5}, wait=20).details["until"] == {
+        "idle": 0.5
+    }
+    reply = tool.call({**arguments, "until": {"output": "ready", "then": "end"}, "wait": 20})
+    assert [each["command"] for each in reply.details["ended"]] == ["sleep 62.3"]
+    assert reply.details["left_running"] == []
+    assert time.monotonic() - began < 15
+
+
+def test_an_ended_run_does_not_end_the_wait_for_another(tool: nacre.Tool) -> None:
+    tool.call({"command": "echo one"})
+    tool.call({"command": "sleep 1; echo ready; sleep 62.4", "wait": 0})
+    reply = act(tool, "wait", runs=["r1", "r2"], until={"output": "ready"}, wait=20)
+    assert reply.details["runs"][1]["until"]["line"] == 1
+    began = time.monotonic()
+    reply = act(tool, "wait", run="r1", until={"output": "ready"}, wait=20)
+    assert "[until not met: the command ended first]" in reply.text
+    assert time.monotonic() - began < 10
+
+
+def test_a_pattern_that_never_ends_hides_no_other_condition(tool: nacre.Tool) -> None:
+    until = [{"output": "(a+)+$"}, {"output": "ok"}]
+    reply = tool.call({"command": f"echo {'a' * 40}b; echo ok", "until": until, "wait": 20})
+    assert reply.details["until"]["output"] == "ok"
+
+
 def test_an_until_that_is_not_met_is_said(tool: nacre.Tool) -> None:
     reply = tool.call({"command": "echo a", "until": {"output": "b"}})
     assert reply.text == "a\n[until not met: the command ended first]"
@@ -272,7 +304,7 @@ def test_no_reply_loses_new_output(tool: nacre.Tool) -> None:
     command = "seq 1 5; sleep 0.5; seq 6 10; sleep 62.5"
     tool.call({"command": command, "until": {"output": "5"}})
     eventually(lambda: act(tool, "read", run="r1", lines=1).text.startswith("10\n"))
-    assert act(tool, "read", run="r1", since=16).text.startswith("8\n9\n10\n")
+    assert act(tool, "read", run="r1", since=16).text.startswith("9\n10\n")
     assert act(tool, "wait", run="r1", wait=0).text.startswith("6\n7\n8\n9\n10\n")
     assert act(tool, "read", run="r1", since=0, max_output=4).text.startswith("1\n2\n[")
     assert act(tool, "wait", run="r1", wait=0).text.startswith("[nothing new since line 10]")
@@ -545,6 +577,41 @@ def test_a_queued_call_says_what_it_waits_for(tool: nacre.Tool) -> None:
         assert reply.text == "[r2 is queued: r1 has the session]"
         assert first.result().text == "(no output)"
     assert act(tool, "wait", run="r2").text == "a\n"
+
+
+def test_a_queued_run_is_listed_and_meets_no_condition(tool: nacre.Tool) -> None:
+    tool.call({"command": "true", "session": "s"})
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(tool.call, {"command": "sleep 3", "session": "s", "wait": 20})
+        eventually(lambda: [run.state for run in tool.runs()].count("running") == 1)
+        arguments = {"command": "read -r x; echo $x", "session": "s", "interactive": True}
+        until = {"idle": 0.2, "file": "/"}
+        second = pool.submit(tool.call, {**arguments, "until": until, "wait": 20})
+        eventually(lambda: "r3  queued  " in act(tool, "list").text)
+        refused = act(tool, "write", run="r3", text="hey\n")
+        assert "r3 is queued and reads no input yet" in refused.text
+        retry = {"command": "echo late", "session": "s", "request_id": "a", "wait": 0}
+        assert tool.call(retry).text == "[r4 is queued: r2 has the session]"
+        assert tool.call(retry).text.startswith("[r4 is queued: ")
+        assert not second.done()
+        assert first.result().details["run"] == "r2"
+        reply = second.result()
+    assert reply.details["state"] in ("running", "waiting_input")
+    assert reply.details["until"] == {"file": "/"}
+
+
+def test_calls_that_wait_for_a_new_warden_keep_their_order(tool: nacre.Tool) -> None:
+    def append(number: int) -> nacre.Reply:
+        return tool.call({"command": f"echo {number} >> order", "session": "s", "wait": 30})
+
+    with ThreadPoolExecutor(5) as pool:
+        calls = []
+        for number in range(5):
+            calls.append(pool.submit(append, number))
+            time.sleep(0.05)  # the order of the calls, also on a busy machine
+        for call in calls:
+            call.result()
+    assert (Path(tool.cwd.decode()) / "order").read_text().split() == [*"01234"]
 
 
 # Arguments.

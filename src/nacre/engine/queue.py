@@ -1,8 +1,9 @@
 """Queue of runs: limits how many commands run at once by the number of free descriptors.
 
 The queue counts descriptors because they run out before other resources: `ulimit -n 1024` is too
-low for 500 commands at once. Runs that share a lane execute one at a time, in order of arrival. All
-threads that use an engine share the engine's one queue of runs.
+low for 500 commands at once. Runs that share a lane execute one at a time, in the order of their
+numbers, which is the order of the calls. All threads that use an engine share the engine's one
+queue of runs.
 """
 
 import enum
@@ -39,8 +40,19 @@ class RunQueue:
         # Lanes that have a running command, each with the id of its run; a lane is a group of runs
         # that execute one at a time.
         self._busy_lanes: dict[str, str] = {}
+        self.lanes_closed = False  # whether all runs with a lane must wait; see `close_lanes`
         # runs that have a slot (permission to start) but are not yet notified of it
         self._admitted: deque[Run] = deque()
+
+    def close_lanes(self) -> None:
+        """Queue all runs with a lane until `open_lanes`. Calls that were made before a new warden
+        was ready reach it in any order, so the warden first collects them."""
+        self.lanes_closed = True
+
+    def open_lanes(self) -> None:
+        with self._lock:
+            self.lanes_closed = False
+            self._admit_next()
 
     def enter(self, run: "Run") -> bool:
         """Give the run a slot (permission to start) and return True, or queue the run and return
@@ -50,8 +62,17 @@ class RunQueue:
                 self._admit(run)
                 return True
             run.queue_state = QueueState.QUEUED
-            self._waiting.append(run)
+            self._waiting.insert(self._place(run), run)
             return False
+
+    def _place(self, run: "Run") -> int:
+        """Return the index at which a run joins the queue: before the first run of its lane with a
+        higher number, otherwise at the end."""
+        if run.lane is not None:
+            for index, other in enumerate(self._waiting):
+                if other.lane == run.lane and _number(other) > _number(run):
+                    return index
+        return len(self._waiting)
 
     def requeue_first(self, run: "Run") -> bool:
         """Put a run back at the head of the queue after its spawn failed for lack of descriptors.
@@ -94,7 +115,7 @@ class RunQueue:
         call of `_admit_next` notifies these runs."""
         for run in list(self._waiting):
             if run.queue_state is QueueState.QUEUED:
-                if run.lane in self._busy_lanes:
+                if self._lane_is_busy(run):
                     # Other runs may overtake a run that waits for its lane (a group of runs that
                     # execute one at a time).
                     continue
@@ -110,9 +131,12 @@ class RunQueue:
     def _can_enter(self, run: "Run") -> bool:
         """Return whether a run may start now, instead of waiting in the queue. No run may overtake
         a queued run that waits only for free descriptors."""
-        if run.lane in self._busy_lanes or not self._fits(run.cost):
+        if self._lane_is_busy(run) or not self._fits(run.cost):
             return False
-        return all(each.lane in self._busy_lanes for each in self._waiting)
+        return all(map(self._lane_is_busy, self._waiting))
+
+    def _lane_is_busy(self, run: "Run") -> bool:
+        return run.lane is not None and (self.lanes_closed or run.lane in self._busy_lanes)
 
     def _admit(self, run: "Run") -> None:
         run.queue_state = QueueState.ADMITTED
@@ -147,3 +171,9 @@ class RunQueue:
         except OSError:
             others = 0
         return max(_ALWAYS_FREE // 4, limit - others - _RESERVE)
+
+
+def _number(run: "Run") -> int:
+    """Return the number in a run's name, such as `r7`; 0 for a run without a number."""
+    digits = run.name[1:]
+    return int(digits) if run.name.startswith("r") and digits.isdigit() else 0

@@ -155,7 +155,10 @@ class Run:
     def write(self, data: bytes, *, eof: bool, wait_for_room: bool, then: OnWritten) -> None:
         """Write bytes to the run's stdin. The callback `then` gets None when the bytes for stdin
         are accepted, else the refusal."""
-        if self._stdin is None:
+        if self.queued:
+            problem = f"{self.name} is queued and reads no input yet; wait until it runs, and retry"
+            then(Unavailable(problem=problem))
+        elif self._stdin is None:
             problem = (
                 "the run was started without an open stdin; start it again with interactive to "
                 "write to it"

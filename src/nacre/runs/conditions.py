@@ -53,7 +53,10 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 _POLL_INTERVAL: Final = 0.1  # seconds between two checks of a port, a file or the idle time
-_FINAL_CHECK: Final = 2.0  # maximum seconds for checking all conditions after the end of a run
+_FINAL_CHECK: Final = 2.0  # maximum seconds for checking a condition after the end of a run
+_START_POLL: Final = 0.01  # seconds until the second check whether a run has started
+# Seconds of watching after which the conditions of a live run need no final check.
+_LEAST_WATCH: Final = 0.5
 _HTTP_CHECK: Final = 0.5  # maximum seconds for checking a URL after the end of a run
 _HTTP_TIMEOUT: Final = 2.0  # timeout of one HTTP request in seconds
 _MAX_HTTP_PAUSE: Final = 1.0  # maximum seconds between two requests to a server that answers
@@ -120,6 +123,7 @@ async def wait_until_met(
     """Wait until the run meets the first of the conditions, or all of them if `conditions.all` is
     set. Patterns are searched only in the output from byte `since` on."""
     watched = _WatchedRun(run, workspace)
+    await _wait_for_start(watched)
     waits = (_wait_for(each, watched, context, since) for each in conditions.listed)
     if conditions.all:
         return AllMet(met=tuple(await all_of(*waits)))
@@ -139,16 +143,24 @@ async def wait_after_end(
     lives; return None if the conditions are not met in the end, or not within `wait_limit`
     seconds."""
     watched = _WatchedRun(run, workspace)
-    met: ConditionMet | None = None
     if watched.members():
         met = await first_of(
             wait_until_met(conditions, run, workspace, context, since=since),
             _wait_for_no_process(watched),
             after(wait_limit),
         )
-    return met or await first_of(
-        _check_once(conditions, watched, context, since), after(_FINAL_CHECK)
-    )
+        was_watched = wait_limit is not None and wait_limit >= _LEAST_WATCH
+        if met is not None or (was_watched and watched.members()):
+            return met
+    return await _check_once(conditions, watched, context, since)
+
+
+async def _wait_for_start(run: "_WatchedRun") -> None:
+    """Wait until the run has started: a queued run meets no condition."""
+    pause = _START_POLL
+    while run.size() is None:
+        await after(pause)
+        pause = min(2 * pause, _POLL_INTERVAL)
 
 
 async def _wait_for_no_process(run: "_WatchedRun") -> None:
@@ -159,8 +171,10 @@ async def _wait_for_no_process(run: "_WatchedRun") -> None:
 async def _check_once(
     conditions: Conditions, run: "_WatchedRun", context: LoopContext, since: int
 ) -> ConditionMet | None:
-    """Check each condition once; return what was seen if the conditions are met, else None."""
-    found = await all_of(*(_check_one(each, run, context, since) for each in conditions.listed))
+    """Check each condition once; return what was seen if the conditions are met, else None. A
+    condition whose check takes too long counts as not met."""
+    checks = (_check_one(each, run, context, since) for each in conditions.listed)
+    found = await all_of(*(first_of(each, after(_FINAL_CHECK)) for each in checks))
     met = tuple(each for each in found if each is not None)
     if conditions.all:
         return AllMet(met=met) if len(met) == len(conditions.listed) else None
@@ -206,17 +220,23 @@ class _WatchedRun:
         self._number = number
         self._workspace = workspace
         self._tag: Tag | None = None
+        self._started = False
 
     @property
     def log(self) -> str:
         return f"{runs_directory(state_dir())}/r{self._number}/output"
 
-    def log_status(self) -> os.stat_result | None:
-        """Return the file status of the run's output log; None when the run has not started."""
+    def size(self) -> int | None:
+        """Return the size of the run's output; None when the run has not started."""
+        self._started = self._started or bool(self.members())
+        if self._started:
+            with suppress(OSError):  # the output of a short run is only in the journal
+                return os.stat(self.log).st_size
         try:
-            return os.stat(self.log)
-        except OSError:
+            run = stored_run.find_run(self._number, self._workspace)
+        except (stored_run.NoSuchRun, OSError):
             return None
+        return None if run.ending is None else run.size() or 0
 
     def members(self) -> list[int]:
         """Return the pids of the run's processes; an empty list when the run has not started."""
@@ -264,12 +284,12 @@ async def _wait_for_idle(condition: OutputIdle, run: _WatchedRun) -> SingleMet:
     Idle time is counted from the start of the wait, so that a caller that waits in a loop does not
     spin. The idle time of a queued run is counted from the start of the run.
     """
-    size, idle_since = -1, now()
+    last, idle_since = None, now()
     while True:
-        status = run.log_status()
-        if status is not None and status.st_size != size:
-            size, idle_since = status.st_size, now()
-        if status is not None and now() - idle_since >= condition.seconds:
+        size = run.size()
+        if size != last or size is None:
+            last, idle_since = size, now()
+        elif now() - idle_since >= condition.seconds:
             return OutputStopped(condition=condition)
         await after(_POLL_INTERVAL)
 
@@ -305,6 +325,10 @@ def _find_port(condition: PortOpen, run: _WatchedRun) -> PortOpened | None:
 async def _wait_for_line(
     condition: OutputMatches, run: _WatchedRun, context: LoopContext, since: int
 ) -> SingleMet:
+    if run.journal_data() is not None:  # a short run has a log only if a leftover process prints
+        stored = await _search_stored(condition, run, context, since)
+        if stored is not None:
+            return stored
     query = SearchQuery(
         pattern=condition.pattern,
         path=run.log,

@@ -158,10 +158,17 @@ def with_activity(
     return msgspec.structs.replace(
         status,
         activity=_build_activity(run, found),
-        # The shell of a queued run is not spawned yet. A live run of a host has no other state.
-        queued=not found and run.owner is not None and run.owner.kind == "warden",
+        queued=is_queued(run, found),
         timeout_in=None if limit is None else max(0.0, limit - run.seconds),
     )
+
+
+def is_queued(run: StoredRun, members: Iterable[Process] | None = None) -> bool:
+    """Return whether the shell of a live run is not spawned yet. Only a warden queues runs whose
+    start entry is written. `members` are the run's processes; None means to search for them."""
+    found = find_members([run]).get(run.name, ()) if members is None else members
+    is_live = run.ending is None and run.owner is not None and run.owner.kind == "warden"
+    return is_live and not [*found]
 
 
 def read_activity(name: str, workspace: bytes) -> Activity | None:

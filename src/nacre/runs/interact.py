@@ -234,9 +234,26 @@ class Interaction:
             return
         if not request.wait_limit and not may_wait_for_input and not request.until:
             return
-        events = [self._wait_for_run(run) for run in runs if run not in over]
-        found: Steps[object] = all_of(*events) if request.all else first_of(*events)
+        waiting = [run for run in runs if run not in over]
+        if request.all:
+            found: Steps[object] = all_of(*map(self._wait_for_run, waiting))
+        else:
+            found = self._wait_for_first(waiting)
         await first_of(found, after(request.wait_limit + _EXTRA_WAIT))
+
+    async def _wait_for_first(self, runs: list[StoredRun]) -> None:
+        """Wait for the first of the runs with an event, or with an end that no earlier reply has
+        reported; or until no run can have an event any more."""
+        rest = len(runs)
+
+        async def wait(run: StoredRun) -> None:
+            nonlocal rest
+            await self._wait_for_run(run)
+            rest -= 1
+            if rest and run.name not in self._events and not self._is_new(run):
+                await after(None)
+
+        await first_of(*map(wait, runs))
 
     def _is_new(self, run: StoredRun) -> bool:
         """Return whether replies to the caller have not yet reported the end of an ended run, or

@@ -25,7 +25,7 @@ from nacre.model.requests import AlreadyStarted, Rejected, Response, Running, Wa
 from nacre.model.wait_conditions import ConditionMet
 from nacre.runs.access import RunControl, find_run
 from nacre.runs.conditions import wait_after_end, wait_until_met
-from nacre.runs.inspect import find_leftovers
+from nacre.runs.inspect import find_leftovers, is_queued
 from nacre.runs.sequence import Answer, SequenceOperation, TaskGroup, WaitCancelled, after, first_of
 from nacre.store import stored_run
 from nacre.store.stored_run import NoSuchRun, StoredRun
@@ -98,17 +98,10 @@ class WatchedStart(SequenceOperation[Response]):
 
     async def _watch_leftovers(self, response: Outcome, waited: float) -> ConditionMet | None:
         """Go on watching the conditions after the run's shell has ended."""
-        request = self._request
         # From now on, cancelling the call ends only its wait: the command has ended.
         self._begun, self._cancelled_answer = False, response
-        limit = request.wait_limit
-        return await wait_after_end(
-            request.until,
-            request.number or 0,
-            request.workspace,
-            self._context,
-            wait_limit=None if limit is None else max(0.0, limit - waited),
-        )
+        number = self._request.number or 0
+        return await _wait_after_end(self._request, number, self._context, waited=waited)
 
     async def _end_met_run(self, response: Response, met: ConditionMet) -> Response:
         """End a run that has met the conditions; return the response about the ended run."""
@@ -157,6 +150,21 @@ class WatchedStart(SequenceOperation[Response]):
         return response
 
 
+async def _wait_after_end(
+    request: requests.StartRun, number: int, context: LoopContext, *, waited: float
+) -> ConditionMet | None:
+    """Watch the conditions of a run whose shell has ended, for the rest of the wait limit: `waited`
+    seconds of it are over."""
+    limit = request.wait_limit
+    return await wait_after_end(
+        request.until,
+        number,
+        request.workspace,
+        context,
+        wait_limit=None if limit is None else max(0.0, limit - waited),
+    )
+
+
 def _may_have_leftovers(response: Response) -> TypeGuard[Outcome]:
     """Return whether the run's shell has ended without nacre: then its processes may live on."""
     return isinstance(response, Outcome) and isinstance(response.ending, Exited | Killed)
@@ -193,7 +201,10 @@ async def _end_run(
     outcome = stored or ended
     if outcome is None:
         return response
-    return msgspec.structs.replace(outcome, terminated=left or outcome.terminated)
+    left_now = find_leftovers([run])[run.name]
+    return msgspec.structs.replace(
+        outcome, left_running=left_now, terminated=left or outcome.terminated
+    )
 
 
 async def follow_earlier(name: str, request: requests.StartRun, context: LoopContext) -> Response:
@@ -202,7 +213,7 @@ async def follow_earlier(name: str, request: requests.StartRun, context: LoopCon
     if run is None:
         problem = f"an earlier call with the same request_id claimed {name} but did not start it"
         return Rejected(refusal=Unavailable(problem=f"{problem}; retry"))
-    control = RunControl(context, request.workspace)
+    control, began = RunControl(context, request.workspace), now()
     ended: Outcome | WaitsForInput | ConditionMet | None = None
     try:
         end = control.wait_for_end(run, request.wait_limit, or_input=True)
@@ -218,9 +229,7 @@ async def follow_earlier(name: str, request: requests.StartRun, context: LoopCon
     known = stored_run.build_outcome(found, request.plan.keep)
     met = None if isinstance(ended, Outcome | WaitsForInput) else ended
     if known is not None and request.until and met is None and _may_have_leftovers(known):
-        met = await wait_after_end(
-            request.until, run.number, request.workspace, context, wait_limit=request.wait_limit
-        )
+        met = await _wait_after_end(request, run.number, context, waited=now() - began)
         known = _refresh(known, request)
     shell = run.start_entry.shell
     response: Running | Outcome = known or Running(
@@ -229,6 +238,7 @@ async def follow_earlier(name: str, request: requests.StartRun, context: LoopCon
         seconds=run.seconds,
         output=run.capture(request.plan.keep),
         waits_for_input=isinstance(ended, WaitsForInput),
+        queued=is_queued(found),
     )
     if isinstance(ended, Outcome) and known is None:
         response = ended

@@ -76,18 +76,24 @@ class HostedRun:
 
     def start(self) -> None:
         self.run.start()
-        if self.run.queued and self.request.wait_limit is not None:
-            self._wait_timer = self._context.loop.call_later(
-                self.request.wait_limit, self._on_queue_timeout
-            )
+        if self.run.queued:
+            loop = self._context.loop
+            self._disk_timer = loop.call_later(_DISK_DELAY, self._list_queued)
+            if self.request.wait_limit is not None:
+                self._wait_timer = loop.call_later(self.request.wait_limit, self._on_queue_timeout)
+
+    def _list_queued(self) -> None:
+        """Write the start entry of a queued run, with which other processes can find the run."""
+        if self.run.queued:
+            self._record.write_start()
 
     def _on_queue_timeout(self) -> None:
         """Tell the client that its run is still queued, because the wait limit is over.
 
         The time for reading the user's shell startup files, which happens once, does not count
-        against the wait limit.
+        against the wait limit, nor does the time in which a new warden collects calls.
         """
-        if self.run.reads_setup:
+        if self.run.reads_setup or self._context.queue.lanes_closed:
             self._wait_timer = self._context.loop.call_later(_SETUP_POLL, self._on_queue_timeout)
         else:
             self._on_wait_over()
@@ -122,6 +128,7 @@ class HostedRun:
         self._remove_waiter(client)
         if client is self._client:
             self._client = None
+            self._list_queued()
             self._detach()
             if self.event_stream is not None:
                 self.event_stream.disconnect()
@@ -139,6 +146,8 @@ class HostedRun:
         elif patience is not None and patience <= 0:
             self._on_wait_over()
         else:
+            if self._disk_timer is not None:
+                self._disk_timer.cancel()  # timer that lists the queued run
             self._disk_timer = loop.call_later(
                 0.0 if self.request.watched else _DISK_DELAY, self._copy_to_disk
             )
@@ -162,8 +171,7 @@ class HostedRun:
             return  # the run is about to end, and its outcome is a better response than `Running`
         running, client = self._detach(), self._client
         if self.run.queued:
-            # Other processes can find the queued run once its start entry is in the journal.
-            self._record.write_start()
+            self._list_queued()
             running = self.run.snapshot()
         if running is not None and waits_for_input:
             running = self.run.with_input_wait(running)

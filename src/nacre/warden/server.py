@@ -37,6 +37,9 @@ _MAX_LOG: Final = 1024 * 1024  # maximum size of the warden's log in bytes
 # after the run.
 _TRIM_ABOVE: Final = 16 * 1024 * 1024
 _RETRY_INTERVAL: Final = 0.05
+# Seconds in which a new warden collects the calls that waited for its start, so that the calls of a
+# session run in the order in which they were made.
+_COLLECT_TIME: Final = 0.06
 _FIRST_REQUEST_TIME: Final = 10.0  # minimum seconds that a new warden waits for its first request
 
 
@@ -75,6 +78,8 @@ class Warden:
     def serve(self) -> None:
         """Run the event loop until the warden has been idle for long enough."""
         self.loop.post(self.recovery.start)
+        self.context.queue.close_lanes()
+        self.loop.call_later(_COLLECT_TIME, self.context.queue.open_lanes)
         while not self.stopping:
             try:
                 self.loop.step()
