@@ -23,6 +23,15 @@ from nacre.bash.read_prompts import find_read_prompt
         ('for i in 1 2; do read -p "$i: " x; done', 1, "$i: "),
         ('ask() { read -p "$1: " x; }; ask name', 0, "name: "),
         ('ask() { read -p "$1: " x; }; ask name; ask age', 1, "$1: "),
+        # A read that the script may skip is not taken for the read at which the script waits.
+        ("if test -e x; then read -p 'A ' x; fi; read -p 'B ' y", 0, ""),
+        ("[ -e x ] && read -p 'A ' x; read -p 'B ' y", 0, ""),
+        ("case b in a) read -p 'A ' x;; b) read -p 'B ' y;; esac", 0, ""),
+        ("read -p 'A ' x; if [ $x = y ]; then read -p 'B ' z; fi", 0, "A "),
+        ("read -p 'A ' x; if [ $x = y ]; then read -p 'B ' z; fi", 1, "B "),
+        ("read -p 'A ' x && read -p 'B ' y; read -p 'C ' z", 0, "A "),
+        ("read -p 'A ' x && read -p 'B ' y; read -p 'C ' z", 1, ""),
+        ("IFS= read -rp 'A ' x; { read -p 'B ' y; }", 1, "B "),
         # If the order of different prompts is not known, none of them is shown.
         ("ask() { read -p 'A ' x; read -p 'B ' y; }; ask", 0, ""),
         ("read -p 'A ' x; ask() { read -p 'B ' y; }; ask", 0, ""),

@@ -62,6 +62,15 @@ def test_python_prints_at_once(tool: nacre.Tool) -> None:
     assert reply.details["until"]["line"] == 1
 
 
+def test_programs_may_ask_where_they_can_be_answered(tool: nacre.Tool, tmp_path: Path) -> None:
+    show = "echo ${PIP_NO_INPUT-none} ${npm_config_yes-none} $SSH_ASKPASS_REQUIRE $GIT_EDITOR"
+    assert tool.call({"command": show}).text == "1 true force /bin/false\n"
+    reply = tool.call({"command": show, "interactive": True})
+    assert reply.text == "none none never /bin/false\n"
+    with nacre.Tool("pi", cwd=tmp_path) as pi:
+        assert pi.call({"command": show}).text.startswith("1 true force true\n")
+
+
 def test_a_run_without_output_says_that_programs_may_buffer(tool: nacre.Tool) -> None:
     reply = tool.call({"command": "sleep 62.1", "wait": 0.5})
     assert "no output yet (programs may buffer when writing to a pipe; " in reply.text

@@ -1,32 +1,70 @@
 """Prompts of the `read` commands of a script. bash prints the prompt of `read -p` only on a
 terminal, so the output of a run does not have it."""
 
+from nacre.bash import lexer, syntax_tree
 from nacre.bash.analyze import analyze
 from nacre.bash.commands import ParsedCommand, Word
+from nacre.bash.syntax_tree import Chain, Group, Node, Redirected, Sequence, Simple
+from nacre.bash.tokens import TooComplex
 
 _VALUED = b"adinNptu"  # options of `read` that take a value
 
 
 def find_read_prompt(script: bytes, lines: int) -> bytes:
     """Return the prompt of the `read` at which a script waits after it has read this number of
-    lines; an empty text if the prompt is not known. The `read` commands of a script run in the
-    order of the script, unless one of them is in a loop or in a function."""
+    lines; an empty text if the prompt is not known."""
     reads = [
         each
         for each in analyze(script).commands
         if each.name == b"read" and not (each.fed or each.substitution or _is_redirected(each))
     ]
-    if any(each.loop or each.function for each in reads):
-        # The order is not known, but all reads may have the same prompt. A function that is called
-        # is analyzed once without its arguments, which does not count, and once for each call.
-        called = {each.start for each in reads if each.via}
-        reads = [each for each in reads if each.via or each.start not in called]
-        for source in (False, True):
-            prompts = {_prompt(each, script, source=source) for each in reads}
-            if len(prompts) == 1:
-                return prompts.pop()
-        return b""
-    return _prompt(reads[lines], script) if lines < len(reads) else b""
+    # A function that is called is analyzed once without its arguments, which does not count, and
+    # once for each call.
+    called = {each.start for each in reads if each.via}
+    reads = [each for each in reads if each.via or each.start not in called]
+    if not any(each.loop or each.function for each in reads):
+        reads = _reads_after(reads, lines, _unconditional_commands(script))
+    # Of several reads that the script may have reached, all may have the same prompt.
+    for source in (False, True):
+        prompts = {_prompt(each, script, source=source) for each in reads}
+        if len(prompts) == 1:
+            return prompts.pop()
+    return b""
+
+
+def _reads_after(
+    reads: list[ParsedCommand], lines: int, unconditional: list[Simple]
+) -> list[ParsedCommand]:
+    """Return the reads that a script may have reached after it has read this number of lines. The
+    script runs its reads in order, and may skip those that are not `unconditional`."""
+    found, certain = [], 0  # `certain`: number of earlier reads that the script cannot skip
+    for number, each in enumerate(reads):
+        if number >= lines and certain <= lines:
+            found.append(each)
+        certain += any(node.start <= each.start < node.end for node in unconditional)
+    return found
+
+
+def _unconditional_commands(script: bytes) -> list[Simple]:
+    """Return the commands that a script runs in any case, unless it ends before."""
+    try:
+        frame = lexer.tokenize(script)
+        structure, _ = syntax_tree.parse(frame.skeleton, frame.start, frame.lines)
+    except (TooComplex, RecursionError):
+        return []
+    found: list[Simple] = []
+    rest: list[Node] = [structure]
+    while rest:
+        match rest.pop():
+            case Sequence(items=items, background=background):
+                rest += [each for number, each in enumerate(items) if number not in background]
+            case Chain(left=left):
+                rest.append(left)
+            case Group(body=body) | Redirected(body=body):
+                rest.append(body)
+            case Simple() as node:
+                found.append(node)
+    return found
 
 
 def _is_redirected(command: ParsedCommand) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 
 from nacre.model.caller import Caller
 from nacre.model.findings import AnyFinding, VariablesDropped
-from nacre.model.plan import Plan
+from nacre.model.plan import OpenStdin, Plan
 from nacre.model.refusals import BadVariable
 from nacre.prepare.decide import add_findings
 from nacre.text.clean import decode
@@ -82,6 +82,19 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"BUILDKIT_PROGRESS": b"plain",
 }
 
+# Variables for a command that can be answered: programs that ask on stdin may ask. git and its
+# helpers ask only on a terminal, so their prompts stay off.
+INTERACTIVE: Final[Mapping[bytes, bytes]] = {
+    name: value
+    for name, value in NON_INTERACTIVE.items()
+    if name
+    not in (
+        *(b"DEBIAN_FRONTEND", b"PIP_NO_INPUT", b"npm_config_yes", b"COMPOSER_NO_INTERACTION"),
+        *(b"CLOUDSDK_CORE_DISABLE_PROMPTS", b"TF_INPUT", b"CONDA_ALWAYS_YES"),
+        b"POETRY_NO_INTERACTION",
+    )
+} | {b"SSH_ASKPASS_REQUIRE": b"never"}
+
 # Variables that the `pi` contract sets in addition, as the agent pi does.
 PI_NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     **NON_INTERACTIVE,
@@ -127,8 +140,13 @@ def check_variable_names(plan: Plan, caller: Caller) -> Plan | BadVariable:
 
 
 def environment_step(
-    policy: Policy, defaults: Mapping[bytes, bytes], allow: Sequence[str] = ()
+    policy: Policy,
+    defaults: Mapping[bytes, bytes],
+    allow: Sequence[str] = (),
+    with_input: Mapping[bytes, bytes] | None = None,
 ) -> Callable[[Plan, Caller], Plan]:
+    """Return the step. `with_input` are the default variables of a command whose stdin stays open;
+    None means `defaults`."""
     allowed = frozenset(name.encode() for name in allow)
 
     def step(plan: Plan, caller: Caller) -> Plan:
@@ -141,7 +159,10 @@ def environment_step(
         # In a session (a persistent shell), the session manager sets the variables of the tool call
         # instead, so that they do not last beyond this call.
         extra = command.call_env if plan.session is None else {}
-        env = {**passed, **defaults, **extra}
+        chosen = defaults
+        if with_input is not None and isinstance(plan.stdin, OpenStdin):
+            chosen = with_input
+        env = {**passed, **chosen, **extra}
         plan = msgspec.structs.replace(plan, command=msgspec.structs.replace(command, env=env))
         given = {decode(name) for name in command.call_env}
         dropped = tuple(name for name in dropped if name not in given)

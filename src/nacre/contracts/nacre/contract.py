@@ -63,6 +63,7 @@ from nacre.prepare.decide import Step
 from nacre.prepare.directory import check_directory
 from nacre.prepare.environment import (
     EDITORS,
+    INTERACTIVE,
     NON_INTERACTIVE,
     check_variable_names,
     dropped_names,
@@ -181,7 +182,12 @@ class Nacre:
             *safety_steps(options),
             *trailer_steps(options),
             internal_urls_step(("artifact",)),
-            environment_step(options.environment, {**NON_INTERACTIVE, **EDITORS}, options.allow),
+            environment_step(
+                options.environment,
+                {**NON_INTERACTIVE, **EDITORS},
+                options.allow,
+                with_input={**INTERACTIVE, **EDITORS},
+            ),
             note_terminal_needs,
             report_pipelines,
         )

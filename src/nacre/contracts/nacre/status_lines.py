@@ -188,8 +188,8 @@ def process_lines(job: RunStatus) -> Iterator[str]:
     for each in process_texts("left running", job.processes.left_running, describe_with_ports):
         yield f"[{each}]"
     if job.processes.left_running:
-        it, its = ("it", "its") if len(job.processes.left_running) == 1 else ("them", "their")
-        yield f"[{job.run} keeps {it} and {its} output; job signal {job.run} ends {it}]"
+        it = "it" if len(job.processes.left_running) == 1 else "them"
+        yield f"[{job.run} keeps {it}; job signal {job.run} ends {it}]"
     for each in process_texts("ended", job.processes.terminated, describe_with_ports):
         yield f"[{each}]"
 
