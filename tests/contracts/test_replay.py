@@ -97,6 +97,18 @@ def test_a_run_without_output_says_that_programs_may_buffer(tool: nacre.Tool) ->
         ("echo ${NPM_TOKEN-none}", None),
         ("set -u; echo ${NPM_TOKEN}", "NPM_TOKEN"),
         ("GH_TOKEN=mine; echo $GH_TOKEN", None),
+        ('curl() { return 22; }; curl -H "Key: $GH_TOKEN" | head -n 1', "GH_TOKEN"),
+        ("printenv GH_TOKEN", "GH_TOKEN"),
+        ("[[ -v NPM_TOKEN ]]", "NPM_TOKEN"),
+        ("python3 -c 'import os; os.environ[\"NPM_TOKEN\"]' 2>/dev/null", "NPM_TOKEN"),
+        ("echo 'fatal: Authentication failed for https://x'; exit 1", "GH_TOKEN, NPM_TOKEN"),
+        ("echo 'Request failed with status code 401'; exit 1", "GH_TOKEN, NPM_TOKEN"),
+        ("echo 'password authentication failed'; exit 1", "GH_TOKEN, NPM_TOKEN"),
+        ("echo 'a.py:1:1: E401 Multiple imports on one line'; exit 1", None),
+        ("echo 'gcc: error: 403.c: No such file'; exit 1", None),
+        ("echo 'error on line 403: unknown token'; exit 1", None),
+        ("echo 'port 403 in use, token count 5'; exit 1", None),
+        ("echo 'Listening on port 401'; echo ${NPM_TOKEN:-default}", None),
         ("echo $HOME", None),
     ],
 )
@@ -518,7 +530,7 @@ def test_a_prompt_that_bash_does_not_print_is_shown(tool: nacre.Tool) -> None:
 def test_hints_do_not_suggest_what_is_missing(tool: nacre.Tool) -> None:
     reply = tool.call({"command": "ls", "env": {"PATH": "$PATH:/x"}})
     assert "near it" not in reply.text
-    assert "env is literal: PATH=$PATH:/x is not expanded" in reply.text
+    assert "env is literal: $PATH in PATH is not expanded" in reply.text
 
 
 def test_hints_about_git(tool: nacre.Tool) -> None:
@@ -530,6 +542,11 @@ def test_hints_about_git(tool: nacre.Tool) -> None:
     reply = tool.call({"command": "git commit"})
     assert "[hint: a merge is in progress: git commit --no-edit takes the prepared" in reply.text
     assert len(reply.details["hints"]) == 1
+    name = os.path.basename(tool.cwd.decode())
+    reply = tool.call({"command": f"cd {name} && git commit", "cwd": ".."})
+    assert "git commit --no-edit takes the prepared" in reply.text
+    reply = tool.call({"command": f"git -C {name} commit", "cwd": ".."})
+    assert "git commit --no-edit takes the prepared" in reply.text
     assert "hint" not in tool.call({"command": "git commit --no-edit"}).text
     (Path(tool.cwd.decode()) / "f").write_text("5\n")
     patch = tool.call({"command": "git add -p", "interactive": True})

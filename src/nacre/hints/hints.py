@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -36,6 +37,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     cwd: bytes
     path: bytes  # value of PATH: the directories in which programs are searched
     ending: Ending
+    stage_failed: bool = False  # whether a stage failed of a pipeline that succeeded
     output: bytes  # last bytes of the run's output
     unterminated: bool = False
     open_stdin: bool = False  # whether the run's stdin was open, or the call gave input
@@ -46,7 +48,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     has_session: bool = False
     # Names of variables that the command did not get because they look like secrets.
     withheld: tuple[str, ...] = ()
-    # Assignments of the argument `env` whose values look like references to other variables.
+    # References such as `$PATH in PATH` to other variables in values of the argument `env`.
     literal_env: tuple[str, ...] = ()
 
     @property
@@ -359,17 +361,22 @@ def _short(command: str) -> str:
 
 # Hints about what the command did not get.
 
-# Output of programs whose login failed.
+# Output of programs whose login, or whose request to a server, was refused.
 _UNAUTHORIZED: Final = re.compile(
-    r"(?i)\b(?:E?401|E?403)\b|unauthori[sz]ed|forbidden|authenticat|credential|\btokens?\b"
-    r"|api[_ -]?key|not logged in|log ?in required|access denied|invalid username or password"
-    r"|ENEEDAUTH|could not read (?:username|password)"
+    r"(?i)\b(?:HTTP(?:/[\d.]{1,3})?|status(?:[ _]?code)?|returned error|npm (?:ERR!|error) code)"
+    r"\W{1,4}E?40[13]\b(?!\.\w)|\b40[13]\W{1,3}(?:unauthori[sz]ed|forbidden|client error)"
+    r"|\bunauthori[sz]ed\b|\bforbidden\b|\baccess denied\b|ENEEDAUTH"
+    r"|\bauthenticat(?:ion|e)\b.{0,30}\b(?:failed|required|error)\b"
+    r"|\bfailed to authenticate\b|\bnot (?:authenticated|logged in)\b|\blog ?in required\b"
+    r"|\b(?:bad|invalid|missing|expired|incorrect|no) (?:\w{1,20} ){0,2}"
+    r"(?:credentials?|api[ _-]?key|(?:access|auth|api|bearer) token)\b"
+    r"|\b(?:credentials?|api[ _-]?key|token) (?:(?:is|are|was|were) )?"
+    r"(?:required|missing|invalid|expired|not (?:found|set|provided))\b"
+    r"|\binvalid username or password\b|could not read (?:username|password)"
+    r"|unable to locate credentials"
 )
-# Lines with such words that are about something else: parsers, tests, missing keys.
-_NOT_LOGIN: Final = re.compile(
-    r"(?i)unexpected token|syntaxerror|invalid token|token [^a-z ]|\bassert|\bexpected\b|\btest_"
-    r"|\bFAILED\b|^KeyError"
-)
+# Lines about tests of logins.
+_NOT_LOGIN: Final = re.compile(r"(?i)\bassert|\bexpected\b|\btest_|::")
 # Programs that log in with a variable: prefixes of the variables' names, and the subcommands that
 # log in (none: all subcommands).
 _LOGINS: Final[dict[bytes, tuple[tuple[str, ...], frozenset[bytes]]]] = {
@@ -407,8 +414,9 @@ def withheld_secret(facts: RunFacts) -> str | None:
     if not facts.withheld:
         return None
     # A program may exit with 0 although a server has refused it, as curl does.
-    names = _expanded_secrets(facts) if facts.failed or _was_refused(facts) else []
-    if not names and facts.failed and facts.ending != Exited(127):
+    failed = facts.failed or facts.stage_failed
+    names = _expanded_secrets(facts) if failed or _was_refused(facts) else []
+    if not names and failed and facts.ending != Exited(127):
         names = _fitting_secrets(facts)
     if not names:
         return None
@@ -423,15 +431,23 @@ def withheld_secret(facts: RunFacts) -> str | None:
 
 
 def _expanded_secrets(facts: RunFacts) -> list[str]:
-    """Return the withheld variables that the script expands, as in `curl -H "Key: $API_KEY"`,
-    without those that the script sets."""
+    """Return the withheld variables that the script reads, as in `curl -H "Key: $API_KEY"` and
+    `os.environ["API_KEY"]`, without those that the script sets."""
     script = decode(facts.script)
     return [
         name
         for name in facts.withheld
-        if re.search(rf"\$\{{?{re.escape(name)}\b", script)
-        and not re.search(rf"\b{re.escape(name)}\+?=|\bread\b.*\b{re.escape(name)}\b", script)
+        if re.search(_READS.format(re.escape(name)), script)
+        and not re.search(_SETS.format(re.escape(name)), script)
     ]
+
+
+# How a script reads, and sets, the variable with the name `{}`.
+_READS: Final = (
+    r"\$\{{?[#!]?{0}\b|\bprintenv {0}\b|-v {0}\b|\benv\b[ |]{{1,5}}grep\b[^\n;|&]{{0,60}}\b{0}\b"
+    r"|\b(?:environ\W{{1,3}}(?:get\W{{1,3}})?|getenv\W{{1,3}}|process\.env\W{{1,3}}){0}\b"
+)
+_SETS: Final = r"\b{0}\+?=|\bread\b[^\n;|&]{{0,200}}\b{0}\b"
 
 
 def _fitting_secrets(facts: RunFacts) -> list[str]:
@@ -475,7 +491,7 @@ def prepared_message(facts: RunFacts) -> str | None:
     """Return a hint if git wanted to open an editor for a message that git has prepared."""
     if not any(_EDITOR_FAILED.search(line) for line in facts.lines):
         return None
-    git = _git_directory(facts.cwd)
+    git = _git_directory(_directory_of_git(facts))
     if git is None:
         return None
     if os.path.isdir(git + b"/rebase-merge") or os.path.isdir(git + b"/rebase-apply"):
@@ -486,11 +502,28 @@ def prepared_message(facts: RunFacts) -> str | None:
     return None
 
 
+def _directory_of_git(facts: RunFacts) -> bytes:
+    """Return the directory of the script's last git command, also for `git -C DIRECTORY`."""
+    found = analyze(facts.script, cwd=facts.cwd).commands
+    commands = [each for each in found if each.name == b"git"]
+    if not commands:
+        return facts.cwd
+    last = commands[-1]
+    cwd = last.cwd or facts.cwd
+    words = [word.text for word in last.arguments]
+    at = words.index(b"-C") + 1 if b"-C" in words else len(words)
+    return resolve_path(cwd, words[at] or b".") if at < len(words) else cwd
+
+
 def _git_directory(cwd: bytes) -> bytes | None:
+    """Return the directory in which git keeps the state of the work tree that contains `cwd`."""
     while True:
         place = cwd.rstrip(b"/") + b"/.git"
         if os.path.isdir(place):
             return place
+        with suppress(OSError), open(place, "rb") as file:  # a linked work tree, or a submodule
+            name, _, path = file.read(4096).rstrip().partition(b": ")
+            return resolve_path(cwd, path) if name == b"gitdir" else None
         if cwd in (b"/", b""):
             return None
         cwd = os.path.dirname(cwd)

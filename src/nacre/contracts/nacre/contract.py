@@ -369,7 +369,8 @@ _REFERENCE: Final = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*[^}]*\})|^~(?=/
 
 def _find_unexpanded(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the assignments of `env` that look as if the model expects bash to expand them."""
-    return tuple(f"{name}={value}" for name, value in env.items() if _REFERENCE.search(value))
+    found = ((name, _REFERENCE.search(value)) for name, value in env.items())
+    return tuple(f"{match[0]} in {name}" for name, match in found if match is not None)
 
 
 def make(options: Mapping[str, Any]) -> Nacre:

@@ -14,7 +14,12 @@ from msgspec.structs import replace
 
 from nacre.contracts.contract import Reply
 from nacre.contracts.nacre.reply_context import ReplyContext
-from nacre.contracts.nacre.reply_details import build_details, next_cursor, shown_capture
+from nacre.contracts.nacre.reply_details import (
+    build_details,
+    list_failed_stages,
+    next_cursor,
+    shown_capture,
+)
 from nacre.contracts.nacre.shown_output import ShownOutput, show_output
 from nacre.contracts.nacre.status_lines import (
     artifact_lines,
@@ -161,12 +166,13 @@ def find_hints(
 ) -> list[str]:
     """Return hints for the model about an ended run. `lasts` is True if the command ran in a
     session, which keeps changes of the shell's state for later calls. `withheld` are the names of
-    variables that the command did not get because they look like secrets. `literal_env` are the
-    assignments of the call whose values look like references to other variables."""
+    variables that the command did not get because they look like secrets. `literal_env` are
+    references to other variables in the values of the call's `env`."""
     if job.ending is None:
         return []
-    expands = withheld and b"$" in script  # a script without a variable needs no secret
-    if job.ending == Exited(0) and not expands and not _MAY_NEED_HINT.search(script):
+    stage_failed = bool(list_failed_stages(job))
+    reads = withheld and (b"$" in script or stage_failed)  # otherwise it needs no secret
+    if job.ending == Exited(0) and not reads and not _MAY_NEED_HINT.search(script):
         return []
     from nacre.hints.hints import RunFacts, find_hints  # lazy import: most replies have no hints
 
@@ -176,6 +182,7 @@ def find_hints(
         cwd=cwd,
         path=path,
         ending=job.ending,
+        stage_failed=stage_failed,
         output=shown.tail or shown.head,
         unterminated=shown.unterminated,
         open_stdin=job.open_stdin,
