@@ -26,6 +26,14 @@ fatal: not a git repository
 java.lang.NullPointerException: Cannot invoke
 Segmentation fault (core dumped)
 main.o: undefined reference to `foo'
+Tests run: 5, Failures: 1, Errors: 0, Skipped: 0
+✖ 3 problems (3 errors, 0 warnings)
+=== 1 failed, 0 errors ===
+10 examples, 0 failures, 1 error occurred outside of examples
+Failures: 0, Errors: 3
+E       AssertionError: expected no errors, got ['x']
+Error: no error handler registered for x
+make[1]: *** No rule to make target 'foo.o', needed by 'all'.  Stop.
 """
 FINE = """\
 ok 3 - an error is caught
@@ -36,6 +44,18 @@ Failures: 0
 no failures found
  ✓ shows an error for bad input (2 ms)
 PASS src/error.test.js
+src/error.py
+-rw-r--r-- 1 root root 120 Nov 18 20:00 error.py
+ℹ fail 0
+# fail 0
+errors 0
+Error count: 0
+failed: none
+compiled without errors
+[       OK ] Error.Test (0 ms)
+[ RUN      ] FailTest.Error
+GET /error 200
+/usr/lib/python3/errors.py
 """
 
 
@@ -43,7 +63,8 @@ PASS src/error.test.js
 def test_a_failing_line_is_found_among_many_others(line: str) -> None:
     lines = [f"ok {number} - an error is caught" for number in range(3000)]
     data = "\n".join([*lines[:1234], line, *lines[1234:]]).encode()
-    (found,) = find_failures([(1, data)], 10)
+    (found,), stopped = find_failures([(1, data)], 10)
+    assert stopped is None
     assert (found.line, found.text) == (1235, line.rstrip())
 
 
@@ -55,12 +76,19 @@ def test_a_line_about_success_is_no_failure(line: str) -> None:
 def test_a_message_that_repeats_does_not_hide_the_others() -> None:
     lines = [f"ERROR: retry {number} failed" for number in range(5000)]
     lines[4000] = "ERROR: disk full"
-    found = find_failures([(1, "\n".join(lines).encode())], 3)
+    found, _ = find_failures([(1, "\n".join(lines).encode())], 3)
     assert "ERROR: disk full" not in {each.text for each in found}  # the word is too frequent
-    found = find_failures([(1, "\n".join(lines[3000:]).encode())], 3)
+    found, _ = find_failures([(1, "\n".join(lines[3000:]).encode())], 3)
     assert "ERROR: disk full" in {each.text for each in found}
 
 
 def test_line_numbers_go_on_from_section_to_section() -> None:
     sections = [(1, b"a\nb\n"), (3, b"panic: x\n"), (700, b"c\npanic: y")]
-    assert [each.line for each in find_failures(sections, 10)] == [3, 701]
+    assert [each.line for each in find_failures(sections, 10)[0]] == [3, 701]
+
+
+def test_a_search_that_takes_too_long_says_where_it_stopped() -> None:
+    section = "\n".join("fail " + "a error " * 3000 for _ in range(50)).encode()
+    found, stopped = find_failures([(1 + 50 * number, section) for number in range(200)], 10)
+    assert [each.line for each in found] == [*range(1, 11)]
+    assert stopped is not None

@@ -15,23 +15,26 @@ from typing import Final, NamedTuple
 
 from nacre.text.clean import as_displayed, decode
 
-# Maximum number of lines, for each word, whose score is computed in one section of the output. A
-# word that is in more lines than this is no sign of a failure.
+# Maximum number of lines, for each word, whose score is computed in one section of the output: the
+# first ones with the word.
 _MAX_LINES: Final = 2000
-_MAX_SECONDS: Final = 1.0  # maximum CPU seconds of one search for failures
-_MAX_LINE: Final = 2000  # number of characters at the start of a line that the patterns see
+_MAX_SECONDS: Final = 0.5  # maximum CPU seconds of one search for failures
+_MAX_LINE: Final = 600  # number of characters at the start of a line that the patterns see
 # Words in lower case; a failing line has at least one of them.
 _WORDS: Final = (
     *(b"fail", b"error", b"not ok", b"traceback", b"panic", b"assert", b"exception", b"fatal"),
     *(b"\ne   ", b"segmentation fault", b"undefined reference", b"core dumped", b"timed out"),
-    b"err!",
+    *(b"err!", b"*** "),
     *("✗".encode(), "✘".encode(), "✕".encode(), "✖".encode(), "●".encode()),
 )
 # Lines that mention failures but report success.
 _PASSED: Final = re.compile(
-    r"^\s*(?:ok|PASS|\+|✓|✔|√)\b|^\s*[✓✔√]|\bPASSED\b|\.\.\. ?ok$"
-    r"|(?i:\b(?:0|no|zero)\s+(?:\w+\s+)?(?:errors?|fail(?:ed|ures?|ing)?|warnings)\b)"
-    r"|(?i:\b(?:errors?|fail(?:ed|ures?)?)\s*[:=]\s*0\b)"
+    r"^\s*(?:ok|PASS|\+|✓|✔|√)\b|^\s*[✓✔√]|\bPASSED\b|\.\.\. ?ok$|^\[ *(?:OK|RUN|PASSED) *\]"
+)
+# Words that say that there are no failures; the rest of their line may still report one.
+_NONE: Final = re.compile(
+    r"(?i)\b(?:0|no|zero|without)\s+(?:[a-z]+\s+)?(?:errors?|fail(?:ed|ures?|ing)?|warnings?)\b"
+    r"|\b(?:errors?|fail(?:ed|ures?)?)(?: count)?(?:\s*[:=]\s*|\s+)(?:0|none)\b"
 )
 # Patterns with the score of a line that matches; the highest score of all matching patterns counts.
 _SCORES: Final = tuple(
@@ -48,8 +51,9 @@ _SCORES: Final = tuple(
         (8, r"\b(?:fatal )?error(?:\[\w+\]| [A-Z]+\d+)?:|undefined reference"),
         (7, r"^ERROR\b|\b(?:ERROR|FATAL|CRITICAL|SEVERE|PANIC)\b|^(?:npm )?ERR!|^fatal:"),
         (6, r"\b(?:Error|Exception|[A-Z]\w+(?:Error|Exception)):"),
-        (4, r"(?i)\b(?:failed|failure|failing|exception|timed out)\b"),
-        (2, r"(?i)\b(?:errors?|fail)\b"),
+        (8, r"^\S*make(?:\[\d+\])?: \*\*\*"),
+        (4, r"(?i)(?<![\w./-])(?:failed|failures?|failing|exception|timed out)(?![\w/-]|\.\w)"),
+        (2, r"(?i)(?<![\w./-])(?:errors?|fail)(?![\w/-]|\.\w)"),
     )
 )
 _DIGITS: Final = re.compile(r"\d+")
@@ -61,19 +65,23 @@ class FailureLine(NamedTuple):
     score: int
 
 
-def find_failures(sections: Iterable[tuple[int, bytes]], count: int) -> list[FailureLine]:
+def find_failures(
+    sections: Iterable[tuple[int, bytes]], count: int
+) -> tuple[list[FailureLine], int | None]:
     """Return at most `count` lines that look most like failures, in the order of the output. Each
-    section is a part of the output with the number of its first line."""
+    section is a part of the output with the number of its first line. Also return the number of the
+    line at which the search stopped because it took too long, else None."""
     scored: list[FailureLine] = []
-    deadline = time.thread_time() + _MAX_SECONDS
+    deadline, stopped = time.thread_time() + _MAX_SECONDS, None
     for number, text in _candidates(sections):
         if time.thread_time() > deadline:
+            stopped = number
             break
         shown = as_displayed(text).rstrip()
         score = score_line(shown)
         if score:
             scored.append(FailureLine(number, shown, score))
-    return sorted(_select(scored, count))
+    return sorted(_select(scored, count)), stopped
 
 
 def score_line(text: str) -> int:
@@ -81,6 +89,7 @@ def score_line(text: str) -> int:
     text = text[:_MAX_LINE]
     if _PASSED.search(text):
         return 0
+    text = _NONE.sub("", text)
     return next((score for score, pattern in _SCORES if pattern.search(text)), 0)
 
 

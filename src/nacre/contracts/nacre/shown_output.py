@@ -28,7 +28,7 @@ _MAX_FAILURES: Final = 10  # maximum number of omitted lines that a reply lists
 _FAILURES_SHARE: Final = 4  # divisor: the listed lines get at most a quarter of the byte limit
 _MAX_FAILURE: Final = 200  # maximum bytes of a listed line
 _MAX_REST: Final = 1024 * 1024  # maximum bytes that are searched of a line without an end
-_SCAN_SECONDS: Final = 0.5  # maximum CPU seconds for searching the part of an output on disk
+_SCAN_SECONDS: Final = 0.25  # maximum CPU seconds for searching the part of an output on disk
 # Pattern of the search that a notice offers for a long omitted part.
 _GREP: Final = "(?i)error|fail|fatal|panic|traceback"
 # Size of an omitted part up to which a notice offers to read the part instead of searching it.
@@ -71,7 +71,7 @@ def show_output(
     from nacre.text.failures import find_failures  # lazy import: most outputs are not cut
 
     search = _OmittedSearch(job, part.omitted, read_output)
-    found = find_failures(search.sections(), _MAX_FAILURES)
+    found, stopped = find_failures(search.sections(), _MAX_FAILURES)
     failures = _list_failures(found, max_bytes // _FAILURES_SHARE)
     if failures:
         room = max_bytes - sum(len(each.encode()) + 1 for each in failures)
@@ -79,8 +79,9 @@ def show_output(
     if part.omitted is None:
         return from_rendered(part)
     notices = [_notice(job.run, part.omitted, max_bytes) + " " * part.spare, *failures]
-    if search.unsearched is not None:
-        first, last = search.unsearched
+    unsearched = search.unsearched if stopped is None else (stopped, part.omitted.last)
+    if unsearched is not None:
+        first, last = unsearched
         notices.append(f"[lines {first:,} to {last:,} were not searched for failures]")
     return ShownOutput(
         text=part.head + "\n".join([*notices, part.tail]),
