@@ -70,6 +70,16 @@ set -T -E; false | cat; echo $?
 set | grep -c _nacre
 declare -p | grep -c _nacre
 compgen -v | grep -c _nacre
+echo a | cat; echo !(a)
+cd . && ls !(*.py) | head -2
+shopt -s extglob; echo @(a|b) | cat
+false | cat; x=`set`; echo "$x" | grep -c _nacre
+false | cat; eval set | grep -c _nacre
+false | cat; set # comment
+false | cat; declare +x | grep -c _nacre
+false | cat; typeset -g 2>/dev/null | grep -c _nacre
+false | cat; echo ${!_n*}
+PS4='+$((++n)) '; set -x; true | true; true
 env | grep -c nacre
 set -a; false | true; env | grep -c _nacre
 set -o allexport; false | true; env | grep -c _nacre

@@ -46,7 +46,6 @@ no failures found
 PASS src/error.test.js
 src/error.py
 -rw-r--r-- 1 root root 120 Nov 18 20:00 error.py
-ℹ fail 0
 # fail 0
 errors 0
 Error count: 0

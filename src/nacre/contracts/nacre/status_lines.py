@@ -45,6 +45,7 @@ from nacre.model.wait_conditions import (
 )
 from nacre.text.clean import decode
 
+_MAX_STAGES: Final = 10  # maximum number of failed stages of pipelines that a reply lists
 # Seconds up to which a run without output counts as just started.
 _JUST_STARTED: Final = 0.2
 _NO_OUTPUT: Final = (
@@ -76,10 +77,11 @@ def state_lines(
         yield "[until is not true yet]"
     elif unmet:
         yield "[until not met: the command ended first]"
-    yield from (
-        f"[pipeline: stage {each.stage} ({each.program}) exited with {each.status}]"
-        for each in list_failed_stages(job)
-    )
+    failed = list_failed_stages(job)
+    for each in failed[:_MAX_STAGES]:
+        yield f"[pipeline: stage {each.stage} ({each.program}) exited with {each.status}]"
+    if len(failed) > _MAX_STAGES:
+        yield f"[pipeline: and {len(failed) - _MAX_STAGES} more stages]"
 
 
 def _running_text(job: RunStatus, part: ShownOutput, *, unmet: bool) -> str:
