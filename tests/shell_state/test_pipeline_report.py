@@ -155,7 +155,8 @@ def scripts(seed: int) -> Iterator[bytes]:
         *(b"true", b"false", b"(exit 3)", b"{ echo $?; false; }", b"echo $LINENO $?", b"x=1"),
         *(b"cat", b"(exit 9) 2>&1", b"f", b"! true", b"time true", b"wait", b"echo '|;&&'"),
         *(b"if false | true; then :; fi", b"for i in 1; do false; done", b"[[ a == b ]]"),
-        b"echo $(true | false; echo $?)",
+        *(b"echo $(true | false; echo $?)", b"while read -r x; do echo $x; done", b"{ cat; }"),
+        *(b"(cat; exit 5) 2>&1", b"if cat; then false; fi", b"case a in a) cat;; esac"),
     )
     while True:
         start = choose(
@@ -188,6 +189,10 @@ def test_random_scripts_do_not_notice_the_report(place: Path) -> None:
         (b"true | false && e 3 | cat", ((0, 1), ())),
         (b"for i in 1; do (exit 3); done | (exit 4) | cat; exit 7", ((3, 4, 0),)),
         (b"(exit 3) | cat &\nwait", ()),
+        (b"e 3 | while read -r x; do :; done", ((3, 0),)),
+        (b"e 3 | { cat; } && e 4 | (cat) 2>&1; e 5 | if cat; then :; fi", ((3, 0), (4, 0), (5, 0))),
+        (b"true && (exit 3) | cat || echo x", ((3, 0),)),
+        (b"e 3 |\n while read -r x\n do :\n done <<< a # end\necho b", ((3, 0),)),
         (b"if (exit 3) | cat; then :; fi", ()),
     ],
 )

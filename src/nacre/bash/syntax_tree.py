@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import tree_sitter
 from msgspec import Struct
@@ -67,6 +67,8 @@ class Chain(Struct, gc=False):
 
 class Pipeline(Struct, gc=False):
     stages: "list[Node]"
+    start: int  # offset of the first stage
+    end: int  # offset of the end of the last stage
 
 
 class Group(Struct, gc=False):
@@ -199,6 +201,15 @@ def _redirected_body(node: Any) -> Any:
     return body[0] if len(body) == 1 else None
 
 
+class _Operand(NamedTuple):
+    """Command that is joined to others by `|`, `&&` or `||`, with its span in the script."""
+
+    operator: bytes  # the operator before the command; empty before the first command
+    node: Node
+    start: int
+    end: int
+
+
 class _TreeBuilder:
     def __init__(self, skeleton: bytes, base: int) -> None:
         self._skeleton = skeleton
@@ -254,38 +265,42 @@ class _TreeBuilder:
     def _chain(self, node: Any) -> Node:
         """Convert commands that are joined by `|`, `&&` and `||`. tree-sitter nests them wrongly,
         for example `a | b | c && d` as `a | (b | c && d)`, so that only their order is used."""
+        pipelines: list[list[_Operand]] = []
+        for each in self._operands(node):
+            if pipelines and each.operator.startswith(b"|") and each.operator != b"||":
+                pipelines[-1].append(each)
+            else:
+                pipelines.append([each])
         chain: Node | None = None
-        stages: list[Node] = []
-        joined_by = b""  # the operator `&&` or `||` before the first of `stages`
-        for operator, command in (*self._operands(node), (b"", None)):
-            if command is not None and (operator.startswith(b"|") and operator != b"||"):
-                stages.append(command)
-                continue
-            if stages:
-                pipeline = Pipeline(stages) if len(stages) > 1 else stages[0]
-                chain = pipeline if chain is None else Chain(chain, joined_by, pipeline)
-            stages, joined_by = [] if command is None else [command], operator
+        for stages in pipelines:
+            first, last = stages[0], stages[-1]
+            part: Node = first.node
+            if len(stages) > 1:
+                part = Pipeline([each.node for each in stages], first.start, last.end)
+            chain = part if chain is None else Chain(chain, first.operator, part)
         return chain if chain is not None else Sequence([], set())
 
-    def _operands(self, node: Any) -> "list[tuple[bytes, Node]]":
+    def _operands(self, node: Any) -> list[_Operand]:
         """Return the commands that are joined by `|`, `&&` and `||`, each with the operator before
         it. A loop replaces recursion, because a chain of commands may be long."""
-        found: list[tuple[bytes, Node]] = []
+        found: list[_Operand] = []
         operator = b""
         stack: list[Any] = [node]
         while stack:
             each = stack.pop()
             if isinstance(each, tuple):  # redirections, which belong to the command before them
-                found[-1] = (found[-1][0], Redirected(found[-1][1], *each))
+                body = Redirected(found[-1].node, *each)
+                found[-1] = found[-1]._replace(node=body, end=each[1])
             elif _is_joined(each):
                 stack.extend(reversed(each.children))
             elif each.type == "negated_command" and _is_joined(each.children[-1]):
                 stack.append(each.children[-1])
             elif each.type == "redirected_statement" and _is_joined(_redirected_body(each)):
-                body = _redirected_body(each)
-                stack += [(body.end_byte + self._base, each.end_byte + self._base), body]
+                inner = _redirected_body(each)
+                stack += [(inner.end_byte + self._base, each.end_byte + self._base), inner]
             elif each.is_named:
-                found.append((operator, self._one(each)))
+                start, end = each.start_byte + self._base, each.end_byte + self._base
+                found.append(_Operand(operator, self._one(each), start, end))
             else:
                 operator = each.type.encode()
         return found

@@ -38,8 +38,7 @@ class TopPipeline(NamedTuple):
 
 @lru_cache(maxsize=16)
 def find_pipelines(text: bytes) -> tuple[TopPipeline, ...]:
-    """Return the pipelines at the top level of a script, without those in the background and those
-    whose offsets are not known because their first or last stage is a compound command. Return an
+    """Return the pipelines at the top level of a script, without those in the background. Return an
     empty tuple for a script that cannot be parsed completely."""
     if b"|" not in text:
         return ()
@@ -59,18 +58,12 @@ def _find_in(frame: tokens.Frame, structure: Sequence) -> Iterator[TopPipeline]:
         if number in structure.background:
             continue
         for node in _chain_members(item):
-            last = node.stages[-1] if isinstance(node, Pipeline) else None
-            if not isinstance(node, Pipeline) or not isinstance(last, Simple):
-                continue
-            if not all(map(_is_stage, node.stages)):
-                continue
-            first = node.stages[0]
-            if node is not item and not isinstance(first, Simple):
+            if not isinstance(node, Pipeline) or not all(map(_is_stage, node.stages)):
                 continue
             yield TopPipeline(
                 programs=tuple(_stage_name(frame, starts, each) for each in node.stages),
-                start=first.start if node is not item and isinstance(first, Simple) else None,
-                end=last.end,
+                start=node.start if node is not item else None,
+                end=node.end,
             )
 
 
