@@ -160,6 +160,17 @@ def test_traps_of_the_user_work_as_in_bash(sessions: Sessions, script: str, outp
     assert said(sessions.run(b"g")) == "body\n"
 
 
+@pytest.mark.parametrize("more", ["source ./env.sh", ". ./env.sh", "alias ll=ls", "eval y=2"])
+def test_an_exit_trap_beside_other_code_keeps_the_state(
+    sessions: Sessions, tmp_path: Path, more: str
+) -> None:
+    (tmp_path / "env.sh").write_text("x=1\n")
+    script = f"cd {tmp_path}; trap 'echo bye' EXIT; {more}; x=2"
+    outcome = sessions.run(script.encode())
+    assert (said(outcome), outcome.session_saved) == ("bye\n", True)
+    assert said(sessions.run(b"eval 'trap -p'; echo $x")) == "2\n"
+
+
 def test_the_exit_trap_of_the_user_is_traced(sessions: Sessions) -> None:
     outcome = sessions.run(b"set -x; trap 'echo bye $?' EXIT; (exit 3)")
     assert said(outcome) == "++ trap 'echo bye $?' EXIT\n++ exit 3\n++ echo bye 3\nbye 3\n"

@@ -61,11 +61,9 @@ _MAY_TRAP: Final = re.compile(rb"trap|source|eval|(?:^|[\s;&|({])\.\s")
 
 
 # Scripts and functions for which nacre defines no function `trap`: those with traps that would
-# notice the function, with a function or an alias of that name, in POSIX mode, or with files and
-# texts that bash reads later, because these may have such traps.
+# notice the function, with a function or an alias of that name, or in POSIX mode.
 _NO_TRAP_FUNCTION: Final = re.compile(
-    rb"\b(?:DEBUG|ERR|RETURN|alias|source|eval|POSIXLY_CORRECT|posix)\b|(?:^|[\s;&|({])\.\s"
-    rb"|\btrap\s{0,9}\(|\bfunction\s{1,9}trap\b"
+    rb"\b(?:DEBUG|ERR|RETURN|POSIXLY_CORRECT|posix)\b|\btrap=|\btrap\s{0,9}\(|\bfunction\s{1,9}trap\b"
     rb"|\b(?:declare|typeset|export|readonly|unset)\s{1,9}-\w{0,9}[fF]"
 )
 
