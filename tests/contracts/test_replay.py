@@ -605,6 +605,37 @@ def test_a_queued_call_says_what_it_waits_for(tool: nacre.Tool) -> None:
     assert act(tool, "wait", run="r2").text == "a\n"
 
 
+def test_every_reply_says_which_state_the_session_keeps(tool: nacre.Tool) -> None:
+    def begin(command: str) -> str:
+        reply = tool.call({"command": command, "session": "s", "wait": 0.1})
+        run: str = reply.details["run"]
+        return run
+
+    not_saved = "[the state of this command is not saved: before it ended, the session was used"
+    begin("sleep 1; A=1")
+    began = time.monotonic()
+    eventually(lambda: time.monotonic() - began > 0.7)  # r1 has left its session
+    begin("sleep 1; B=1")
+    several = act(tool, "wait", runs=["r1", "r2"], all=True, wait=20)
+    assert not_saved in several.text
+    assert "[the session keeps the state of this call; the state of r1 is not saved]" in (
+        several.text
+    )
+    for command, cause in (("exec true", "it became another program"), ("kill -9 $$", "killed")):
+        run = begin(f"x=1; sleep 1; {command}")
+        assert re.search(
+            rf"\[the session is as it was before this command: .*{cause}",
+            act(tool, "wait", run=run, wait=20).text,
+        )
+        assert tool.call({"command": "echo $x$B", "session": "s"}).text == "1\n"
+    run = begin("sleep 1; C=1")
+    eventually(lambda: not act(tool, "sessions", reset="s").is_error)
+    assert not_saved in act(tool, "wait", run=run, wait=20).text
+    run = begin("sleep 1; C=1")
+    eventually(lambda: not act(tool, "sessions", remove="s").is_error)
+    assert not_saved in act(tool, "wait", run=run, wait=20).text
+
+
 def test_a_queued_run_is_listed_and_meets_no_condition(tool: nacre.Tool) -> None:
     tool.call({"command": "true", "session": "s"})
     with ThreadPoolExecutor(2) as pool:

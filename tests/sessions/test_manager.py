@@ -260,9 +260,12 @@ def test_the_state_of_a_later_call_wins_over_that_of_a_detached_command(
             taken = "[the session keeps the state of this call; the state of r2 is not saved]"
             assert second.text == taken
         reply = tool.call({"action": "wait", "run": first.details["run"]}, tool="job")
-        assert "[the session keeps the state of a later call, which used it before" in reply.text
+        assert (
+            "[the state of this command is not saved: before it ended, the session was used"
+            in reply.text
+        )
         ended = tool.call({"action": "wait", "run": second.details["run"]}, tool="job")
-        assert "session" not in ended.text
+        assert ("state of r2 is not saved" in ended.text) == detaches
         assert text(tool, "echo $x $y") == "1 1"
 
 

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from nacre.model.findings import AnyFinding, SessionMoved
 from nacre.model.outcome import (
     Cancelled,
     Capture,
+    Ending,
     Exited,
     NotStarted,
     Outcome,
     SessionNotSaved,
+    SessionResult,
     SessionSaved,
     SessionTaken,
     SessionUnavailable,
@@ -27,9 +29,9 @@ from nacre.text.clean import decode, strip_escapes
 SPILL: Final = Spill(then=AtLimit.CLOSE)
 
 
-TAKEN: Final = (
-    "the session keeps the state of a later call, which used it before this command ended; the "
-    "state of this command is not saved"
+_TAKEN: Final = (
+    "the state of this command is not saved: before it ended, the session was used by a later "
+    "call, reset or removed"
 )
 _MAX_COMMAND: Final = 80  # maximum number of characters of a command that a reply quotes
 _MAX_LEFTOVERS: Final = 10  # maximum number of leftover processes that the text of a reply names
@@ -60,12 +62,34 @@ def leftover_lines(survivors: Sequence[Survivor]) -> list[str]:
     return [f"[{each}]" for each in process_texts("left running", survivors)]
 
 
-def session_notes(outcome: Outcome, script: bytes = b"") -> str | None:
+class SessionReport(Protocol):
+    """What an `Outcome` and a `RunStatus` say about the session of a run."""
+
+    @property
+    def ending(self) -> Ending | None: ...
+    @property
+    def session(self) -> SessionResult | None: ...
+    @property
+    def session_errexit(self) -> bool: ...
+    @property
+    def session_taken_from(self) -> str: ...
+
+
+def session_notes(
+    run: SessionReport, script: bytes = b"", moved: tuple[bytes, bytes] | None = None
+) -> str | None:
     """Return a note for the model about the session's directory and its state after a command; None
-    if no note is needed. `script` is the script of the command, as far as it is known."""
-    moved = outcome.session_moved
-    errexit = _ERREXIT if outcome.session_errexit else None
-    notes = [moved_note(*moved) if moved else None, _state_note(outcome, script), errexit]
+    if no note is needed. `script` is the script of the command, as far as it is known. `moved` is
+    as `Outcome.session_moved`."""
+    earlier = run.session_taken_from
+    notes = [
+        moved_note(*moved) if moved else None,
+        _state_note(run, script),
+        _ERREXIT if run.session_errexit else None,
+        f"the session keeps the state of this call; the state of {earlier} is not saved"
+        if earlier and isinstance(run.session, SessionSaved)
+        else None,
+    ]
     return "; ".join(each for each in notes if each) or None
 
 
@@ -93,24 +117,24 @@ _ERREXIT: Final = (
 )
 
 
-def _unsaved_cause(outcome: Outcome, script: bytes) -> str:
-    if not isinstance(outcome.ending, Exited):
+def _unsaved_cause(run: SessionReport, script: bytes) -> str:
+    if not isinstance(run.ending, Exited):
         return "it was killed"
     return next((why for each, why in _CAUSES if each.search(script)), "it could not be saved")
 
 
-def _state_note(outcome: Outcome, script: bytes) -> str | None:
-    if isinstance(outcome.ending, NotStarted):
+def _state_note(run: SessionReport, script: bytes) -> str | None:
+    if isinstance(run.ending, NotStarted):
         return None
-    match outcome.session:
+    match run.session:
         case SessionUnavailable(problem):
             return f"this command had no session, and nothing is remembered: {problem}"
         case SessionNotSaved():
-            cause = _unsaved_cause(outcome, script)
+            cause = _unsaved_cause(run, script)
             return f"the session is as it was before this command: {cause}"
         case SessionTaken():
-            return TAKEN
-        case SessionSaved() if isinstance(outcome.ending, TimedOut | Cancelled):
+            return _TAKEN
+        case SessionSaved() if isinstance(run.ending, TimedOut | Cancelled):
             return "the session is as this command has left it"
         case SessionSaved(previous_state_lost=True):
             return "what the command before this one did to its shell could not be remembered"

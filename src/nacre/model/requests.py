@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from nacre.model.caller import ReadPosition
 from nacre.model.events import Full
-from nacre.model.outcome import Capture, Ending, Outcome, Survivor
+from nacre.model.outcome import Capture, Ending, Outcome, SessionResult, Survivor
 from nacre.model.plan import KIB, MIB, Keep, Plan
 from nacre.model.refusals import AnyRefusal
 from nacre.model.wait_conditions import NO_CONDITIONS, ConditionMet, Conditions
@@ -375,7 +375,9 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     queued_behind: str = ""
     # Seconds until the run reaches its timeout; None: the run has ended, or has no timeout.
     timeout_in: float | None = None
-    session_taken: bool = False  # as in `Outcome`
+    session: SessionResult | None = None  # None: the run has no session, or has not ended
+    session_taken_from: str = ""  # as in `Outcome`
+    session_errexit: bool = False  # as in `Outcome`
     pipelines: tuple[tuple[int, ...], ...] = ()  # as in `Outcome`
 
     @property

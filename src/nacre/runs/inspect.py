@@ -15,7 +15,14 @@ import msgspec
 
 from nacre.engine.leftover_search import describe_processes
 from nacre.model.events import Stream
-from nacre.model.outcome import Capture, Survivor
+from nacre.model.outcome import (
+    Capture,
+    SessionNotSaved,
+    SessionResult,
+    SessionSaved,
+    SessionTaken,
+    Survivor,
+)
 from nacre.model.plan import Keep, Plan
 from nacre.model.refusals import NotFound, Refused, Unavailable
 from nacre.model.requests import (
@@ -42,6 +49,7 @@ from nacre.runs.access import RunControl, find_run, tag_of
 from nacre.runs.conditions import build_search_plan, run_search
 from nacre.runs.sequence import after, all_of, first_of
 from nacre.store import listing, output_range
+from nacre.store.journal import EndEntry
 from nacre.store.stored_run import NoSuchRun, StoredRun
 from nacre.text.clean import drop_partial_end
 from nacre.text.search import SearchQuery, decode_result
@@ -140,10 +148,20 @@ def build_status(
         ),
         open_stdin=run.start_entry.open_stdin,
         out_of_memory=ended is not None and ended.out_of_memory,
-        session_taken=ended is not None and ended.session_taken,
+        session=None if ended is None else _session_result(ended),
+        session_taken_from=ended.session_taken_from if ended else "",
+        session_errexit=ended is not None and ended.session_errexit,
         pipelines=ended.pipelines if ended else (),
         stored=ended is None or ended.output.complete,
     )
+
+
+def _session_result(ended: EndEntry) -> SessionResult | None:
+    if ended.session_taken:
+        return SessionTaken()
+    if ended.session_saved is None:
+        return None
+    return SessionSaved() if ended.session_saved else SessionNotSaved()
 
 
 def with_activity(

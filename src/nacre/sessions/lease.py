@@ -198,12 +198,16 @@ class SessionLease:
         """Save the state of a detached command, unless a later command has used the session; return
         whether the session keeps the state."""
         pids = [each.pid for each in savers]
-        if self._saves and saved:
-            saved = self._sessions.save_detached(self._file, self._build_pending(status))
-            self.taken = not saved
-        if self._saves:
-            self._sessions.hold_detached(self._file, held=False)
-        if self._saves and saved:
+        if not self._saves:
+            self._sessions.discard(self._file, self._draft_id, pids)
+            return False
+        if saved:
+            pending = self._build_pending(status)
+            self.taken = not self._sessions.save_detached(self._file, pending)
+        else:
+            self.taken = not self._sessions.forget_detached(self._file, self._draft_id)
+        self._sessions.hold_detached(self._file, held=False)
+        if saved and not self.taken:
             self._sessions.prepare(self._plan, self._file, pids, None)
             return True
         self._sessions.discard(self._file, self._draft_id, pids)

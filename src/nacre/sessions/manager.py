@@ -238,11 +238,31 @@ class SessionManager:
         the state, holds the session, the draft waits until that command ends."""
         try:
             with self._lock:
-                if file.read_ledger().detached != pending.draft_id:
+                if file.is_removed or file.read_ledger().detached != pending.draft_id:
                     return False
                 self._detached_drafts[file] = pending
                 if self._try_save_detached(file) is None:
                     self._worker.submit(lambda: self._save_when_free(file))
+                return True
+        except (OSError, ValueError):  # the session was removed
+            return False
+
+    def forget_detached(self, file: SessionFile, draft_id: str) -> bool:
+        """Note that a detached command has ended without a saved state; return False if a later
+        command has used the session."""
+        try:
+            with self._lock:
+                ledger = file.read_ledger()
+                if file.is_removed or ledger.detached != draft_id:
+                    return False
+                # While another command holds the session, the note stays: it does no harm.
+                if not self._lease_counts.get(file) and file.lock():
+                    try:
+                        file.write_ledger(
+                            msgspec.structs.replace(ledger, detached="", detached_run="")
+                        )
+                    finally:
+                        file.unlock()
                 return True
         except (OSError, ValueError):  # the session was removed
             return False

@@ -97,7 +97,11 @@ class EndEntry(
     out_of_memory: bool = False
     # whether a later command had used the session of this detached command when it ended
     session_taken: bool = False
-    pipelines: tuple[tuple[int, ...], ...] = ()  # as in `Outcome`
+    # The fields below are as in `Outcome`.
+    session_saved: bool | None = None
+    session_taken_from: str = ""
+    session_errexit: bool = False
+    pipelines: tuple[tuple[int, ...], ...] = ()
 
 
 encode_entry = msgspec.json.Encoder().encode

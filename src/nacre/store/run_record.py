@@ -218,6 +218,9 @@ class RunRecord:
                 terminated=outcome.terminated,
                 out_of_memory=outcome.out_of_memory,
                 session_taken=outcome.session_taken,
+                session_saved=None if outcome.session_problem else outcome.session_saved,
+                session_taken_from=outcome.session_taken_from,
+                session_errexit=outcome.session_errexit,
                 pipelines=outcome.pipelines,
             )
             line = journal.encode_entry(ended) + b"\n"

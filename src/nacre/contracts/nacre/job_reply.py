@@ -17,7 +17,7 @@ from nacre.contracts.nacre.shown_output import (
     show_output,
 )
 from nacre.contracts.nacre.status_lines import activity_text, describe_with_ports, state_lines
-from nacre.contracts.phrases import TAKEN, process_texts, shorten_command
+from nacre.contracts.phrases import process_texts, session_notes, shorten_command
 from nacre.model.caller import ReadPosition
 from nacre.model.outcome import Exited
 from nacre.model.requests import (
@@ -63,7 +63,7 @@ def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
         show_output(
             job, reply_context.max_bytes, reply_context.read_output, fold=not reply_context.ranged
         ),
-        state=TAKEN if job.session_taken and reply_context.action != "read" else None,
+        state=_session_note(job, reply_context),
         hints=found,
         clamped=reply_context.wait_clamped_to,
         until=reply_context.until,
@@ -94,14 +94,25 @@ def _append_text(reply: Reply, text: str) -> Reply:
     return msgspec.structs.replace(reply, text=text.removesuffix("\n(no output)"))
 
 
+def _session_note(job: RunStatus, reply_context: JobReplyContext) -> str | None:
+    """Return the note about the session of a run whose end no earlier reply has reported."""
+    position = reply_context.read_position(job.run)
+    if reply_context.action == "read" or (position is not None and position.ended):
+        return None
+    return session_notes(job, _script(job))
+
+
+def _script(job: RunStatus) -> bytes:
+    return job.command.encode("utf-8", "surrogateescape")
+
+
 def _find_hints(job: RunStatus, reply_context: JobReplyContext) -> list[str]:
     if isinstance(job.event, AlreadyEnded) or reply_context.action == "signal":
         return []
-    script = job.command.encode("utf-8", "surrogateescape")
     cwd = job.cwd.encode("utf-8", "surrogateescape")
     return find_hints(
         job,
-        script,
+        _script(job),
         cwd,
         reply_context.path,
         reply_context.run_of,
@@ -189,7 +200,7 @@ def _reply_for_several(listing: Listing, reply_context: JobReplyContext) -> Repl
         reply = build_run_reply(
             job,
             show_output(job, max_bytes, reply_context.read_output),
-            state=TAKEN if job.session_taken else None,
+            state=_session_note(job, reply_context),
             until=reply_context.until,
             always=reply_context.action == "signal",
             since_last=reply_context.action == "wait",

@@ -75,9 +75,8 @@ def build_reply(
 
 def _session_lines(result: Outcome | Running, reply_context: ReplyContext) -> list[str]:
     if isinstance(result, Outcome):
-        note, earlier = session_notes(result, reply_context.script), result.session_taken_from
-        taken = f"the session keeps the state of this call; the state of {earlier} is not saved"
-        return [*([] if note is None else [note]), *([taken] if earlier else [])]
+        note = session_notes(result, reply_context.script, result.session_moved)
+        return [] if note is None else [note]
     if reply_context.session and not result.queued:
         return [_DETACHED_IN_SESSION]
     return []

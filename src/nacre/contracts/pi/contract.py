@@ -322,7 +322,11 @@ class Pi:
             *reply_context.notices,
             *finding_notices(findings),
             *leftover_lines(answer.left_running),
-            *([f"[{state}]"] if (state := session_notes(answer)) else []),
+            *(
+                [f"[{state}]"]
+                if (state := session_notes(answer, moved=answer.session_moved))
+                else []
+            ),
             wall_time_line(answer.seconds),
             *([ends] if ends else []),
         ]

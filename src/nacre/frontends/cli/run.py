@@ -244,7 +244,7 @@ def _print_notes(outcome: Outcome) -> None:
             print_problem("the command ended, but its exit status was lost")
     for line in leftover_lines(outcome.left_running):
         print_note(line)
-    if state := session_notes(outcome):
+    if state := session_notes(outcome, moved=outcome.session_moved):
         print_note(f"[{state}]")
 
 
