@@ -213,7 +213,7 @@ def _kind_of(wanted: Any) -> Kind:
 
 def seconds_kind(least: float, most: float) -> Kind:
     """Return the argument type for a number of seconds from `least` to `most`."""
-    return _bounded_kind(least, most, _convert_number, "a number of seconds", "number")
+    return _bounded_kind(least, most, convert_number, "a number of seconds", "number")
 
 
 def count_kind(least: int, most: int) -> Kind:
@@ -262,7 +262,7 @@ def convert_switch(value: Any) -> bool:
     return value
 
 
-def _convert_number(value: Any) -> float:
+def convert_number(value: Any) -> float:
     if isinstance(value, str) and _DECIMAL.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -277,7 +277,7 @@ def _convert_number(value: Any) -> float:
 
 
 def _convert_count(value: Any) -> int:
-    number = _convert_number(value)
+    number = convert_number(value)
     if number != int(number) or number < 0:
         raise ValueError
     return int(number)
@@ -304,7 +304,7 @@ def _convert_texts(value: Any) -> tuple[str, ...]:
 _KINDS: Final[Mapping[Any, Kind]] = {
     str: Kind(description="a string", schema={"type": "string"}, convert=_convert_text),
     bool: Kind(description="true or false", schema={"type": "boolean"}, convert=convert_switch),
-    float: Kind(description="a number", schema={"type": "number"}, convert=_convert_number),
+    float: Kind(description="a number", schema={"type": "number"}, convert=convert_number),
     int: Kind(
         description="a whole number, 0 or more", schema={"type": "integer"}, convert=_convert_count
     ),

@@ -39,7 +39,7 @@ _POLL_INTERVAL: Final = 0.0005
 # maximum seconds to wait for a session's lock, or until the session's shell state is completely
 # written
 _LOCK_TIMEOUT: Final = 1.0
-_LOOK_TIMEOUT: Final = 0.2  # seconds to wait for a session's lock when the session is only listed
+_LOOK_TIMEOUT: Final = 0.02  # seconds to wait for a session's lock when the session is only listed
 _HOUR: Final = 3600.0
 _DAY: Final = 24 * _HOUR
 

@@ -9,7 +9,12 @@ right name. Names that this module does not know are refused by `contracts.argum
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from nacre.contracts.arguments import bad_arguments, is_absent
+from nacre.contracts.arguments import (
+    adapt_switch,
+    bad_arguments,
+    convert_number,
+    is_absent,
+)
 
 # A rule takes the value that the model sent, and returns the name and the value of the argument
 # that is meant. An empty name means that the argument is ignored. A rule raises ValueError, with
@@ -26,17 +31,18 @@ def _in_seconds(name: str) -> Rule:
 
     def convert(value: Any) -> tuple[str, Any]:
         try:
-            return name, float(value) / 1000
-        except (TypeError, ValueError, OverflowError):
+            return name, convert_number(value) / 1000
+        except ValueError:
             raise ValueError(f"{name}, a number of seconds") from None
 
     return convert
 
 
 def _background(value: Any) -> tuple[str, Any]:
-    if value in (True, "true"):
+    given = adapt_switch(value)
+    if given is True:
         return "wait", 0
-    if value in (False, "false"):
+    if given is False:
         return "", None
     raise ValueError("wait: 0 to start a command in the background")
 
@@ -77,15 +83,20 @@ _JOB_HABITS: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(("description", "explanation", "justification"), _ignore),
 }
 _ACTIONS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("kill", "stop", "end", "cancel", "terminate"), "signal"),
+    **dict.fromkeys(("kill", "stop", "end", "cancel", "terminate", "interrupt"), "signal"),
     **dict.fromkeys(("poll", "join", "status"), "wait"),
     **dict.fromkeys(("send", "input", "stdin", "send_input"), "write"),
     **dict.fromkeys(("output", "log", "logs", "tail", "cat", "grep"), "read"),
     **dict.fromkeys(("ps", "jobs", "runs"), "list"),
     "session": "sessions",
 }
-# Actions of other tools that return at once.
-_AT_ONCE: Final = ("poll", "status")
+# Arguments that some actions of other tools imply, unless the call gives others.
+_IMPLIED: Final[Mapping[str, tuple[str, Any]]] = {
+    **dict.fromkeys(("poll", "status"), ("wait", 0)),
+    "interrupt": ("signal", "INT"),
+    "tail": ("lines", 20),
+}
+_READ_PARTS: Final = ("since", "lines", "from", "to", "grep")
 
 
 def translate_bash(arguments: object) -> tuple[object, tuple[str, ...]]:
@@ -103,16 +114,36 @@ def translate_job(arguments: object) -> tuple[object, tuple[str, ...]]:
     if not isinstance(arguments, Mapping):
         return arguments, ()
     given, notes = _translate(arguments, _JOB_HABITS)
+    notes += _list_runs(given)
     action = given.get("action")
     meant = _ACTIONS.get(action) if isinstance(action, str) else None
     if action == "status" and is_absent(given.get("run")) and is_absent(given.get("runs")):
         meant = "list"
     if meant is not None:
         given["action"] = meant
+        name, value = _IMPLIED.get(str(action), ("", None))
+        others = _READ_PARTS if name == "lines" else (name,)
+        if name and meant != "list" and all(is_absent(given.get(each)) for each in others):
+            given[name] = value
+            meant += f", here with {name}: {value}"
+        elif action == "grep" and is_absent(given.get("grep")):
+            raise bad_arguments("give grep, a regular expression, with action read")
         notes += (f"the action {action} is named {meant}",)
-        if action in _AT_ONCE and meant == "wait" and is_absent(given.get("wait")):
-            given["wait"] = 0
     return given, notes
+
+
+def _list_runs(given: dict[Any, Any]) -> tuple[str, ...]:
+    """Put several ids, given as a list in `run` or as text in `runs`, into the list `runs`; return
+    the notes about it."""
+    run, runs = given.get("run"), given.get("runs")
+    if isinstance(run, list | tuple) and run and is_absent(runs):
+        given["runs"] = [*run]
+        del given["run"]
+        return ("run with several ids is named runs",)
+    if isinstance(runs, str) and runs.strip():
+        given["runs"] = runs.replace(",", " ").split()
+        return ("runs is a list of ids",)
+    return ()
 
 
 def _translate(

@@ -35,6 +35,7 @@ def _convert_until(value: Any) -> Conditions:
     """Convert the argument `until`: a JSON object with one or more conditions, or a list of such
     objects. Each of the objects may also have `all` and `then`."""
     listed = value if isinstance(value, list | tuple) else (value,)
+    listed = [each for each in listed if not is_absent(each)]
     if not all(isinstance(each, Mapping) for each in listed):
         raise ValueError
     given = [(name, each) for one in listed for name, each in one.items() if not is_absent(each)]
