@@ -97,7 +97,7 @@ class EndEntry(
     out_of_memory: bool = False
     # whether a later command had used the session of this detached command when it ended
     session_taken: bool = False
-    # The fields below are as in `Outcome`.
+    # The fields below are as in `Outcome`; `session_saved` is None if there is nothing to say.
     session_saved: bool | None = None
     session_taken_from: str = ""
     session_errexit: bool = False

@@ -18,7 +18,7 @@ import msgspec
 
 from nacre.eventloop import Callback
 from nacre.model.events import Stream
-from nacre.model.outcome import Capture, Outcome, Survivor
+from nacre.model.outcome import Capture, Exited, Killed, Outcome, Survivor
 from nacre.model.plan import OpenStdin, Plan
 from nacre.store import journal, run_owner
 from nacre.store.append_file import AppendFile
@@ -218,7 +218,7 @@ class RunRecord:
                 terminated=outcome.terminated,
                 out_of_memory=outcome.out_of_memory,
                 session_taken=outcome.session_taken,
-                session_saved=None if outcome.session_problem else outcome.session_saved,
+                session_saved=_session_saved(outcome),
                 session_taken_from=outcome.session_taken_from,
                 session_errexit=outcome.session_errexit,
                 pipelines=outcome.pipelines,
@@ -324,3 +324,11 @@ def _build_start_entry(
         open_stdin=isinstance(plan.stdin, OpenStdin),
         tag=tag,
     )
+
+
+def _session_saved(outcome: Outcome) -> bool | None:
+    """Return `Outcome.session_saved`, or None if no later reply needs it: most commands save the
+    state of their session, and a later reply says nothing about that."""
+    is_usual = outcome.session_saved and isinstance(outcome.ending, Exited | Killed)
+    needless = is_usual and not outcome.session_taken_from
+    return None if outcome.session_problem or needless else outcome.session_saved
