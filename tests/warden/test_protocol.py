@@ -129,7 +129,7 @@ FULL = requests.StartRun(  # nothing is as by default
             name="n",
             contract="pi",
             cwd_when_decided=b"/w",
-            detached=True,
+            read_only=True,
             setup_signature="s",
         ),
         lane="lane",

@@ -205,7 +205,7 @@ class Session(
     rename={
         "workspace_key": "place",
         "cwd_when_decided": "stood",
-        "detached": "apart",
+        "read_only": "apart",
         "setup_signature": "setup",
         "fixed_cwd": "fixed",
         "move_noted": "noted",
@@ -219,7 +219,7 @@ class Session(
     name: str = ""
     contract: str = ""
     cwd_when_decided: bytes = b""  # working directory of the session when the plan was made
-    detached: bool = False  # whether the command uses the session's state without changing it
+    read_only: bool = False  # whether the command uses the session's state without changing it
     # Digest of the user's shell startup files: the key under which nacre stores what the files
     # define, for new sessions; empty: a new session starts without these definitions.
     setup_signature: str = ""

@@ -44,7 +44,7 @@ class Conditions(Struct, frozen=True, kw_only=True):
 
     listed: tuple[Condition, ...] = ()
     all: bool = False  # whether the wait is over only when all conditions are met
-    end_run: bool = False  # whether the run is ended when the wait is over
+    end_run: bool = False  # whether the run is ended when the conditions are met
 
     def __bool__(self) -> bool:
         return bool(self.listed)

@@ -60,7 +60,7 @@ class SessionLease:
         that no earlier reply said so. `taken_from` is the id of the detached run whose state the
         session will not keep, because this command uses the session before that run has ended."""
         self._unchanging = unchanging
-        never_saves = plan.session is not None and plan.session.detached
+        never_saves = plan.session is not None and plan.session.read_only
         # whether the session is free for other commands
         self._released = never_saves
         # whether the command saves the state of its shell when it ends

@@ -167,19 +167,19 @@ class SessionManager:
                     self._apply_detached(file)
                 if locked or not alone:
                     ledger = file.apply_pending_draft(file.read_ledger())
-                elif session.detached:
-                    # A detached command reads the session's state but does not change it, so the
-                    # command does not wait for the session's lock.
+                elif session.read_only:
+                    # A command that does not change the session's state does not wait for the
+                    # session's lock.
                     ledger = file.read_ledger()
                 state = None if ledger is None else self._initial_state(plan, session, file, ledger)
                 begins = ledger is not None and state is not BEING_READ
-                if locked and not (begins and not session.detached):
+                if locked and not (begins and not session.read_only):
                     file.unlock()
                 if ledger is None or not begins:
                     self._retry_later(file, loop, again)
                     return None
                 self._retry_intervals.pop(file, None)
-                if session.detached:
+                if session.read_only:
                     return self._run_in_shell(plan, session, file, ledger, state, spawner, mark)
                 self._lease_counts[file] = self._lease_counts.get(file, 0) + 1
                 try:
@@ -333,7 +333,7 @@ class SessionManager:
             ledger = msgspec.structs.replace(
                 ledger, name=session.name, contract=session.contract, created=time.time()
             )
-            if session.name and not session.detached:
+            if session.name and not session.read_only:
                 # Other processes find a new session by the name in its ledger file, so this file
                 # is written before the command starts.
                 file.write_ledger(ledger)
@@ -341,7 +341,7 @@ class SessionManager:
         stands = ledger.directory or session.cwd_when_decided
         # The state after a session's first command is always saved, because the session keeps the
         # environment and the directory of its first command.
-        plain = session.detached or (bool(ledger.state) and _keeps_state(plan, session, state))
+        plain = session.read_only or (bool(ledger.state) and _keeps_state(plan, session, state))
         start = _start_directory(plan, session, stands)
         ledger, errexit = _note_errexit(ledger, state)
         taken_from = ""

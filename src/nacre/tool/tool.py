@@ -513,7 +513,7 @@ def _detached(
     # reader of the run's log needs both in their original order.
     plan = msgspec.structs.replace(plan, lane=None, stdin=stdin, streams=Streams.MERGED)
     if plan.session is not None:
-        apart = msgspec.structs.replace(plan.session, detached=True)
+        apart = msgspec.structs.replace(plan.session, read_only=True)
         plan = msgspec.structs.replace(plan, session=apart)
     return msgspec.structs.replace(request, plan=plan, wait_limit=0.0)
 

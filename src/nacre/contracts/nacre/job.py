@@ -24,8 +24,7 @@ from nacre.contracts.arguments import (
 )
 from nacre.contracts.contract import Admitted, ToolSpec
 from nacre.contracts.nacre.habits import translate_job
-from nacre.contracts.nacre.reply_context import HAS_TERMINALS, read_nothing
-from nacre.contracts.nacre.reply_context import ReadOutput as StoredOutput
+from nacre.contracts.nacre.reply_context import HAS_TERMINALS, OutputReader, read_nothing
 from nacre.contracts.nacre.until import JOB_UNTIL, MAX_WAIT
 from nacre.model.caller import Caller, ReadPosition
 from nacre.model.refusals import Refused, Unavailable
@@ -171,7 +170,7 @@ class JobReplyContext(Struct, frozen=True, kw_only=True):
     until: Conditions = NO_CONDITIONS  # conditions for which the call waits
     path: bytes = b""
     run_of: Callable[[int], str | None] = lambda _: None
-    read_output: StoredOutput = read_nothing
+    read_output: OutputReader = read_nothing
     # Function that returns how far earlier replies have reported a run.
     read_position: Callable[[str], ReadPosition | None] = lambda _: None
     notes: tuple[str, ...] = ()  # notes about arguments of the call that were translated

@@ -13,7 +13,7 @@ HAS_TERMINALS: Final = False
 
 # Function that takes a run id and two byte offsets, and yields the stored output of the run between
 # these offsets in blocks.
-ReadOutput = Callable[[str, int, int], Iterator[bytes]]
+OutputReader = Callable[[str, int, int], Iterator[bytes]]
 
 
 def read_nothing(run: str, start: int, end: int) -> Iterator[bytes]:
@@ -27,7 +27,7 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     script: bytes = b""
     path: bytes = b""
     find_run: Callable[[int], str | None] = lambda _: None
-    read_output: ReadOutput = read_nothing
+    read_output: OutputReader = read_nothing
     open_stdin: bool = False
     until: Conditions = NO_CONDITIONS  # conditions for which the call waits
     # Name of the session (persistent shell) that runs the command; empty: no session.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
-from nacre.contracts.nacre.reply_context import ReadOutput, read_nothing
+from nacre.contracts.nacre.reply_context import OutputReader, read_nothing
 from nacre.model.outcome import Capture
 from nacre.model.requests import Excerpt, RunStatus
 from nacre.text.clean import fit_start
@@ -58,7 +58,7 @@ NOTHING: Final = ShownOutput(text="")
 def show_output(
     job: RunStatus,
     max_bytes: int,
-    read_output: ReadOutput = read_nothing,
+    read_output: OutputReader = read_nothing,
     *,
     fold: bool = True,
 ) -> ShownOutput:
@@ -166,7 +166,7 @@ class _OmittedSearch:
     """Search for failures in the omitted part of an output. The part that is not in memory is read
     from the store, within a time limit."""
 
-    def __init__(self, job: RunStatus, left: Omitted, read_output: ReadOutput) -> None:
+    def __init__(self, job: RunStatus, left: Omitted, read_output: OutputReader) -> None:
         assert isinstance(job.output, Excerpt)
         self._run = job.run
         self._output = job.output

@@ -190,7 +190,7 @@ class Pi:
         shared = self.options.concurrency == "shared" or given.async_
         lane = None if shared else session.key
         if given.async_:
-            session = msgspec.structs.replace(session, detached=True)
+            session = msgspec.structs.replace(session, read_only=True)
         plan = msgspec.structs.replace(plan, lane=lane, session=session)
         reply_context = ReplyContext(
             script=plan.command.original,
