@@ -99,6 +99,7 @@ def test_a_run_without_output_says_that_programs_may_buffer(tool: nacre.Tool) ->
         ("GH_TOKEN=mine; echo $GH_TOKEN", None),
         ('curl() { return 22; }; curl -H "Key: $GH_TOKEN" | head -n 1', "GH_TOKEN"),
         ("printenv GH_TOKEN", "GH_TOKEN"),
+        (": $GH_TOKEN; echo 401", "GH_TOKEN"),
         ("[[ -v NPM_TOKEN ]]", "NPM_TOKEN"),
         ("python3 -c 'import os; os.environ[\"NPM_TOKEN\"]' 2>/dev/null", "NPM_TOKEN"),
         ("echo 'fatal: Authentication failed for https://x'; exit 1", "GH_TOKEN, NPM_TOKEN"),
@@ -392,6 +393,8 @@ def test_a_call_with_only_a_timeout_waits_for_it(tool: nacre.Tool) -> None:
     reply = tool.call({"command": "true", "timeout": 120_000})
     assert reply.is_error
     assert "seconds, not milliseconds" in reply.text
+    reply = tool.call({"command": "true", "timeout": 60_000})
+    assert reply.text.endswith("[note: timeout is in seconds: 60000 seconds are 16.7 hours]")
 
 
 def test_a_list_says_what_ps_would_say(tool: nacre.Tool) -> None:
@@ -531,6 +534,34 @@ def test_hints_do_not_suggest_what_is_missing(tool: nacre.Tool) -> None:
     reply = tool.call({"command": "ls", "env": {"PATH": "$PATH:/x"}})
     assert "near it" not in reply.text
     assert "env is literal: $PATH in PATH is not expanded" in reply.text
+
+
+def test_a_question_without_an_answer_is_noticed_although_the_exit_code_is_0(
+    tool: nacre.Tool,
+) -> None:
+    hint = "[hint: it may have asked for input and got none; interactive: true lets you answer]"
+    reply = tool.call({"command": "touch a; rm -i a"})
+    assert reply.text.endswith(hint)
+    assert "hint" not in tool.call({"command": "echo 'Are you sure? '"}).text
+    assert "hint" not in tool.call({"command": "printf 'a: '"}).text
+
+
+def test_the_holder_of_an_awaited_port_is_named(tool: nacre.Tool) -> None:
+    port = free_port()
+    server = f"exec python3 -m http.server --bind 127.0.0.1 {port}"
+    tool.call({"command": server, "until": {"port": port}, "wait": 20})
+    hint = rf"\[hint: port {port} is held by process \d+ .*: that is r1, which job signal ends\]"
+    reply = tool.call({"command": f"({server}) > log 2>&1 &", "until": {"port": port}, "wait": 20})
+    assert re.search(hint, reply.text)
+    reply = tool.call({"command": "sleep 62.7", "until": {"port": port}, "wait": 0.5})
+    assert re.search(hint, reply.text)
+    assert re.search(hint, act(tool, "wait", run="r3", until={"port": port}, wait=0.5).text)
+
+
+def test_a_key_of_a_terminal_gets_the_right_advice(tool: nacre.Tool) -> None:
+    tool.call({"command": "read -r x; read -r y", "interactive": True})
+    reply = act(tool, "write", run="r1", text="\u0003")
+    assert "job signal INT interrupts the run, eof: true ends its input" in reply.text
 
 
 def test_hints_about_git(tool: nacre.Tool) -> None:

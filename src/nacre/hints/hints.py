@@ -19,6 +19,7 @@ from msgspec import Struct
 from nacre.bash.analyze import analyze
 from nacre.bash.commands import ParsedCommand, known_prefix
 from nacre.bash.paths import resolve_path
+from nacre.hints.questions import ends_in_question
 from nacre.model.outcome import Ending, Exited
 from nacre.model.plan import BASH
 from nacre.procfs import ports, processes
@@ -192,16 +193,26 @@ def port_in_use(facts: RunFacts) -> str | None:
         named = {port for each in _NUMBER.findall(match) if (port := int(each)) in used_ports}
         if len(named) == 1:
             (port,) = named
-            return f"port {port} is held by {_holder(port, facts)}"
+            return f"port {port} is held by {_holder(port, facts.find_run)}"
     return None
 
 
-def _holder(port: int, facts: RunFacts) -> str:
+def awaited_port(port: int, find_run: Callable[[int], str | None]) -> str | None:
+    """Return a hint if a call has waited in vain for a port that another run or program holds."""
+    try:
+        if port not in ports.listening_sockets().values():
+            return None
+        return f"port {port} is held by {_holder(port, find_run)}"
+    except OSError:
+        return None
+
+
+def _holder(port: int, find_run: Callable[[int], str | None]) -> str:
     listens = ports.find_listeners(port)[:3]
     if not listens:
         return "a process of another user"
     named = [f"{pid} ({_short(processes.command_line(pid))})" for pid in listens]
-    run = next((run for pid in listens if (run := facts.find_run(pid)) is not None), None)
+    run = next((run for pid in listens if (run := find_run(pid)) is not None), None)
     of_run = "" if run is None else f": that is {run}, which job signal ends"
     return f"process {', '.join(named)}{of_run}"
 
@@ -284,10 +295,16 @@ def may_have_asked(facts: RunFacts) -> str | None:
     if facts.open_stdin or not isinstance(facts.ending, Exited):
         return None
     last = as_displayed(facts.lines[-1]).strip()[-500:] if facts.lines else ""
+    if not facts.failed:
+        asks = ends_in_question(facts.output, unterminated=facts.unterminated)
+        return _ASKED if asks else None
     asks = facts.unterminated and _QUESTION.search(last) is not None
     if not asks and not _NO_INPUT.fullmatch(last):
         return None
-    return "it may have asked for input and got none; interactive: true lets you answer"
+    return _ASKED
+
+
+_ASKED: Final = "it may have asked for input and got none; interactive: true lets you answer"
 
 
 # End of a line in which a program asks for input, such as `Continue? [y/N] ` or `Password:`.
@@ -375,6 +392,8 @@ _UNAUTHORIZED: Final = re.compile(
     r"|\binvalid username or password\b|could not read (?:username|password)"
     r"|unable to locate credentials"
 )
+# Lines of programs that print only the status of an answer, as `curl -w '%{http_code}'` does.
+_REFUSED_CODES: Final = ("401", "403")
 # Lines about tests of logins.
 _NOT_LOGIN: Final = re.compile(r"(?i)\bassert|\bexpected\b|\btest_|::")
 # Programs that log in with a variable: prefixes of the variables' names, and the subcommands that
@@ -415,7 +434,8 @@ def withheld_secret(facts: RunFacts) -> str | None:
         return None
     # A program may exit with 0 although a server has refused it, as curl does.
     failed = facts.failed or facts.stage_failed
-    names = _expanded_secrets(facts) if failed or _was_refused(facts) else []
+    refused = _was_refused(facts) or any(line.strip() in _REFUSED_CODES for line in facts.lines)
+    names = _expanded_secrets(facts) if failed or refused else []
     if not names and failed and facts.ending != Exited(127):
         names = _fitting_secrets(facts)
     if not names:
@@ -529,7 +549,7 @@ def _git_directory(cwd: bytes) -> bytes | None:
         cwd = os.path.dirname(cwd)
 
 
-_ALWAYS: Final[tuple[Hint, ...]] = (does_not_last, open_heredoc, withheld_secret)
+_ALWAYS: Final[tuple[Hint, ...]] = (does_not_last, open_heredoc, withheld_secret, may_have_asked)
 _WHEN_FAILED: Final[tuple[Hint, ...]] = (
     literal_environment,
     missing_program,

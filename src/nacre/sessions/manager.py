@@ -540,7 +540,7 @@ def _may_trap(script: bytes, state: ShellState | None) -> bool:
 def _may_set_exit_trap(plan: Plan, state: ShellState | None) -> bool:
     """Return whether a script may use `trap` for an EXIT trap or a list of traps, itself or in a
     function of the session. A script or a session with traps on DEBUG, ERR or RETURN is left alone,
-    because the function `trap`, which nacre defines for the script, would trigger these traps."""
+    because the function `trap`, which nacre defines for the script, would trigger or hide them."""
     text = plan.command.script
     if state is not None and any(name in text for name in state.names):
         text += b"\n" + state.functions

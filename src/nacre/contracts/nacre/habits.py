@@ -52,6 +52,9 @@ def _ignore(value: Any) -> tuple[str, Any]:
     return "", None
 
 
+# Timeouts that look like milliseconds: round numbers of seconds from this number on.
+_LIKE_MILLISECONDS: Final = 10_000
+_LONGEST: Final = 86_400  # maximum timeout in seconds; a longer one is refused
 _MILLISECONDS: Final = ("timeout_ms", "timeoutMs", "timeout_millis")
 _BASH_HABITS: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(("cmd", "script", "commandLine", "command_line"), _rename("command")),
@@ -105,6 +108,13 @@ def translate_bash(arguments: object) -> tuple[object, tuple[str, ...]]:
     if not isinstance(arguments, Mapping):
         return arguments, ()
     given, notes = _translate(arguments, _BASH_HABITS)
+    timeout = given.get("timeout")
+    if (
+        isinstance(timeout, int)
+        and _LIKE_MILLISECONDS <= timeout <= _LONGEST
+        and timeout % 1000 == 0
+    ):
+        notes += (f"timeout is in seconds: {timeout} seconds are {timeout / 3600:.1f} hours",)
     return _move_into_until(given, notes)
 
 

@@ -151,6 +151,10 @@ _NO_KEYS: Final = Unavailable(
 Wait = Callable[[float | None], tuple[float, float | None]]
 
 
+# Ctrl-C, Ctrl-D, Ctrl-Z and Ctrl-\\ as a terminal would get them.
+_CONTROL_KEYS: Final = (b"\x03", b"\x04", b"\x1a", b"\x1c")
+
+
 class JobReplyContext(Struct, frozen=True, kw_only=True):
     """Facts about a call of the tool `job` that are needed only for building its reply."""
 
@@ -164,6 +168,8 @@ class JobReplyContext(Struct, frozen=True, kw_only=True):
     session_change: str = ""  # what the call does with a session; empty: it only lists sessions
     # Whether the text that the call wrote to stdin lacks a final newline.
     unterminated: bool = False
+    # Whether the text to write is a key that only a terminal understands, such as Ctrl-C.
+    control_key: bool = False
     # Whether the call reads given lines (`from`, `to`, `lines`), which the reply shows unfolded.
     ranged: bool = False
     page: bool = False  # whether the call reads the output from a given byte offset (`since`)
@@ -380,7 +386,11 @@ def _admit_write(
     )
     unended = bool(text) and not text.endswith(b"\n") and not given.eof
     reply_context = replace(
-        reply_context, wait_clamped_to=clamped, unterminated=unended, until=given.until
+        reply_context,
+        wait_clamped_to=clamped,
+        unterminated=unended,
+        control_key=text.strip(b"\n") in _CONTROL_KEYS,
+        until=given.until,
     )
     return Admitted(request=request, reply_context=reply_context)
 

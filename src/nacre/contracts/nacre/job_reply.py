@@ -7,7 +7,7 @@ import msgspec
 
 from nacre.contracts.contract import Reply
 from nacre.contracts.nacre.job import JobReplyContext
-from nacre.contracts.nacre.reply import build_run_reply, find_hints
+from nacre.contracts.nacre.reply import build_run_reply, find_hints, find_port_hints
 from nacre.contracts.nacre.reply_details import build_details, next_cursor, state_name
 from nacre.contracts.nacre.shown_output import (
     NOTHING,
@@ -56,7 +56,13 @@ def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
     if reply_context.page:
         return _render_page(job, job.output)
     found = [] if reply_context.action == "read" else _find_hints(job, reply_context)
-    if reply_context.unterminated and job.waits_for_input:
+    if reply_context.action == "wait":
+        found += find_port_hints(job, reply_context.until, reply_context.run_of)
+    if reply_context.control_key:
+        found.append(
+            "stdin is not a terminal: job signal INT interrupts the run, eof: true ends its input"
+        )
+    elif reply_context.unterminated and job.waits_for_input:
         found.append("text had no \\n at its end; the program may wait for that")
     reply = build_run_reply(
         job,

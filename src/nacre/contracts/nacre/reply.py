@@ -28,6 +28,7 @@ from nacre.contracts.nacre.status_lines import (
     state_lines,
 )
 from nacre.contracts.phrases import moved_notes, session_notes
+from nacre.hints.questions import ends_in_question
 from nacre.model.caller import ReadPosition
 from nacre.model.findings import AnyFinding, NeedsTerminal, ToolSuggested, TrailerSkipped
 from nacre.model.outcome import Exited, Lost, NotStarted, Outcome
@@ -40,7 +41,7 @@ from nacre.model.refusals import (
     NotWaited,
 )
 from nacre.model.requests import Activity, Excerpt, Running, RunProcesses, RunStatus, WaitsForInput
-from nacre.model.wait_conditions import NO_CONDITIONS, Conditions
+from nacre.model.wait_conditions import NO_CONDITIONS, Conditions, PortOpen
 from nacre.prepare.environment import withheld_secrets
 from nacre.text.clean import decode
 
@@ -131,6 +132,7 @@ def _find_hints(
         withheld=withheld_secrets(findings),
         literal_env=reply_context.literal_env,
     )
+    found += find_port_hints(job, reply_context.until, reply_context.find_run)
     for finding in findings:
         match finding:
             case ToolSuggested(message=message):
@@ -141,6 +143,20 @@ def _find_hints(
             case TrailerSkipped(why=why):
                 found.append(f"a commit got no trailer: {why}")
     return found
+
+
+def find_port_hints(
+    job: RunStatus, until: Conditions, find_run: Callable[[int], str | None]
+) -> list[str]:
+    """Return a hint for each port for which the call has waited in vain and which a process outside
+    of the run holds."""
+    awaited = [each.port for each in until.listed if isinstance(each, PortOpen)]
+    if job.met is not None or job.queued or not awaited:
+        return []
+    from nacre.hints.hints import awaited_port  # lazy import: most replies have no hints
+
+    hints = (awaited_port(port, find_run) for port in awaited)
+    return [hint for hint in hints if hint is not None]
 
 
 def _fits_failure(job: RunStatus, words: str) -> bool:
@@ -171,11 +187,12 @@ def find_hints(
         return []
     stage_failed = bool(list_failed_stages(job))
     reads = withheld and (b"$" in script or stage_failed)  # otherwise it needs no secret
-    if job.ending == Exited(0) and not reads and not _MAY_NEED_HINT.search(script):
+    shown = shown_capture(job)
+    asks = ends_in_question(shown.tail or shown.head, unterminated=shown.unterminated)
+    if job.ending == Exited(0) and not (reads or asks or _MAY_NEED_HINT.search(script)):
         return []
     from nacre.hints.hints import RunFacts, find_hints  # lazy import: most replies have no hints
 
-    shown = shown_capture(job)
     facts = RunFacts(
         script=script,
         cwd=cwd,

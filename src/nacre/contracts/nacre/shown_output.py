@@ -28,7 +28,7 @@ _MAX_FAILURES: Final = 10  # maximum number of omitted lines that a reply lists
 _FAILURES_SHARE: Final = 4  # divisor: the listed lines get at most a quarter of the byte limit
 _MAX_FAILURE: Final = 200  # maximum bytes of a listed line
 _MAX_REST: Final = 1024 * 1024  # maximum bytes that are searched of a line without an end
-_SCAN_SECONDS: Final = 0.25  # maximum CPU seconds for searching the part of an output on disk
+_SCAN_SECONDS: Final = 0.5  # maximum CPU seconds for searching the part of an output on disk
 # Pattern of the search that a notice offers for a long omitted part.
 _GREP: Final = "(?i)error|fail|fatal|panic|traceback"
 # Size of an omitted part up to which a notice offers to read the part instead of searching it.
