@@ -32,6 +32,10 @@ from nacre.bash.read_prompts import find_read_prompt
         ("read -p 'A ' x && read -p 'B ' y; read -p 'C ' z", 0, "A "),
         ("read -p 'A ' x && read -p 'B ' y; read -p 'C ' z", 1, ""),
         ("IFS= read -rp 'A ' x; { read -p 'B ' y; }", 1, "B "),
+        ("read -n1 -p 'A ' x; read -p 'B ' y", 0, ""),
+        ("read -t 1 -p 'A ' x; read -p 'B ' y", 0, ""),
+        ("read -rd: -p 'A ' x; read -p 'A ' y", 1, "A "),
+        ("head -n1 >/dev/null; read -p 'A ' x; read -p 'B ' y", 1, ""),
         # If the order of different prompts is not known, none of them is shown.
         ("ask() { read -p 'A ' x; read -p 'B ' y; }; ask", 0, ""),
         ("read -p 'A ' x; ask() { read -p 'B ' y; }; ask", 0, ""),

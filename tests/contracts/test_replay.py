@@ -110,6 +110,9 @@ def test_a_run_without_output_says_that_programs_may_buffer(tool: nacre.Tool) ->
         ("echo 'error on line 403: unknown token'; exit 1", None),
         ("echo 'port 403 in use, token count 5'; exit 1", None),
         ("echo 'Listening on port 401'; echo ${NPM_TOKEN:-default}", None),
+        ("echo 'permission forbidden by policy'; echo 'rm: access denied'; exit 1", None),
+        ("echo 'no credentials leaked'; echo 'Error: token not found: foo'; exit 1", None),
+        ("unset NPM_TOKEN; echo $NPM_TOKEN; false", None),
         ("echo $HOME", None),
     ],
 )

@@ -132,6 +132,7 @@ echo a | cat # x | y
 set -m; false | cat; echo $?
 """.strip().splitlines()
 UNNOTICED += [
+    b"false | cat \\",
     b"cat <<X | sort; echo after $?\nb\na\nX\necho tail $LINENO",
     b"cat <<A <<B | cat\na\nA\nb\nB\nfalse | cat; echo $LINENO",
     b"cat <<X |\nbody\nX\nsort\necho $LINENO",

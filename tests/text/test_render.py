@@ -124,6 +124,20 @@ def test_the_ends_of_a_line_of_megabytes_are_shown(character: str, end: str) -> 
     assert len(text.encode()) <= 20_000
 
 
+@pytest.mark.parametrize("most", [1000, 20_000])
+def test_a_coloured_line_of_megabytes_fills_the_reply(most: int) -> None:
+    text = rendered(b"\x1b[31mred\x1b[0m plain " * 150_000, most).head
+    assert most - 100 <= len(text) <= most
+    assert re.fullmatch(
+        r"(?:red plain )+.{0,9}\.{3}\[.*left out: since 0\][.]+.{0,9}(?: ?red plain)+ ", text
+    )
+
+
+def test_a_progress_bar_that_is_not_finished_shows_its_last_state() -> None:
+    made = rendered(b"".join(b"progress %d%%\r" % n for n in range(200_001)))
+    assert "progress 200000%" in made.head + made.tail
+
+
 def test_equal_lines_that_fit_are_shown_as_they_are() -> None:
     data = b'{\n  "a": [\n    0,\n    0,\n    0\n  ]\n}\n'
     assert rendered(data).head == data.decode()

@@ -8,21 +8,25 @@ from nacre.bash.syntax_tree import Chain, Group, Node, Redirected, Sequence, Sim
 from nacre.bash.tokens import TooComplex
 
 _VALUED = b"adinNptu"  # options of `read` that take a value
+# Commands that read lines of the script's stdin, as `read` does.
+_OTHER_READERS = (b"mapfile", b"readarray", b"head", b"line", b"sed")
 
 
 def find_read_prompt(script: bytes, lines: int) -> bytes:
     """Return the prompt of the `read` at which a script waits after it has read this number of
     lines; an empty text if the prompt is not known."""
+    commands = analyze(script).commands
     reads = [
         each
-        for each in analyze(script).commands
+        for each in commands
         if each.name == b"read" and not (each.fed or each.substitution or _is_redirected(each))
     ]
     # A function that is called is analyzed once without its arguments, which does not count, and
     # once for each call.
     called = {each.start for each in reads if each.via}
     reads = [each for each in reads if each.via or each.start not in called]
-    if not any(each.loop or each.function for each in reads):
+    is_ordered = not any(each.loop or each.function or _reads_no_line(each) for each in reads)
+    if is_ordered and not any(each.name in _OTHER_READERS for each in commands):
         reads = _reads_after(reads, lines, _unconditional_commands(script))
     # Of several reads that the script may have reached, all may have the same prompt.
     for source in (False, True):
@@ -65,6 +69,16 @@ def _unconditional_commands(script: bytes) -> list[Simple]:
             case Simple() as node:
                 found.append(node)
     return found
+
+
+def _reads_no_line(command: ParsedCommand) -> bool:
+    """Return whether a `read` may read less or more than one line, or stop waiting."""
+    options = b"".join(word.text or b"" for word in command.arguments if _is_option(word))
+    return any(letter in options for letter in b"nNdtu")
+
+
+def _is_option(word: Word) -> bool:
+    return (word.text or b"").startswith(b"-")
 
 
 def _is_redirected(command: ParsedCommand) -> bool:

@@ -111,6 +111,10 @@ def moved_notes(findings: Sequence[AnyFinding]) -> list[str]:
 _CAUSES: Final = (
     (re.compile(rb"\btrap\b[^\n]{0,200}\b(?:EXIT|0)\b"), "its own EXIT trap replaced nacre's"),
     (re.compile(rb"\bexec\b"), "it became another program (exec)"),
+    (
+        re.compile(rb"\b(?:source|eval)\b|(?:^|[\s;&|({])\.\s"),
+        "an EXIT trap in code that it sourced or evaluated replaced nacre's",
+    ),
 )
 _ERREXIT: Final = (
     "set -e is on in this session: a command that fails ends the whole call; set +e turns it off"

@@ -382,12 +382,13 @@ def _short(command: str) -> str:
 _UNAUTHORIZED: Final = re.compile(
     r"(?i)\b(?:HTTP(?:/[\d.]{1,3})?|status(?:[ _]?code)?|returned error|npm (?:ERR!|error) code)"
     r"\W{1,4}E?40[13]\b(?!\.\w)|\b40[13]\W{1,3}(?:unauthori[sz]ed|forbidden|client error)"
-    r"|\bunauthori[sz]ed\b|\bforbidden\b|\baccess denied\b|ENEEDAUTH"
+    r"|\bunauthori[sz]ed\b|\b(?:error|status):? forbidden\b|\baccess denied for\b|ENEEDAUTH"
     r"|\bauthenticat(?:ion|e)\b.{0,30}\b(?:failed|required|error)\b"
     r"|\bfailed to authenticate\b|\bnot (?:authenticated|logged in)\b|\blog ?in required\b"
-    r"|\b(?:bad|invalid|missing|expired|incorrect|no) (?:\w{1,20} ){0,2}"
+    r"|\b(?:bad|invalid|missing|expired|incorrect) (?:\w{1,20} ){0,2}"
     r"(?:credentials?|api[ _-]?key|(?:access|auth|api|bearer) token)\b"
-    r"|\b(?:credentials?|api[ _-]?key|token) (?:(?:is|are|was|were) )?"
+    r"|\bno (?:credentials?|api[ _-]?key) (?:found|provided|available|given|configured)\b"
+    r"|\b(?:credentials?|api[ _-]?key|(?:access|auth|api|bearer) token) (?:(?:is|are|was|were) )?"
     r"(?:required|missing|invalid|expired|not (?:found|set|provided))\b"
     r"|\binvalid username or password\b|could not read (?:username|password)"
     r"|unable to locate credentials"
@@ -467,7 +468,9 @@ _READS: Final = (
     r"\$\{{?[#!]?{0}\b|\bprintenv {0}\b|-v {0}\b|\benv\b[ |]{{1,5}}grep\b[^\n;|&]{{0,60}}\b{0}\b"
     r"|\b(?:environ\W{{1,3}}(?:get\W{{1,3}})?|getenv\W{{1,3}}|process\.env\W{{1,3}}){0}\b"
 )
-_SETS: Final = r"\b{0}\+?=|\bread\b[^\n;|&]{{0,200}}\b{0}\b"
+_SETS: Final = (
+    r"\b{0}\+?=|\b(?:unset|for)\s{{1,9}}(?:-v\s{{1,9}})?{0}\b|\bread\b[^\n;|&]{{0,200}}\b{0}\b"
+)
 
 
 def _fitting_secrets(facts: RunFacts) -> list[str]:

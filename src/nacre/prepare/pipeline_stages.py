@@ -18,8 +18,9 @@ from nacre.text.clean import decode
 # A script could notice the inserted code by a trap, by `set -v`, by `set -a`, by programs that list
 # processes, by builtins that print all variables, and by some special variables. Limits, the
 # restricted mode, and functions or aliases in place of builtins could break the code. A pattern
-# such as `!(a)` is a syntax error without the option `extglob`, and the message of bash would show
-# the code. After `! a | b`, the code would set a failing `$?` that ends the script under `set -e`.
+# such as `!(a)` is a syntax error without the option `extglob`, as is code after a final backslash,
+# and the message of bash would show the code. After `! a | b`, the code would set a failing `$?`
+# that ends the script under `set -e`.
 _COULD_NOTICE: Final = re.compile(
     rb"\b(?:trap|verbose|allexport|restricted|ulimit|enable|builtin|alias|coproc|compgen)\b"
     rb"|\b(?:ps|pgrep|pkill|top|htop|cmdline)\b"
@@ -28,7 +29,7 @@ _COULD_NOTICE: Final = re.compile(
     rb"|\bset[ \t]{0,9}(?:[|;&>)\n`#'\"]|\d>|$)"
     rb"|\b(?:declare|typeset|export|readonly)(?:[ \t]{1,9}[-+]\w{1,9}){0,6}[ \t]{0,9}"
     rb"(?:[|;&>)\n`#'\"]|\d>|$)"
-    rb"|(?:^|[\s;&|({])!(?=\s)|[?*+@!]\("
+    rb"|(?:^|[\s;&|({])!(?=\s)|[?*+@!]\(|\\\Z"
 )
 # Variables of the environment by which a script could notice the inserted code.
 _TELLING_VARIABLES: Final = frozenset((b"BASH_ENV", b"SHELLOPTS", b"PS4", b"BASH_XTRACEFD"))

@@ -228,8 +228,9 @@ async def follow_earlier(name: str, request: requests.StartRun, context: LoopCon
     found = _reload(run, request.workspace)
     known = stored_run.build_outcome(found, request.plan.keep)
     met = None if isinstance(ended, Outcome | WaitsForInput) else ended
-    if known is not None and request.until and met is None and _may_have_leftovers(known):
-        met = await _wait_after_end(request, run.number, context, waited=now() - began)
+    if known is not None and _may_have_leftovers(known):
+        if request.until and met is None:
+            met = await _wait_after_end(request, run.number, context, waited=now() - began)
         known = _refresh(known, request)
     shell = run.start_entry.shell
     response: Running | Outcome = known or Running(

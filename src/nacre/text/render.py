@@ -46,6 +46,7 @@ _HEAD: Final = 4
 _CONTROLS: Final = b"\x1b\r\b"
 _REPEATS: Final = 256  # number of identical lines that `_count_repeats` checks in one step
 _WORTHWHILE: Final = 8  # minimum bytes to show of a cut line; a shorter part is not shown
+_MAX_ESCAPES: Final = 16  # a long line with colour codes is displayed from 16 times as many bytes
 _MARK: Final = "..."  # text shown where a line is cut to fill the byte limit
 
 
@@ -368,7 +369,8 @@ def _render_window(capture: Capture, max_bytes: int, lines: _Lines) -> Rendered:
     tail, line_end = capture.tail, capture.tail.find(b"\n")
     # The captured tail of an output usually starts inside a line: if this line redraws itself, as a
     # progress bar does, its last state is shown; otherwise this partial line is skipped.
-    redrawn = tail.rfind(b"\r", 0, max(line_end - 1, 0) if line_end >= 0 else len(tail)) + 1
+    state = (tail[:line_end] if line_end >= 0 else tail).rstrip(b"\r")
+    redrawn = state.rfind(b"\r") + 1
     skipped = redrawn or line_end + 1
     behind = lines.start + capture.size - len(tail) + skipped
     rest = lines._replace(data=tail[skipped:], start=behind)
@@ -416,9 +418,18 @@ def _join_ends(front: bytes, back: bytes, size: int, start: int, style: _Style) 
     at most `style.longest` bytes."""
     mark = _missing(size, start + size, style, "bytes")
     room = style.longest - len(mark)
+    if any(control in front + back for control in _CONTROLS):
+        # Only as much of the line is displayed as may be shown; the position of the missing part is
+        # not known then.
+        most, is_raw = _MAX_ESCAPES * room, False
+        front = as_displayed(decode(front[:most])).encode()
+        back = as_displayed(decode(back[-most:])).encode()
+    else:
+        is_raw = True
     front, back = fit_start(front, room - room // _HEAD), fit_end(back, room // _HEAD)
-    missing = _missing(size - len(front) - len(back), start + len(front), style, "bytes")
-    return as_displayed(decode(front)) + missing.ljust(len(mark), ".") + as_displayed(decode(back))
+    at = start + len(front) if is_raw else start
+    missing = _missing(size - len(front) - len(back), at, style, "bytes")
+    return decode(front) + missing.ljust(len(mark), ".") + decode(back)
 
 
 def _cut_middle(

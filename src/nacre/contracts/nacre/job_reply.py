@@ -85,13 +85,11 @@ def _read_position(
     job: RunStatus, reply_context: JobReplyContext
 ) -> tuple[str, ReadPosition | None]:
     """Return how far the replies to the caller have now reported the run. A reply that skips output
-    which is new to the caller, and a read that does not reach the end of the output, leave the
-    position where it was; no reply moves it back."""
+    which is new to the caller leaves the position where it was; no reply moves it back."""
     if not isinstance(job.output, Excerpt):
         return job.run, None
     known = reply_context.read_position(job.run) or ReadPosition(0, False)
-    reaches_end = job.output.byte + job.output.capture.size >= job.total.size
-    follows = job.output.byte <= known.byte and (reply_context.action != "read" or reaches_end)
+    follows = job.output.byte <= known.byte
     byte = max(known.byte, next_cursor(job)) if follows else known.byte
     return job.run, ReadPosition(byte, job.ending is not None)
 
