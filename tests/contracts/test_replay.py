@@ -561,6 +561,14 @@ def test_the_holder_of_an_awaited_port_is_named(tool: nacre.Tool) -> None:
     assert re.search(hint, act(tool, "wait", run="r3", until={"port": port}, wait=0.5).text)
 
 
+def test_an_awaited_port_that_the_run_itself_has_is_no_hint(tool: nacre.Tool) -> None:
+    port = free_port()
+    server = f"exec python3 -m http.server --bind 127.0.0.1 {port}"
+    tool.call({"command": server, "until": {"port": port}, "wait": 20})
+    until = {"port": port, "output": "never", "all": True}
+    assert "hint" not in act(tool, "wait", run="r1", until=until, wait=0.5).text
+
+
 def test_a_key_of_a_terminal_gets_the_right_advice(tool: nacre.Tool) -> None:
     tool.call({"command": "read -r x; read -r y", "interactive": True})
     reply = act(tool, "write", run="r1", text="\u0003")
@@ -667,7 +675,9 @@ def test_every_reply_says_which_state_the_session_keeps(tool: nacre.Tool) -> Non
     assert not_saved in act(tool, "wait", run=run, wait=20).text
     run = begin("sleep 1; C=1")
     eventually(lambda: not act(tool, "sessions", remove="s").is_error)
-    assert not_saved in act(tool, "wait", run=run, wait=20).text
+    eventually(lambda: act(tool, "list").text.startswith(f"{run}  exited"))
+    assert not_saved in act(tool, "read", run=run).text
+    assert not_saved not in act(tool, "wait", run=run).text
 
 
 def test_a_queued_run_is_listed_and_meets_no_condition(tool: nacre.Tool) -> None:

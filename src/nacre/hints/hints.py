@@ -197,11 +197,14 @@ def port_in_use(facts: RunFacts) -> str | None:
     return None
 
 
-def awaited_port(port: int, find_run: Callable[[int], str | None]) -> str | None:
-    """Return a hint if a call has waited in vain for a port that another run or program holds."""
+def awaited_port(port: int, run: str, find_run: Callable[[int], str | None]) -> str | None:
+    """Return a hint if a call has waited in vain for a port of `run` that another run or program
+    holds."""
     try:
         if port not in ports.listening_sockets().values():
             return None
+        if any(find_run(pid) == run for pid in ports.find_listeners(port)):
+            return None  # the run has the port, and waits for another condition
         return f"port {port} is held by {_holder(port, find_run)}"
     except OSError:
         return None

@@ -151,7 +151,7 @@ _NO_KEYS: Final = Unavailable(
 Wait = Callable[[float | None], tuple[float, float | None]]
 
 
-# Ctrl-C, Ctrl-D, Ctrl-Z and Ctrl-\\ as a terminal would get them.
+# Ctrl-C, Ctrl-D, Ctrl-Z and Ctrl-\ as a terminal would get them.
 _CONTROL_KEYS: Final = (b"\x03", b"\x04", b"\x1a", b"\x1c")
 
 

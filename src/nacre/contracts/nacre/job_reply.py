@@ -54,7 +54,7 @@ def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
     if isinstance(job.output, Matches):
         return _render_matches(job, job.output, reply_context)
     if reply_context.page:
-        return _render_page(job, job.output)
+        return _render_page(job, job.output, _session_note(job, reply_context))
     found = [] if reply_context.action == "read" else _find_hints(job, reply_context)
     if reply_context.action == "wait":
         found += find_port_hints(job, reply_context.until, reply_context.run_of)
@@ -101,7 +101,7 @@ def _append_text(reply: Reply, text: str) -> Reply:
 def _session_note(job: RunStatus, reply_context: JobReplyContext) -> str | None:
     """Return the note about the session of a run whose end no earlier reply has reported."""
     position = reply_context.read_position(job.run)
-    if reply_context.action == "read" or (position is not None and position.ended):
+    if position is not None and position.ended:
         return None
     return session_notes(job, _script(job))
 
@@ -125,10 +125,10 @@ def _find_hints(job: RunStatus, reply_context: JobReplyContext) -> list[str]:
     )
 
 
-def _render_page(job: RunStatus, page: Excerpt) -> Reply:
+def _render_page(job: RunStatus, page: Excerpt, state: str | None) -> Reply:
     """Build the reply that shows the output from a given byte offset on, with the offset for the
-    next read."""
-    reply = build_run_reply(job, from_rendered(render_page(page.capture, page.line)))
+    next read. `state` is the note about the run's session, or None."""
+    reply = build_run_reply(job, from_rendered(render_page(page.capture, page.line)), state=state)
     if not page.capture.size:
         nothing = f"(nothing after byte {page.byte}, of {job.total.size})"
         return _append_text(reply, f"{nothing}\n{reply.text}")

@@ -155,7 +155,7 @@ def find_port_hints(
         return []
     from nacre.hints.hints import awaited_port  # lazy import: most replies have no hints
 
-    hints = (awaited_port(port, find_run) for port in awaited)
+    hints = (awaited_port(port, job.run, find_run) for port in awaited)
     return [hint for hint in hints if hint is not None]
 
 
