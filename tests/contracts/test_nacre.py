@@ -29,7 +29,15 @@ from nacre.store import idempotency
 from nacre.store.workspace import find_workspace
 from nacre.text import line_index
 from tests.support import wardens
-from tests.support.helpers import PYTHON, alive, eventually, free_port, named, resident
+from tests.support.helpers import (
+    PYTHON,
+    WAIT_FOR_GO,
+    alive,
+    eventually,
+    free_port,
+    named,
+    resident,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -287,8 +295,9 @@ def test_the_first_of_several_is_waited_for(tool: nacre.Tool) -> None:
 
 
 def test_with_a_cursor_only_what_is_new_is_shown_and_matched(tool: nacre.Tool) -> None:
-    command = "echo ready; sleep 0.6; echo ready again; sleep 66.6"
+    command = f"echo ready; {WAIT_FOR_GO}; echo ready again; sleep 66.6"
     reply = tool.call({"command": command, "until": {"output": "ready"}})
+    Path(tool.cwd.decode(), "go").touch()
     cursor = reply.details["output"]["cursor"]
     reply = act(tool, "wait", run="r1", since=cursor, until={"output": "ready"})
     assert without_pid(reply) == "ready again\n[r1 is running: line 2 matches ready; cursor 18]"

@@ -69,6 +69,9 @@ def named(marker: str) -> list[Process]:
     ]
 
 
+# Shell code that waits until a test creates the file `go` in the directory of the command. A test
+# that waits for events does not depend on the speed of the machine, as a `sleep` would.
+WAIT_FOR_GO = "until [ -e go ]; do sleep 0.05; done"
 WORKER = "NACRE_TESTS"  # environment variable with the name of the test worker
 
 

@@ -13,7 +13,7 @@ import nacre
 from nacre.procfs import processes
 from tests.support import wardens
 from tests.support.command_line import run_nacre
-from tests.support.helpers import alive, end, eventually, named
+from tests.support.helpers import WAIT_FOR_GO, alive, end, eventually, named
 
 pytestmark = pytest.mark.slow
 
@@ -120,10 +120,11 @@ def test_a_flood_ends_at_the_disk_limit_and_the_file_says_so(
 def test_what_a_command_left_running_still_reaches_its_log(tmp_path: Path) -> None:
     """When the late output comes, `nacre run` has exited. The warden holds the leftover pipe."""
     said = run_nacre(
-        "run", "--", "echo now; (sleep 0.7; echo later; sleep 300.663) &", cwd=tmp_path
+        "run", "--", f"echo now; ({WAIT_FOR_GO}; echo later; sleep 300.663) &", cwd=tmp_path
     )
     assert said.stdout == "now\n"
     assert "[left running:" in said.stderr
+    (tmp_path / "go").touch()
     eventually(lambda: run_nacre("read", "1", cwd=tmp_path).stdout == "now\nlater\n")
     assert "exit 0 +" in run_nacre("ps", cwd=tmp_path).stdout
     assert run_nacre("kill", "1", cwd=tmp_path).returncode == 0
@@ -133,10 +134,9 @@ def test_what_a_command_left_running_still_reaches_its_log(tmp_path: Path) -> No
 def test_many_that_leave_something_at_once_share_one_warden(tmp_path: Path, home: Path) -> None:
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
         for number in range(8):
-            assert (
-                "[left running:"
-                in tool.call({"command": f"(sleep 0.9; echo late {number}) & echo {number}"}).text
-            )
+            command = f"({WAIT_FOR_GO}; echo late {number}) & echo {number}"
+            assert "[left running:" in tool.call({"command": command}).text
+        (tmp_path / "go").touch()
         for number in range(8):
             eventually(
                 lambda n=number: tool.run(f"r{n + 1}").read().text == f"{n}\nlate {n}\n"  # type: ignore[misc]
@@ -146,12 +146,16 @@ def test_many_that_leave_something_at_once_share_one_warden(tmp_path: Path, home
 
 def test_what_a_command_of_the_warden_left_running_reaches_its_log(tmp_path: Path) -> None:
     with nacre.Tool("phoenix", cwd=tmp_path, place="warden") as tool:
-        _, file = start(tool, "echo now; (sleep 0.5; echo later) &")
+        _, file = start(tool, f"echo now; ({WAIT_FOR_GO}; echo later) &")
+        eventually(lambda: "[background process completed]" in file.read_text())
+        (tmp_path / "go").touch()
         eventually(lambda: file.read_text().endswith("later\n"))
         assert file.read_text() == "now\n\n\n[background process completed]\nlater\n"
         assert tool.runs()[0].read().text == "now\nlater\n"
-        reply = tool.call({"command": "(sleep 0.5; echo later) & echo small"})
+        (tmp_path / "go").unlink()
+        reply = tool.call({"command": f"({WAIT_FOR_GO}; echo later) & echo small"})
         assert reply.text.startswith("small\n[left running: ")
+        (tmp_path / "go").touch()
         run = tool.run(reply.run or "")
         eventually(lambda: run.read().text == "small\nlater\n")
 
@@ -166,7 +170,7 @@ def test_here_means_that_nothing_is_handed_over(tmp_path: Path, home: Path) -> N
 
 def test_a_foreground_call_through_the_warden_is_the_same_call(tmp_path: Path) -> None:
     commands = ["echo a; echo b >&2; exit 3", "kill -9 $$", "sleep 5", "seq 300000", "nope", "exit"]
-    options = {"timeout": 0.5}
+    options = {"timeout": 2.0}
     with (
         nacre.Tool("harness", cwd=tmp_path, options=options) as here,
         nacre.Tool("harness", cwd=tmp_path, options=options, place="warden") as there,
