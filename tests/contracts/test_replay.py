@@ -533,6 +533,30 @@ def test_a_prompt_that_bash_does_not_print_is_shown(tool: nacre.Tool) -> None:
     assert reply.details["prompt"] == "Password of root: "
 
 
+@pytest.mark.parametrize("start", ["bash ask.sh", "sh ask.sh", "chmod +x ask.sh; ./ask.sh"])
+def test_a_prompt_of_a_script_file_is_shown(tool: nacre.Tool, start: str) -> None:
+    text = "#!/bin/bash\nread -p 'Deploy to? ' place\necho $place\n"
+    (Path(tool.cwd.decode()) / "ask.sh").write_text(text)
+    # The prompt of a `read` that the command has skipped is not that of the script file.
+    command = f'[ -n "$UNSET" ] && read -p "Sure? " y; {start}'
+    reply = tool.call({"command": command, "interactive": True})
+    assert reply.details["prompt"] == "Deploy to? "
+    assert act(tool, "write", run="r1", text="b\n").text == "b\n"
+
+
+def test_the_prompts_of_a_script_file_are_shown_in_their_order(tool: nacre.Tool) -> None:
+    place = Path(tool.cwd.decode())
+    (place / "ask.sh").write_text("read -p 'Name? ' n\n(read -p 'Age? ' a)\n. ./rest\nbash inner")
+    (place / "rest").write_text("")
+    (place / "inner").write_text("read -p 'One? ' a; read -p 'Two? ' b\n")
+    reply = tool.call({"command": "bash ask.sh", "interactive": True})
+    assert reply.details["prompt"] == "Name? "
+    assert act(tool, "write", run="r1", text="Ada\n").details["prompt"] == "Age? "
+    # How many lines the script of a script has read is not known.
+    reply = act(tool, "write", run="r1", text="36\n")
+    assert reply.text == "[r1 waits for input]"
+
+
 def test_hints_do_not_suggest_what_is_missing(tool: nacre.Tool) -> None:
     reply = tool.call({"command": "ls", "env": {"PATH": "$PATH:/x"}})
     assert "near it" not in reply.text

@@ -12,9 +12,14 @@ _VALUED = b"adinNptu"  # options of `read` that take a value
 _OTHER_READERS = (b"mapfile", b"readarray", b"head", b"line", b"sed")
 
 
-def find_read_prompt(script: bytes, lines: int) -> bytes:
+def is_single_command(script: bytes) -> bool:
+    """Return whether a script runs one command and nothing else."""
+    return len(analyze(script).commands) == 1
+
+
+def find_read_prompt(script: bytes, lines: int | None) -> bytes:
     """Return the prompt of the `read` at which a script waits after it has read this number of
-    lines; an empty text if the prompt is not known."""
+    lines (None: the number is not known); an empty text if the prompt is not known."""
     commands = analyze(script).commands
     reads = [
         each
@@ -26,7 +31,11 @@ def find_read_prompt(script: bytes, lines: int) -> bytes:
     called = {each.start for each in reads if each.via}
     reads = [each for each in reads if each.via or each.start not in called]
     is_ordered = not any(each.loop or each.function or _reads_no_line(each) for each in reads)
-    if is_ordered and not any(each.name in _OTHER_READERS for each in commands):
+    if (
+        lines is not None
+        and is_ordered
+        and not any(each.name in _OTHER_READERS for each in commands)
+    ):
         reads = _reads_after(reads, lines, _unconditional_commands(script))
     # Of several reads that the script may have reached, all may have the same prompt.
     for source in (False, True):

@@ -38,7 +38,7 @@ from nacre.model.requests import Running
 from nacre.process import spawner as children
 from nacre.process.process_tree import ProcessTree
 from nacre.process.spawner import Child
-from nacre.procfs import blocked_readers, processes
+from nacre.procfs import blocked_readers, processes, reading_shell
 
 # Only runs with a session load `sessions.lease`, and only stored runs load `store.run_record`.
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ class Run:
     _tree: ProcessTree | None = None
     _stopping: Stopping | None = None
     _requested_signal = 0
-    # Whether bash itself blocked in a read from stdin at the last check.
-    _shell_reads = False
+    _reader = 0  # pid of the process that blocked in a read from stdin at the last check
     _acting = False
     _cancel_requested = False  # whether `cancel` was called, even if too late to have an effect
     _outcome: Outcome | None = None
@@ -213,17 +212,19 @@ class Run:
         reader = next(readers, None)
         if reader is None:
             return None
-        self._shell_reads = processes.runs_program(reader, self._plan.shell)
+        self._reader = reader
         return self._output.size, self._stdin.written
 
     def with_input_wait(self, running: Running) -> Running:
         """Add to a response that the run waits for input, and where."""
         assert self._stdin is not None
+        shell = reading_shell.identify_shell(self._reader, self._plan.shell)
         return msgspec.structs.replace(
             running,
             waits_for_input=True,
             input_lines=self._stdin.lines,
-            shell_reads=self._shell_reads,
+            shell_reads=shell is not None,
+            shell_script=None if shell is None else shell.script,
         )
 
     def copy_to_disk(self) -> None:

@@ -290,8 +290,10 @@ class Running(
     # sets `met`; the warden (nacre's daemon) never sends it.
     met: ConditionMet | None = None
     input_lines: int = 0  # number of lines that were written to the run's stdin so far
-    # Whether bash itself waits for input, not a program that bash started.
+    # Whether a shell waits for input, not another program.
     shell_reads: bool = False
+    # Content of the script file that the reading shell executes; None: it executes no file.
+    shell_script: bytes | None = None
     # Whether the run is queued: its shell is not spawned yet.
     queued: bool = False
     queued_behind: str = ""  # id of the run whose session or lane the queued run waits for
@@ -333,7 +335,19 @@ class WaitsForInput(Struct, frozen=True, kw_only=True):
     """Event: the run blocks in a read from its stdin."""
 
     lines: int = 0  # number of lines that were written to the run's stdin so far
-    by_shell: bool = False  # whether bash itself reads, not a program that bash started
+    by_shell: bool = False  # whether a shell reads, not another program
+    # Content of the script file that the reading shell executes; None: the shell executes the
+    # script of the command itself, or a part of it.
+    script_file: bytes | None = None
+
+
+def input_wait(running: Running) -> WaitsForInput:
+    """Return the event of a run that waits for input."""
+    return WaitsForInput(
+        lines=running.input_lines,
+        by_shell=running.shell_reads,
+        script_file=running.shell_script,
+    )
 
 
 class AlreadyEnded(Struct, frozen=True):

@@ -143,7 +143,7 @@ class RunControl:
                 return known
             match response:
                 case Running() if or_input:
-                    return WaitsForInput(lines=response.input_lines, by_shell=response.shell_reads)
+                    return requests.input_wait(response)
                 case Running():
                     continue
                 case Outcome():  # the warden could not write the run's outcome to the store

@@ -40,7 +40,14 @@ from nacre.model.refusals import (
     Intercepted,
     NotWaited,
 )
-from nacre.model.requests import Activity, Excerpt, Running, RunProcesses, RunStatus, WaitsForInput
+from nacre.model.requests import (
+    Activity,
+    Excerpt,
+    Running,
+    RunProcesses,
+    RunStatus,
+    input_wait,
+)
 from nacre.model.wait_conditions import NO_CONDITIONS, Conditions, PortOpen
 from nacre.prepare.environment import withheld_secrets
 from nacre.text.clean import decode
@@ -98,9 +105,7 @@ def _build_status(result: Outcome | Running, reply_context: ReplyContext) -> Run
     if isinstance(result, Running):
         return replace(
             status,
-            event=WaitsForInput(lines=result.input_lines, by_shell=result.shell_reads)
-            if result.waits_for_input
-            else result.met,
+            event=input_wait(result) if result.waits_for_input else result.met,
             queued=result.queued,
             queued_behind=result.queued_behind,
             activity=result.activity or _first_activity(result),

@@ -90,10 +90,17 @@ def find_prompt(job: RunStatus) -> str:
     else the prompt of the `read -p` at which the script waits."""
     output, event = shown_capture(job), job.event
     if isinstance(event, WaitsForInput) and event.by_shell and not output.unterminated:
-        from nacre.bash.read_prompts import find_read_prompt  # lazy import: few scripts use `read`
+        from nacre.bash.read_prompts import (
+            find_read_prompt,
+            is_single_command,
+        )  # lazy import: few scripts use `read`
 
         script = job.command.encode("utf-8", "surrogateescape")
-        return decode(find_read_prompt(script, event.lines))
+        if event.script_file is None:
+            return decode(find_read_prompt(script, event.lines))
+        # Another command of the script may have read some of the lines.
+        lines = event.lines if is_single_command(script) else None
+        return decode(find_read_prompt(event.script_file, lines))
     data = output.tail or output.head
     return as_displayed(strip_escapes(decode(data[-4 * _PROMPT :]))).rpartition("\n")[2][-_PROMPT:]
 
