@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.bash.top_pipelines import find_pipelines
+from nacre.bash.script_pipelines import find_pipelines
 from nacre.model.caller import Caller
 from nacre.model.plan import Command, Plan, ReportedPipeline
 from nacre.prepare.pipeline_stages import FailedStage, find_failed_stages, report_pipelines
@@ -158,6 +158,10 @@ def scripts(seed: int) -> Iterator[bytes]:
         *(b"if false | true; then :; fi", b"for i in 1; do false; done", b"[[ a == b ]]"),
         *(b"echo $(true | false; echo $?)", b"while read -r x; do echo $x; done", b"{ cat; }"),
         *(b"(cat; exit 5) 2>&1", b"if cat; then false; fi", b"case a in a) cat;; esac"),
+        *(b"(cd / && false | cat)", b"{ false | (exit 3); }", b"(true | false) 2>&1"),
+        *(b"for i in 1 2; do false | cat; done", b"if :; then f | cat; else cat | cat; fi"),
+        *(b"while true | false; do :; done", b"case a in a) false | cat;; esac"),
+        *(b"for i in 1 2; do false | false || break; done", b"( (f | false) && true | cat )"),
     )
     while True:
         start = choose(
@@ -195,6 +199,19 @@ def test_random_scripts_do_not_notice_the_report(place: Path) -> None:
         (b"true && (exit 3) | cat || echo x", ((3, 0),)),
         (b"e 3 |\n while read -r x\n do :\n done <<< a # end\necho b", ((3, 0),)),
         (b"if (exit 3) | cat; then :; fi", ()),
+        (b"(cd / && e 3 | cat)", ((3, 0),)),
+        (
+            b"{ e 3 | cat; } 2>&1 && (e 4 | cat; e 5 | cat) || e 6 | cat",
+            ((3, 0), (4, 0), (5, 0), ()),
+        ),
+        (b"for n in 3 4; do e $n | cat; done", ((4, 0),)),
+        (b"if true | cat; then e 3 | cat; else e 4 | cat; fi", ((3, 0), ())),
+        (b"case a in\n a) e 3 | cat;;\n b) e 4 | cat\n esac", ((3, 0), ())),
+        (b"while e 3 | false; do e 4 | cat; done", ()),
+        (b"f() { e 3 | cat; }; f; echo $(e 4 | cat); (e 5 | cat) &\nwait", ()),
+        (b"(e 3 | cat) | cat", ()),
+        (b"[ ! -e /x ] && [[ ! -e /x ]] && test ! -e /x && e 3 | cat", ((3, 0),)),
+        (b"! true; e 3 | cat", ()),
     ],
 )
 def test_the_report_has_the_statuses_of_each_pipeline(
@@ -225,7 +242,10 @@ def test_a_damaged_report_is_ignored() -> None:
     assert parse_reports(b"9\n1 0 2\n", pipelines) == ((), (0, 2))
 
 
-@pytest.mark.parametrize("script", [b"a | b; c | d", b"x && a | b | c || d | e; f", b"a | b"])
+@pytest.mark.parametrize(
+    "script",
+    [b"a | b; c | d", b"x && a | b | c || d | e; f", b"a | b", b"{ a | b; }; (c | d)"],
+)
 def test_the_command_line_of_a_process_is_shown_without_the_code(script: bytes) -> None:
     found = find_pipelines(script)
     assert found

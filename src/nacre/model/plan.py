@@ -233,7 +233,7 @@ class Session(
 
 
 class ReportedPipeline(Struct, frozen=True, kw_only=True):
-    """Pipeline at the top level of a plan's script, whose stages report their exit statuses."""
+    """Pipeline of a plan's script, whose stages report their exit statuses."""
 
     # Offset of the pipeline in the script, if `&&` or `||` joins it to another command; else None.
     start: int | None

@@ -1,9 +1,9 @@
 """The preparation step `report_pipelines`: bash reports how each stage of a pipeline has exited.
 
 The exit code of `pytest | tail` is the exit code of `tail`, so a failure of `pytest` is easily
-overlooked. The plan therefore names the pipelines at the top level of a script, and the engine
-inserts code into the script that reports the exit statuses of all stages; see
-`shell_state.pipeline_report`. A script that could notice or break the inserted code is left alone.
+overlooked. The plan therefore names the pipelines of a script, and the engine inserts code
+into the script that reports the exit statuses of all stages; see `shell_state.pipeline_report`. A
+script that could notice or break the inserted code is left alone.
 """
 
 import re
@@ -20,7 +20,7 @@ from nacre.text.clean import decode
 # restricted mode, and functions or aliases in place of builtins could break the code. A pattern
 # such as `!(a)` is a syntax error without the option `extglob`, as is code after a final backslash,
 # and the message of bash would show the code. After `! a | b`, the code would set a failing `$?`
-# that ends the script under `set -e`.
+# that ends the script under `set -e`; a `!` in a test, as in `[ ! -e x ]`, is harmless.
 _COULD_NOTICE: Final = re.compile(
     rb"\b(?:trap|verbose|allexport|restricted|ulimit|enable|builtin|alias|coproc|compgen)\b"
     rb"|\b(?:ps|pgrep|pkill|top|htop|cmdline)\b"
@@ -29,7 +29,7 @@ _COULD_NOTICE: Final = re.compile(
     rb"|\bset[ \t]{0,9}(?:[|;&>)\n`#'\"]|\d>|$)"
     rb"|\b(?:declare|typeset|export|readonly)(?:[ \t]{1,9}[-+]\w{1,9}){0,6}[ \t]{0,9}"
     rb"(?:[|;&>)\n`#'\"]|\d>|$)"
-    rb"|(?:^|[\s;&|({])!(?=\s)|[?*+@!]\(|\\\Z"
+    rb"|(?:^|[\s;&|({])(?<!\[ )(?<!\btest )!(?=\s)|[?*+@!]\(|\\\Z"
 )
 # Variables of the environment by which a script could notice the inserted code.
 _TELLING_VARIABLES: Final = frozenset((b"BASH_ENV", b"SHELLOPTS", b"PS4", b"BASH_XTRACEFD"))
@@ -48,7 +48,9 @@ def report_pipelines(plan: Plan, caller: Caller) -> Plan:
         return plan
     if not _TELLING_VARIABLES.isdisjoint({*(plan.command.env or ()), *plan.command.call_env}):
         return plan
-    from nacre.bash.top_pipelines import find_pipelines  # lazy import: few scripts have a pipeline
+    from nacre.bash.script_pipelines import (
+        find_pipelines,
+    )  # lazy import: few scripts have a pipeline
 
     found = tuple(
         ReportedPipeline(start=each.start, end=each.end, stages=len(each.programs))
@@ -68,7 +70,7 @@ class FailedStage(NamedTuple):
 def find_failed_stages(script: bytes, statuses: tuple[tuple[int, ...], ...]) -> list[FailedStage]:
     """Return the stages that failed, except the last stage of each pipeline, whose exit status is
     that of the pipeline. `statuses` has the exit statuses of each pipeline of the script."""
-    from nacre.bash.top_pipelines import find_pipelines
+    from nacre.bash.script_pipelines import find_pipelines
 
     pipelines = find_pipelines(script)
     if len(pipelines) != len(statuses):

@@ -16,8 +16,9 @@ from typing import Final
 from nacre.model.plan import ReportedPipeline
 from nacre.shell_state.bash_code import quote
 
-# The unusual blanks mark the brace as nacre's own, so that `without_reports` finds it.
+# The unusual blanks mark the braces as nacre's own, so that `without_reports` finds them.
 _OPEN: Final = b"{ \t "
+_CLOSE: Final = b"; \t }"
 _BEGIN: Final = b"; { _nacre_pipe="
 _END: Final = b"; } 2>/dev/null"
 _CODE: Final = (
@@ -32,7 +33,7 @@ _CODE: Final = (
 _REPORT_LINE: Final = re.compile(rb"\d{1,6}(?: \d{1,3})+")
 # The inserted code in the command line of a process, which may be cut.
 _REPORT: Final = re.compile(
-    rf"{re.escape(_BEGIN.decode())}.*?(?:{re.escape(_END.decode())}(?:; \}})?|$)"
+    rf"{re.escape(_BEGIN.decode())}.*?(?:{re.escape(_END.decode())}(?:{_CLOSE.decode()})?|$)"
 )
 
 
@@ -44,7 +45,7 @@ def insert_reports(script: bytes, pipelines: Sequence[ReportedPipeline], path: b
             parts += [script[at : each.start], _OPEN]
             at = each.start
         parts += [script[at : each.end], _CODE % (number, quote(path))]
-        parts += [b"; }"] if each.start is not None else []
+        parts += [_CLOSE] if each.start is not None else []
         at = each.end
     return b"".join([*parts, script[at:]])
 

@@ -1,4 +1,5 @@
-"""Pipelines at the top level of a script, as in `cd x && pytest | tail; echo done`."""
+"""Pipelines that a script runs itself: at its top level, as in `cd x && pytest | tail; echo done`,
+and in its groups, `if` and `case` commands and loops, as in `(cd x && pytest | tail)`."""
 
 import re
 from bisect import bisect_left
@@ -26,8 +27,9 @@ _ASSIGNMENT: Final = re.compile(rb"[A-Za-z_]\w*\+?=")
 _UNKNOWN: Final = b"?"  # name of a stage that is a compound command, or whose name is not literal
 
 
-class TopPipeline(NamedTuple):
-    """Pipeline that is a command of the script itself, and not of a loop, a group or a function."""
+class ScriptPipeline(NamedTuple):
+    """Pipeline that is a command of the script itself, and not of a function, a substitution, a
+    condition or a stage of another pipeline."""
 
     programs: tuple[bytes, ...]  # name of the program in each stage
     # Offset of the first stage, if the pipeline is joined to another command by `&&` or `||`; None:
@@ -37,34 +39,59 @@ class TopPipeline(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def find_pipelines(text: bytes) -> tuple[TopPipeline, ...]:
-    """Return the pipelines at the top level of a script, without those in the background. Return an
+def find_pipelines(text: bytes) -> tuple[ScriptPipeline, ...]:
+    """Return the pipelines of a script in their order, without those in the background. Return an
     empty tuple for a script that cannot be parsed completely."""
     if b"|" not in text:
         return ()
     try:
         frame = lexer.tokenize(text)
         structure, wrong = syntax_tree.parse(frame.skeleton, frame.start, frame.lines)
+        found = tuple(_find_in(frame, structure))
     except (TooComplex, RecursionError):
         return ()
-    if wrong is not None or frame.trouble is not None:
-        return ()
-    return tuple(_find_in(frame, structure))
+    return found if wrong is None and frame.trouble is None else ()
 
 
-def _find_in(frame: tokens.Frame, structure: Sequence) -> Iterator[TopPipeline]:
+def _find_in(frame: tokens.Frame, structure: Sequence) -> Iterator[ScriptPipeline]:
     starts = [each.start for each in frame.tokens]
+    for pipeline, is_alone in _walk(structure):
+        if all(map(_is_stage, pipeline.stages)):
+            yield ScriptPipeline(
+                programs=tuple(_stage_name(frame, starts, each) for each in pipeline.stages),
+                start=None if is_alone else pipeline.start,
+                end=pipeline.end,
+            )
+
+
+def _walk(structure: Sequence) -> Iterator[tuple[Pipeline, bool]]:
+    """Generate the pipelines of a sequence of commands in the order of the script, each with
+    whether it stands alone. Conditions of `if` and loops are left out: their failure is an
+    answer."""
     for number, item in enumerate(structure.items):
         if number in structure.background:
             continue
         for node in _chain_members(item):
-            if not isinstance(node, Pipeline) or not all(map(_is_stage, node.stages)):
-                continue
-            yield TopPipeline(
-                programs=tuple(_stage_name(frame, starts, each) for each in node.stages),
-                start=node.start if node is not item else None,
-                end=node.end,
-            )
+            if isinstance(node, Pipeline):
+                yield node, node is item
+            else:
+                for body in _bodies(node):
+                    yield from _walk(body)
+
+
+def _bodies(node: Node) -> list[Sequence]:
+    """Return the sequences of commands that a compound command may run."""
+    match node:
+        case Redirected(body=body):
+            return _bodies(body)
+        case Group(body=body) | Loop(body=body):
+            return [body]
+        case If(arms=arms, otherwise=otherwise):
+            return [*(body for _, body in arms), *([] if otherwise is None else [otherwise])]
+        case Case(items=items):
+            return [body for _, _, body in items]
+        case _:
+            return []
 
 
 def _chain_members(node: Node) -> list[Node]:
