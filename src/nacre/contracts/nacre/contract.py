@@ -95,19 +95,19 @@ _UNDECLARED: Final = () if HAS_TERMINALS else ("pty",)
 _RUN_ID: Final = re.compile(r"r\d+")
 
 _DESCRIPTION: Final = """\
-Run a bash script. The reply is its output, stdout and stderr together, then lines in brackets \
-about its state; none means exit code 0.
+Run a bash script. The reply is its output (stdout and stderr), then lines in brackets about the \
+run; no such line means exit code 0.
 {shell}
-A command that still runs after `wait` seconds ({wait:g} by default) keeps running; you get its \
-id, such as r7, for the tool job. `wait` is NOT a timeout; `timeout` kills, also in the background.
+After `wait` seconds (default {wait:g}) a command keeps running; you get its id, like r7, for \
+the tool job. `wait` is NOT a timeout; `timeout` kills, also in the background.
 Start servers without &, with `until` or wait: 0. Never sleep to wait.
-stdin is empty; with interactive: true, job write answers questions.
-Variables that look like secrets are withheld.
+stdin is empty. With interactive: true, the call returns at a question; job write answers.
+Variables that look like secrets are withheld from commands.
 Output over {most:,} bytes is cut; job read shows the rest."""
 
 
 _NEW_SHELL_TEXT: Final = """\
-Each call is a new shell: cd, export and functions do not last. Give cwd and env, or a session."""
+Each call is a new shell: cd, export and functions do not last; use cwd, env or a session."""
 _SESSION_TEXT: Final = """\
 Calls share one shell that keeps directory, variables, functions and options, one call after \
 another; a session is another one."""
@@ -202,8 +202,8 @@ class Nacre:
         limit = f"{options.timeout:g}" if options.timeout else "none"
         descriptions = {
             "command": "Bash script",
-            "wait": f"Seconds this call waits, 0 to {options.max_wait:g}, default {wait:g} or the "
-            "given timeout. NOT a kill timeout: the command goes on and you get its id",
+            "wait": f"Seconds this call waits, 0 to {options.max_wait:g}; default: timeout if "
+            f"given, else {wait:g}. NOT a kill timeout: the command goes on and you get its id",
             "timeout": f"Seconds until the command is killed. Default {limit}, 0: none",
             "cwd": "Directory of this call",
             "env": "Variables of this call, literal: $X is not expanded",
@@ -211,7 +211,7 @@ class Nacre:
             "interactive": "Keep stdin open for job write",
             "session": "Name of a shell that keeps its state; created on first use; its calls run "
             "one after another",
-            "until": "Reply at the first of these; the command keeps running",
+            "until": "Return when one is met; the run goes on. Also a list of these",
             "max_output": f"Bytes of output in the reply, default {options.max_output}",
             "leave": "Processes left running: keep (default) or end them",
             "request_id": "A retry with the same id gets the first call's run",

@@ -58,13 +58,13 @@ _ENDS: Final = ("SIGTERM", "SIGKILL")  # signals that end the whole process tree
 _DESCRIPTION: Final = """\
 Work with runs by id. `action` is one of:
 list: running runs, and the last that have ended.
-read: output of `run`: all (cut), from byte `since`, the last `lines`, lines `from` to `to`, or \
-lines that match `grep` with `context` lines around them.
-wait: until `run`, or the first of `runs` (all: true: every one), has ended, waits for input, or \
-meets `until`; at most `wait` seconds ({wait:g}). Shows output since the last reply.
+read: output of `run`: all (cut if long), from byte `since`, the last `lines`, lines `from` to \
+`to`, or lines that match `grep` with `context` lines around them.
+wait: until `run`, or one of `runs` (with all: true every one), ends, waits for input or meets \
+`until`; at most `wait` seconds ({wait:g}). Shows output since the last reply.
 write: `text` to the stdin of an interactive `run` (end it with \\n), or eof: true; waits \
 {answer:g} s for the answer.
-signal: `signal` (TERM) to all processes of `run` or `runs`; TERM and KILL end them, by KILL after \
+signal: `signal` (TERM) to all processes of `run` or `runs`; what survives TERM gets KILL after \
 `grace` seconds ({grace:g}).
 sessions: list the sessions; `reset` or `remove` one by name."""
 
@@ -188,22 +188,22 @@ def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> Too
         "action": "What to do",
         "run": "Id of a run, like r7",
         "runs": "wait, signal: several ids",
-        "all": "wait: for every one of runs, and all of until",
-        "since": "Byte of the output to start at, as a cursor in a reply",
+        "all": "wait: every one of runs, and all of until",
+        "since": "Byte of the output to start at: the cursor of a reply",
         "lines": "read: number of last lines",
         "from": "read: first line, from 1",
         "to": "read: last line, inclusive",
-        "grep": "read: Python regex for lines (of from to to); (?i) ignores case",
+        "grep": "read: Python regex for lines, within from and to; (?i) ignores case",
         "context": "read: lines around each match",
         "wait": f"Seconds this call waits, 0 to {longest:g}; ends nothing",
-        "until": "wait, write: reply at the first of these conditions",
+        "until": "wait, write: return when one is met",
         "text": "write: sent as it is; \\n is Enter",
         "eof": "write: close stdin",
         "signal": "signal: name or number, default TERM",
         "grace": f"signal: seconds until KILL, default {grace:g}",
         "max_output": f"Bytes of output in the reply, default {max_bytes}",
-        "reset": "sessions: name of a session to empty",
-        "remove": "sessions: name of a session to delete",
+        "reset": "sessions: name of one whose state to clear",
+        "remove": "sessions: name of one to delete",
     }
     description = _DESCRIPTION.format(wait=wait, answer=_ANSWER, grace=grace)
     # The reply schema of the tool is imported lazily, because only the declaration of the tool for

@@ -125,12 +125,12 @@ UNTIL: Final = Kind(
     schema={
         "type": "object",
         "properties": {
-            "output": {"type": "string", "description": "Regex; a line matches"},
+            "output": {"type": "string", "description": "Regex that a line matches"},
             "port": {"type": "integer", "description": "The run listens on it"},
-            "http": {"type": "string", "description": "URL; answers below 500"},
-            "file": {"type": "string", "description": "Path; exists"},
+            "http": {"type": "string", "description": "URL answers, status below 500"},
+            "file": {"type": "string", "description": "Path exists"},
             "idle": {"type": "number", "description": "Seconds without output"},
-            "all": {"type": "boolean", "description": "All of them"},
+            "all": {"type": "boolean", "description": "Return when all are met"},
             "then": {
                 "type": "string",
                 "enum": ["return", "end"],
