@@ -123,6 +123,36 @@ def test_tools_with_output_schemas_and_structured_content(era: str, tmp_path: Pa
     over_stdio(talk, era=era, cwd=tmp_path)
 
 
+async def _follow_run(client: Client) -> None:
+    """Write to a run and wait for it: each reply shows what is new since the last one."""
+
+    async def job(**arguments: Any) -> str:
+        return text(await client.call_tool("job", arguments))
+
+    command = "echo a; while read -r l; do echo got $l; done"
+    run = details(await client.call_tool("bash", {"command": command, "interactive": True}))["run"]
+    for number in "12":
+        said = await job(action="write", run=run, text=f"{number}\n")
+        assert said.startswith(f"got {number}\n[")
+    assert (await job(action="wait", run=run, wait=0)).startswith("[nothing new since line 3]\n")
+    assert (await job(action="read", run=run)).startswith("a\ngot 1\ngot 2\n")
+    await job(action="signal", run=run, signal="KILL")
+
+
+@ERAS
+def test_each_reply_shows_what_is_new(era: str, tmp_path: Path) -> None:
+    over_stdio(_follow_run, era=era, cwd=tmp_path)
+
+
+@pytest.mark.xdist_group("http")
+def test_http_shows_what_is_new(server: "Http") -> None:
+    async def talk() -> None:
+        async with server.client("legacy") as client:
+            await _follow_run(client)
+
+    anyio.run(talk)
+
+
 def test_progress_tells_the_last_line_and_never_goes_back(tmp_path: Path) -> None:
     """An HTTP test covers progress in the newer era of MCP. In that era, the in-process client
     sends no progress token."""

@@ -126,7 +126,7 @@ class RunNotifier:
 
     async def _send_log_message(self, session: ServerSession, end: JobEnd) -> None:
         level = _LEVEL_OF[end.state]
-        connection = _connection_of(session)
+        connection = connection_of(session)
         known = self._clients.get(connection)
         too_low = known is not None and _LEVELS.index(level) < _LEVELS.index(known.level)
         if session.protocol_version > _LAST_WITH_HANDSHAKE or too_low:
@@ -167,10 +167,10 @@ class RunNotifier:
         return await self._serve_listen(context, given)
 
     def _client(self, context: Context) -> _Client:
-        return self._clients.setdefault(_connection_of(context.session), _Client())
+        return self._clients.setdefault(connection_of(context.session), _Client())
 
 
-def _connection_of(session: ServerSession) -> Connection:
+def connection_of(session: ServerSession) -> Connection:
     """Return the connection of a request's session object. The SDK makes a new session object for
     each request, and has no public name for the connection behind it."""
     return session._connection

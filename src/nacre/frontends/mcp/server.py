@@ -18,13 +18,14 @@ import anyio
 from mcp import MCPError
 from mcp import types as wire
 from mcp.server import MCPServer
+from mcp.server.connection import Connection
 from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context
 
 from nacre import __version__
 from nacre.contracts.contract import Reply
-from nacre.frontends.mcp.run_notifier import RunNotifier
+from nacre.frontends.mcp.run_notifier import RunNotifier, connection_of
 from nacre.frontends.run_json import OutputPart, PartTooLarge, read_part
 from nacre.model.cancel import CancelToken
 from nacre.model.events import Chunk, Event, Listening
@@ -80,8 +81,8 @@ class McpServer(MCPServer[Any]):
         )
         self._stopping = False
         self._tool = tool
-        # Names of the clients' connections, by session of the MCP SDK.
-        self._readers: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        # Names of the connections of HTTP clients.
+        self._readers: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         self._reader_numbers = itertools.count(1)
         self._often, self._seldom = often, seldom
         self._live: set[CancelToken] = set()
@@ -161,13 +162,14 @@ class McpServer(MCPServer[Any]):
 
     def _reader_of(self, context: Context[Any, Any] | None) -> str:
         """Return a name for the client's connection, so that replies show each client the output
-        that is new to it."""
-        if context is None:
+        that is new to it. A server on stdio has one client. Over HTTP, a client of the protocol of
+        2026-07-28 has a new connection for each request, so all output is new to it."""
+        if context is None or context.request_context.request is None:
             return ""
-        session = context.request_context.session
-        if session not in self._readers:
-            self._readers[session] = f"connection {next(self._reader_numbers)}"
-        return self._readers[session]
+        connection = connection_of(context.request_context.session)
+        if connection not in self._readers:
+            self._readers[connection] = f"connection {next(self._reader_numbers)}"
+        return self._readers[connection]
 
     async def _send_progress(self, context: Context[Any, Any], news: "_LastLine") -> None:
         began = meta = anyio.current_time()
