@@ -396,6 +396,8 @@ def test_a_call_with_only_a_timeout_waits_for_it(tool: nacre.Tool) -> None:
     reply = tool.call({"command": "true", "timeout": 120_000})
     assert reply.is_error
     assert "seconds, not milliseconds" in reply.text
+    with nacre.Tool(cwd=tool.cwd.decode(), options={"wait": 0.2}) as hasty:
+        assert "is running" in hasty.call({"command": "sleep 62.7", "timeout": 30_000}).text
     reply = tool.call({"command": "true", "timeout": 60_000})
     assert reply.text.endswith("[note: timeout is in seconds: 60000 seconds are 16.7 hours]")
 
@@ -768,6 +770,17 @@ def test_calls_that_wait_for_a_new_warden_keep_their_order(tool: nacre.Tool) -> 
         ("bash", {"command": "true", "until": [None, {"output": None}]}, None),
         ("job", {"action": "wait", "run": "r1", "timeout": 5}, "[note: timeout is named wait]"),
         ("job", {"action": "wait", "run": "r1", "timeout_ms": 900}, "wait, in seconds: 0.9]"),
+        ("job", {"action": "Read", "run": ["r1"]}, None),
+        ("job", {"action": "read", "runs": ["r1"]}, None),
+        ("job", {"action": "read_output", "session_id": "r1"}, "session_id is named run; the act"),
+        ("bash", {"command": "true", "run_in_background": True, "wait": 0}, None),
+        ("bash", {"command": "true", "timeout_ms": 5000, "timeout": "5"}, None),
+        ("bash", {"command": "true", "working_dir": "/", "restart": False}, "is named cwd]"),
+        ("bash", {"command": "true", "max_output_tokens": 10}, "max_output_tokens is named max_o"),
+        ("bash", {"command": "true", "yield_time_ms": 900}, "is named wait, in seconds: 0.9]"),
+        ("bash", {"command": "true", "timeout": "60000"}, "60000 seconds are 16.7 hours]"),
+        ("bash", {"command": "true", "all": None, "then": "return"}, None),
+        ("bash", {"command": "true", "until": {"output": None, "all": False}}, None),
     ],
 )
 def test_habits_from_other_tools_are_translated(
@@ -790,6 +803,11 @@ def test_habits_from_other_tools_are_translated(
         ({"command": "true", "timeout_ms": True}, "give timeout, a number of seconds"),
         ({"command": "true", "session": "r7"}, "use the tool job"),
         ({"command": "true", "sandbox": True}, "there is no argument sandbox"),
+        ({"command": "true", "restart": True}, "give reset to the action sessions of the tool job"),
+        ({"action": "read", "run": "r1"}, "to the tool job, which works with runs"),
+        ({"command": "true", "all": True}, "all and then are parts of until"),
+        ({"command": "true", "until": {"then": "end"}}, "until must be"),
+        ({"command": "true", "tty": True}, "terminals are not available yet"),
         ({"command": ""}, "command is required"),
         ({"command": "true", "interactive": "maybe"}, "interactive must be true or false"),
     ],
@@ -849,6 +867,9 @@ def test_values_of_the_wrong_type_that_can_mean_one_thing_are_accepted(tool: nac
     nothing = {"until": {"output": "", "port": None}, "cwd": None, "stdin": "", "session": ""}
     assert tool.call({"command": "echo a", **nothing, "env": {}, "leave": None}).text == "a\n"
     assert act(tool, "wait", run="", runs=["r1"], until={}, wait="0").details["state"] == "exited"
+    assert "state" in act(tool, "wait", runs=["r1", None, ""], all=True).details
+    assert "state" in act(tool, "wait", run="r1", runs=[None]).details
+    assert "keys" not in act(tool, "write", runs=["r1", "r2"], text="x").text
 
 
 def test_explicit_exit_codes_cannot_be_imitated(tool: nacre.Tool) -> None:

@@ -28,7 +28,7 @@ from nacre.contracts.arguments import (
     seconds_kind,
 )
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_user_command, reply_to_json
-from nacre.contracts.nacre.habits import translate_bash
+from nacre.contracts.nacre.habits import looks_like_milliseconds, translate_bash
 from nacre.contracts.nacre.reply_context import HAS_TERMINALS, ReplyContext
 from nacre.contracts.nacre.until import MAX_WAIT, UNTIL
 from nacre.contracts.option_reader import LESS, OFF, Seconds, read_options
@@ -297,8 +297,9 @@ class Nacre:
 
     def _wait_of_call(self, given: Bash) -> tuple[float, float | None]:
         """Return the seconds that a call of the tool `bash` waits, and the maximum wait if the call
-        asked for more. A call that gives only `timeout` waits until the timeout is over."""
-        if given.wait is not None or not given.timeout:
+        asked for more. A call that gives only `timeout` waits until the timeout is over, unless
+        the model probably meant milliseconds."""
+        if given.wait is not None or not given.timeout or looks_like_milliseconds(given.timeout):
             return self._effective_wait(given.wait)
         wait = given.timeout + self.options.grace + _TIMEOUT_MARGIN
         return min(wait, self.options.max_wait), None

@@ -18,6 +18,7 @@ from nacre.contracts.arguments import (
     bad_arguments,
     choice_kind,
     count_kind,
+    is_absent,
     object_schema,
     read_arguments,
     seconds_kind,
@@ -75,10 +76,11 @@ def _convert_run_id(value: Any) -> str:
     return str(value).strip().encode("utf-8", "replace").decode()
 
 
-def _convert_run_ids(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not value:
+def _convert_run_ids(value: Any) -> tuple[str, ...] | None:
+    if not isinstance(value, list | tuple):
         raise ValueError
-    return tuple(dict.fromkeys(map(_convert_run_id, value)))
+    given = [each for each in value if not is_absent(each)]
+    return tuple(dict.fromkeys(map(_convert_run_id, given))) or None
 
 
 _RUN: Final = Kind(
@@ -281,7 +283,7 @@ def _check_arguments(given: Arguments) -> None:
         if name == "action" or name in takes:
             continue
         if getattr(given, each.name) not in (None, False, (), NO_CONDITIONS):
-            does = ", ".join(takes) or "nothing else"
+            does = ", ".join(name for name in takes if name not in _UNDECLARED) or "nothing else"
             raise bad_arguments(
                 f"{name} cannot be used with action {given.action}, which takes {does}"
             )

@@ -50,9 +50,9 @@ def _convert_until(value: Any) -> Conditions:
                 found = replace(found, end_run=_convert_part("then", _check_then, each))
             case _:
                 found = replace(found, listed=(*found.listed, _build_condition(name, each)))
-    if given and not found.listed:
-        raise ValueError  # `all` and `then` without a condition
-    return found
+    if not found.listed and (found.all or found.end_run):
+        raise ValueError  # `all` or `then` without a condition
+    return found if found.listed else NO_CONDITIONS
 
 
 def _check_then(value: Any) -> bool:
