@@ -775,7 +775,7 @@ def test_descriptions_tell_the_limits_in_force() -> None:
     with nacre.Tool(options={"wait": 7, "timeout": 90, "max_output": 5000}) as tool:
         bash, job = tool.specs()
     said = json.dumps(bash)
-    assert "(7 by default)" in bash["description"]
+    assert "(default 7)" in bash["description"]
     assert "5,000 bytes" in bash["description"]
     assert "NOT a timeout" in bash["description"]
     assert "NOT a kill timeout" in bash["input_schema"]["properties"]["wait"]["description"]

@@ -202,8 +202,8 @@ class Nacre:
         limit = f"{options.timeout:g}" if options.timeout else "none"
         descriptions = {
             "command": "Bash script",
-            "wait": f"Seconds this call waits, 0 to {options.max_wait:g}; default: timeout if "
-            f"given, else {wait:g}. NOT a kill timeout: the command goes on and you get its id",
+            "wait": f"Seconds this call waits, 0 to {options.max_wait:g}; default {wait:g}, or "
+            "timeout if given. NOT a kill timeout: the command goes on and you get its id",
             "timeout": f"Seconds until the command is killed. Default {limit}, 0: none",
             "cwd": "Directory of this call",
             "env": "Variables of this call, literal: $X is not expanded",
