@@ -2,7 +2,17 @@
 
 import pytest
 
-from nacre.text.failures import find_failures, score_line
+from nacre.text.failures import FailureLine, FailureSearch, score_line
+
+
+def find_failures(
+    sections: list[tuple[int, bytes]], count: int
+) -> tuple[list[FailureLine], int | None]:
+    """Return the lines that the search finds, and the line at which it stopped."""
+    search = FailureSearch(count)
+    stops = [stop for first, data in sections if (stop := search.add(first, data)) is not None]
+    return search.best(), stops[0] if stops else None
+
 
 FAILURES = """\
 not ok 1234 - adds numbers
@@ -34,6 +44,15 @@ Failures: 0, Errors: 3
 E       AssertionError: expected no errors, got ['x']
 Error: no error handler registered for x
 make[1]: *** No rule to make target 'foo.o', needed by 'all'.  Stop.
+bash: line 1: foo: command not found
+cannot open file: No such file or directory
+/bin/deploy.sh: Permission denied
+E: Unable to locate package foo
+Killed
+Aborted (core dumped)
+undefined symbol: foo
+ld: symbol(s) not found for architecture x86_64
+psql: could not connect to server
 """
 FINE = """\
 ok 3 - an error is caught
@@ -76,9 +95,20 @@ def test_a_message_that_repeats_does_not_hide_the_others() -> None:
     lines = [f"ERROR: retry {number} failed" for number in range(5000)]
     lines[4000] = "ERROR: disk full"
     found, _ = find_failures([(1, "\n".join(lines).encode())], 3)
-    assert "ERROR: disk full" not in {each.text for each in found}  # the word is too frequent
-    found, _ = find_failures([(1, "\n".join(lines[3000:]).encode())], 3)
     assert "ERROR: disk full" in {each.text for each in found}
+
+
+def test_many_lines_without_failures_do_not_hide_one() -> None:
+    lines = [*["no failures"] * 30_000, "FAIL: test_real broke", *["no failures"] * 3000]
+    found, stopped = find_failures([(1, "\n".join(lines).encode())], 10)
+    assert [each.line for each in found] == [30_001]
+    assert stopped is None
+
+
+def test_a_count_of_zero_does_not_hide_a_count_of_failures() -> None:
+    lines = [*["tests: 10, failures: 0"] * 3, "tests: 12, failures: 3"]
+    found, _ = find_failures([(1, "\n".join(lines).encode())], 10)
+    assert [each.line for each in found] == [4]
 
 
 def test_line_numbers_go_on_from_section_to_section() -> None:

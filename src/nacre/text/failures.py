@@ -1,6 +1,6 @@
 """Finding the lines of an output that look like failures, by a scored set of patterns.
 
-    output -> candidates (lines with a word such as `fail`) -> score of each line -> best lines
+    output -> lines with a word such as `fail` -> score of each kind of line -> best lines
 
 When a reply leaves out a part of an output, the reply lists the lines of that part that look most
 like failures. The patterns cover the common test runners, compilers and languages. A search for
@@ -10,21 +10,18 @@ milliseconds.
 
 import re
 import time
-from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from nacre.text.clean import as_displayed, decode
 
-# Maximum number of lines, for each word, whose score is computed in one section of the output: the
-# first ones with the word.
-_MAX_LINES: Final = 2000
 _MAX_SECONDS: Final = 0.5  # maximum CPU seconds of one search for failures
 _MAX_LINE: Final = 600  # number of characters at the start of a line that the patterns see
 # Words in lower case; a failing line has at least one of them.
 _WORDS: Final = (
     *(b"fail", b"error", b"not ok", b"traceback", b"panic", b"assert", b"exception", b"fatal"),
     *(b"\ne   ", b"segmentation fault", b"undefined reference", b"core dumped", b"timed out"),
-    *(b"err!", b"*** "),
+    *(b"err!", b"*** ", b"not found", b"no such file", b"denied", b"refused", b"unable to"),
+    *(b"could not ", b"\ne: ", b"\nkilled", b"\naborted", b"undefined symbol"),
     *("✗".encode(), "✘".encode(), "✕".encode(), "✖".encode(), "●".encode()),
 )
 # Lines that mention failures but report success.
@@ -36,7 +33,7 @@ _NONE: Final = re.compile(
     r"(?i)\b(?:0|no|zero|without)\s+(?:[a-z]+\s+)?(?:errors?|fail(?:ed|ures?|ing)?|warnings?)\b"
     r"|\b(?:errors?|fail(?:ed|ures?)?)(?: count)?(?:\s*[:=]\s*|\s+)(?:0|none)\b"
 )
-# Patterns with the score of a line that matches; the highest score of all matching patterns counts.
+# Patterns with the score of a line that matches, the highest first; the first match counts.
 _SCORES: Final = tuple(
     (score, re.compile(pattern))
     for score, pattern in (
@@ -49,14 +46,19 @@ _SCORES: Final = tuple(
         (8, r"\bpanic:|\bpanicked at\b|[Ss]egmentation fault|core dumped"),
         (8, r"^Traceback \(most recent|^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b"),
         (8, r"\b(?:fatal )?error(?:\[\w+\]| [A-Z]+\d+)?:|undefined reference"),
+        (8, r"^\S*make(?:\[\d+\])?: \*\*\*|^E: \S|undefined symbol|symbol\(s\) not found"),
         (7, r"^ERROR\b|\b(?:ERROR|FATAL|CRITICAL|SEVERE|PANIC)\b|^(?:npm )?ERR!|^fatal:"),
+        (7, r"\bcommand not found\b|^(?:Killed|Aborted)\b(?! by\b)"),
         (6, r"\b(?:Error|Exception|[A-Z]\w+(?:Error|Exception)):"),
-        (8, r"^\S*make(?:\[\d+\])?: \*\*\*"),
+        (5, r"\bNo such file or directory\b|\b[Pp]ermission denied\b|\b[Cc]onnection refused\b"),
         (4, r"(?i)(?<![\w./-])(?:failed|failures?|failing|exception|timed out)(?![\w/-]|\.\w)"),
+        (4, r"\b[Cc]ould not (?:connect|find|open|resolve|read|write|load|locate|start|create)\b"),
+        (3, r"(?i)\bunable to \w|\baccess denied\b"),
         (2, r"(?i)(?<![\w./-])(?:errors?|fail)(?![\w/-]|\.\w)"),
     )
 )
-_DIGITS: Final = re.compile(r"\d+")
+# A number other than zero: `0 failed` and `3 failed` are lines of different kinds.
+_NUMBER: Final = re.compile(rb"(?<!\d)\d*[1-9]\d*")
 
 
 class FailureLine(NamedTuple):
@@ -65,23 +67,56 @@ class FailureLine(NamedTuple):
     score: int
 
 
-def find_failures(
-    sections: Iterable[tuple[int, bytes]], count: int
-) -> tuple[list[FailureLine], int | None]:
-    """Return at most `count` lines that look most like failures, in the order of the output. Each
-    section is a part of the output with the number of its first line. Also return the number of the
-    line at which the search stopped because it took too long, else None."""
-    scored: list[FailureLine] = []
-    deadline, stopped = time.thread_time() + _MAX_SECONDS, None
-    for number, text in _candidates(sections):
-        if time.thread_time() > deadline:
-            stopped = number
-            break
-        shown = as_displayed(text).rstrip()
-        score = score_line(shown)
-        if score:
-            scored.append(FailureLine(number, shown, score))
-    return sorted(_select(scored, count)), stopped
+class FailureSearch:
+    """Search for the lines that look most like failures, in parts of an output. All parts share one
+    limit of CPU time."""
+
+    def __init__(self, count: int) -> None:
+        """`count` is the maximum number of lines that the search finds."""
+        self._count = count
+        self._deadline = time.thread_time() + _MAX_SECONDS
+        # Lines that look like failures, by the hash of their kind: lines that differ only in
+        # numbers are of one kind. A kind that does not look like a failure has an empty list.
+        self._kinds: dict[int, list[FailureLine]] = {}
+
+    @property
+    def is_over(self) -> bool:
+        return time.thread_time() > self._deadline
+
+    def add(self, first: int, data: bytes) -> int | None:
+        """Search a part of the output whose first line has the number `first`. Return the number of
+        the line at which the search stopped because its time was over, else None."""
+        at, number = 0, first
+        for start in sorted(_line_starts(data)):
+            number += data.count(b"\n", at, start)
+            at = start
+            if self.is_over:
+                return number
+            end = data.find(b"\n", start, start + 4 * _MAX_LINE)
+            self._add_line(number, data[start : end if end >= 0 else start + 4 * _MAX_LINE])
+        return None
+
+    def _add_line(self, number: int, line: bytes) -> None:
+        kind = hash(_NUMBER.sub(b"1", line))
+        known = self._kinds.get(kind)
+        if known is not None and (not known or len(known) >= self._count):
+            return
+        text = as_displayed(decode(line)).rstrip()
+        score = known[0].score if known else score_line(text)
+        found = [FailureLine(number, text, score)] if score else []
+        self._kinds.setdefault(kind, []).extend(found)
+
+    def best(self) -> list[FailureLine]:
+        """Return the lines that look most like failures, in the order of the output. Further lines
+        of one kind are selected last, so that a message that repeats does not hide all others."""
+        first = [found[0] for found in self._kinds.values() if found]
+        again = [line for found in self._kinds.values() for line in found[1:]]
+        ordered = [*sorted(first, key=_by_score), *sorted(again, key=_by_score)]
+        return sorted(ordered[: self._count])
+
+
+def _by_score(found: FailureLine) -> tuple[int, int]:
+    return -found.score, found.line
 
 
 def score_line(text: str) -> int:
@@ -93,38 +128,12 @@ def score_line(text: str) -> int:
     return next((score for score, pattern in _SCORES if pattern.search(text)), 0)
 
 
-def _select(scored: list[FailureLine], count: int) -> list[FailureLine]:
-    """Select lines by their score. Lines that differ only in numbers are selected last, so that
-    one message that repeats does not hide all others."""
-    kinds: set[str] = set()
-    first: list[FailureLine] = []
-    again: list[FailureLine] = []
-    for each in sorted(scored, key=lambda each: (-each.score, each.line)):
-        kind = _DIGITS.sub("0", each.text)
-        (again if kind in kinds else first).append(each)
-        kinds.add(kind)
-    return [*first, *again][:count]
-
-
-def _candidates(sections: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each line that has a word of a failure."""
-    for first, data in sections:
-        at, number = 0, first
-        for start in sorted(_line_starts(data)):
-            number += data.count(b"\n", at, start)
-            end = data.find(b"\n", start)
-            yield number, decode(data[start : end if end >= 0 else len(data)][: 4 * _MAX_LINE])
-            at = start
-
-
 def _line_starts(data: bytes) -> set[int]:
     """Return the offsets of the lines that have a word of a failure."""
     lower, found = b"\n" + data.lower(), set()
     for word in _WORDS:
         at = lower.find(word)
-        for _ in range(_MAX_LINES):
-            if at < 0:
-                break
+        while at >= 0:
             # `lower` has one byte more than `data` at its start.
             found.add(lower.rfind(b"\n", 0, at + 1))
             end = lower.find(b"\n", at + 1)

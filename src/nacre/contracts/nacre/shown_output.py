@@ -8,7 +8,6 @@ limit of the reply.
 """
 
 import re
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -28,9 +27,8 @@ _MAX_FAILURES: Final = 10  # maximum number of omitted lines that a reply lists
 _FAILURES_SHARE: Final = 4  # divisor: the listed lines get at most a quarter of the byte limit
 _MAX_FAILURE: Final = 200  # maximum bytes of a listed line
 _MAX_REST: Final = 1024 * 1024  # maximum bytes that are searched of a line without an end
-_SCAN_SECONDS: Final = 0.5  # maximum CPU seconds for searching the part of an output on disk
 # Pattern of the search that a notice offers for a long omitted part.
-_GREP: Final = "(?i)error|fail|fatal|panic|traceback"
+_GREP: Final = "(?i)error|fail|fatal|panic|exception|traceback|not ok|not found|denied"
 # Size of an omitted part up to which a notice offers to read the part instead of searching it.
 _READABLE: Final = 20_000
 
@@ -68,10 +66,7 @@ def show_output(
     part = _render(job.run, job.output, max_bytes, fold=fold)
     if part.omitted is None:
         return from_rendered(part)
-    from nacre.text.failures import find_failures  # lazy import: most outputs are not cut
-
-    search = _OmittedSearch(job, part.omitted, read_output)
-    found, stopped = find_failures(search.sections(), _MAX_FAILURES)
+    found, unsearched = _search_omitted(job, part.omitted, read_output)
     failures = _list_failures(found, max_bytes // _FAILURES_SHARE)
     if failures:
         room = max_bytes - sum(len(each.encode()) + 1 for each in failures)
@@ -79,10 +74,10 @@ def show_output(
     if part.omitted is None:
         return from_rendered(part)
     notices = [_notice(job.run, part.omitted, max_bytes) + " " * part.spare, *failures]
-    unsearched = search.unsearched if stopped is None else (stopped, part.omitted.last)
-    if unsearched is not None:
-        first, last = unsearched
-        notices.append(f"[lines {first:,} to {last:,} were not searched for failures]")
+    notices += [
+        f"[lines {first:,} to {last:,} were not searched for failures]"
+        for first, last in unsearched
+    ]
     return ShownOutput(
         text=part.head + "\n".join([*notices, part.tail]),
         shown=part.shown,
@@ -162,51 +157,56 @@ def _failure_text(failure: "FailureLine") -> str:
     return f"[line {failure.line}: {short}{'…' if len(data) > _MAX_FAILURE else ''}]"
 
 
-class _OmittedSearch:
-    """Search for failures in the omitted part of an output. The part that is not in memory is read
-    from the store, within a time limit."""
+def _search_omitted(
+    job: RunStatus, left: Omitted, read_output: OutputReader
+) -> "tuple[list[FailureLine], list[tuple[int, int]]]":
+    """Search the omitted part of an output for failures, within a time limit. Return the lines that
+    look most like failures, and the ranges of lines that were not searched, each as (first, last).
 
-    def __init__(self, job: RunStatus, left: Omitted, read_output: OutputReader) -> None:
-        assert isinstance(job.output, Excerpt)
-        self._run = job.run
-        self._output = job.output
-        self._left = left
-        self._read_output = read_output
-        # First and last of the lines that were not searched, because the time was over.
-        self.unsearched: tuple[int, int] | None = None
+    The part in memory comes first, because the end of an output matters most. The rest is read from
+    the store."""
+    from nacre.text.failures import FailureSearch  # lazy import: most outputs are not cut
 
-    def sections(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the omitted part in sections of complete lines, each with the number of its first
-        line."""
-        left, capture = self._left, self._output.capture
-        begin = left.byte - self._output.byte
-        if not capture.omitted:
-            yield left.first, (capture.head + capture.tail)[begin : begin + left.size]
-            return
-        searched = left.first
-        for first, data in self._stored_sections():
-            yield first, data
-            searched = first + data.count(b"\n")
-        tail = _tail_of_omitted(capture, begin + left.size)
-        first = left.last + 1 - tail.count(b"\n")
-        if searched < first:
-            self.unsearched = (searched, first - 1)
-            yield first, tail
+    assert isinstance(job.output, Excerpt)
+    search, unsearched = FailureSearch(_MAX_FAILURES), []
+    capture, offset = job.output.capture, job.output.byte
+    # The first omitted line may be shown in part; it is searched as a whole.
+    begin = capture.head.rfind(b"\n", 0, left.byte - offset) + 1
+    end = left.byte + left.size - offset
+    if not capture.omitted:
+        stop = search.add(left.first, (capture.head + capture.tail)[begin:end])
+        return search.best(), [] if stop is None else [(stop, left.last)]
+    tail = _tail_of_omitted(capture, end)
+    first = left.last + 1 - tail.count(b"\n")
+    stop = search.add(first, tail)
+    if stop is not None:
+        unsearched.append((stop, left.last))
+    searched = left.first
+    for number, data in _stored_sections(job.run, left, offset + begin, read_output):
+        stop = search.add(number, data)
+        searched = number + data.count(b"\n") if stop is None else stop
+        if search.is_over:
+            break
+    if searched < first:
+        unsearched.insert(0, (searched, first - 1))
+    return search.best(), unsearched
 
-    def _stored_sections(self) -> Iterator[tuple[int, bytes]]:
-        left, rest = self._left, b""
-        deadline, number = time.thread_time() + _SCAN_SECONDS, left.first
-        for block in self._read_output(self._run, left.byte, left.byte + left.size):
-            data = rest + block
-            cut = data.rfind(b"\n") + 1
-            if cut:
-                yield number, data[:cut]
-                number += data.count(b"\n", 0, cut)
-            rest = data[cut:][:_MAX_REST]
-            if time.thread_time() > deadline:
-                return
-        if rest:
-            yield number, rest + b"\n"
+
+def _stored_sections(
+    run: str, left: Omitted, start: int, read_output: OutputReader
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the omitted part of a stored output in sections of complete lines, each with the number
+    of its first line. `start` is the byte where the first omitted line begins."""
+    number, rest = left.first, b""
+    for block in read_output(run, start, left.byte + left.size):
+        data = rest + block
+        cut = data.rfind(b"\n") + 1
+        if cut:
+            yield number, data[:cut]
+            number += data.count(b"\n", 0, cut)
+        rest = data[cut:][:_MAX_REST]
+    if rest:
+        yield number, rest + b"\n"
 
 
 def _tail_of_omitted(capture: Capture, end: int) -> bytes:
