@@ -2,7 +2,7 @@
 
 import pytest
 
-from nacre.bash.read_prompts import find_read_prompt
+from nacre.bash.read_prompts import find_first_prompt, find_read_prompt
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,24 @@ from nacre.bash.read_prompts import find_read_prompt
 )
 def test_the_prompt_of_the_read_that_waits(script: str, lines: int, prompt: str) -> None:
     assert find_read_prompt(script.encode(), lines) == prompt.encode()
+
+
+@pytest.mark.parametrize(
+    ("script", "prompt"),
+    [
+        ("cd /tmp; read -p 'Name? ' n; echo $n", "Name? "),
+        ("{ read -rp 'Name? ' n; }", "Name? "),
+        ("read a; read -p 'Two? ' b", ""),
+        ("read -p 'Name? ' n < names", ""),
+        ("read -p 'Name? ' n <<< Ada", ""),
+        ("echo Ada | { read -p 'Name? ' n; }", ""),
+        ("exec < names; read -p 'Name? ' n", ""),
+        ("read -u 3 -p 'Name? ' n 3< names", ""),
+        ("exec 3< names; read -ru3 -p 'Name? ' n", ""),
+        ("[ -t 0 ] && read -p 'Name? ' n", ""),
+        ("ask() { read -p 'Name? ' n; }", ""),
+        ("echo \"read -p 'Name? ' n\"", ""),
+    ],
+)
+def test_the_first_prompt_that_a_script_reaches_in_any_case(script: str, prompt: str) -> None:
+    assert find_first_prompt(script.encode()) == prompt.encode()

@@ -99,6 +99,10 @@ def test_a_run_without_output_says_that_programs_may_buffer(tool: nacre.Tool) ->
         ("GH_TOKEN=mine; echo $GH_TOKEN", None),
         ('curl() { return 22; }; curl -H "Key: $GH_TOKEN" | head -n 1', "GH_TOKEN"),
         ("printenv GH_TOKEN", "GH_TOKEN"),
+        ("gh-of-nobody() { :; }; qqgh pr list", None),
+        ("echo 'Error: 401'; exit 1", "GH_TOKEN, NPM_TOKEN"),
+        ("echo 'error: invalid token'; exit 1", "GH_TOKEN, NPM_TOKEN"),
+        ("echo 'SyntaxError: Invalid or unexpected token'; exit 1", None),
         (": $GH_TOKEN; echo 401", "GH_TOKEN"),
         ("[[ -v NPM_TOKEN ]]", "NPM_TOKEN"),
         ("python3 -c 'import os; os.environ[\"NPM_TOKEN\"]' 2>/dev/null", "NPM_TOKEN"),
@@ -157,6 +161,14 @@ def test_output_behind_megabytes_of_one_line_is_shown(tool: nacre.Tool) -> None:
     assert reply.text.startswith("é日é日")
     assert reply.text.endswith("é日é日")
     assert 19_900 < len(reply.text.encode()) <= 20_000
+
+
+def test_a_failure_at_the_edge_of_the_cut_is_listed(tool: nacre.Tool) -> None:
+    # The reply shows the first bytes of the failing line, and omits the rest.
+    failing = f"FAILED {'x' * 400}"
+    command = f"seq 100; echo '{failing}'; seq 5000"
+    reply = tool.call({"command": command, "max_output": 1300})
+    assert f"[line 101: {failing[:100]}" in reply.text
 
 
 def test_the_call_of_a_notice_is_not_cut_again(tool: nacre.Tool) -> None:
@@ -593,6 +605,20 @@ def test_an_awaited_port_that_the_run_itself_has_is_no_hint(tool: nacre.Tool) ->
     tool.call({"command": server, "until": {"port": port}, "wait": 20})
     until = {"port": port, "output": "never", "all": True}
     assert "hint" not in act(tool, "wait", run="r1", until=until, wait=0.5).text
+
+
+def test_a_written_backslash_and_n_is_no_newline(tool: nacre.Tool) -> None:
+    tool.call({"command": "read -r x; read -r y", "interactive": True})
+    reply = act(tool, "write", run="r1", text="yes\\n")
+    assert "[hint: text ends in a backslash and the letter n, not in a newline" in reply.text
+    assert "hint" not in act(tool, "write", run="r1", text="\n").text
+
+
+def test_a_wait_for_several_runs_has_their_hints(tool: nacre.Tool) -> None:
+    for command in ("sleep 0.3; gti status", "sleep 0.3; true"):
+        tool.call({"command": command, "wait": 0})
+    reply = act(tool, "wait", runs=["r1", "r2"], all=True, wait=20)
+    assert "[hint: there is no command gti; near it: git" in reply.text
 
 
 def test_a_key_of_a_terminal_gets_the_right_advice(tool: nacre.Tool) -> None:

@@ -230,6 +230,25 @@ def test_a_hint_guesses_that_a_command_asked_for_input_and_got_none(tool: nacre.
     assert hinted(tool, "printf '10%%'; exit 1") == []
 
 
+def test_the_prompt_of_a_read_without_input_is_named(tool: nacre.Tool) -> None:
+    ask = "read -p 'Name? ' name; echo \"hi $name\""
+    asked = ["it asked 'Name?', and stdin is empty; interactive: true lets you answer"]
+    assert hinted(tool, ask) == asked
+    assert hinted(tool, f"{ask}; exit 3") == asked
+    assert hinted(tool, ask, stdin="Ada\n") == []
+    assert hinted(tool, f"echo Ada | {{ {ask}; }}") == []
+
+
+def test_a_question_with_choices_is_noticed_although_git_ends_its_line(
+    tool: nacre.Tool,
+) -> None:
+    asked = ["it may have asked for input and got none; interactive: true lets you answer"]
+    tool.call({"command": "git init -q; echo 1 > f; git add f; echo 2 > f"})
+    assert hinted(tool, "git add -p") == asked
+    assert hinted(tool, "echo 'Continue [y/n]? '") == asked
+    assert hinted(tool, "echo 'What is this? '") == []
+
+
 def test_a_null_byte_in_the_output_does_not_break_the_reply(tool: nacre.Tool) -> None:
     said = "printf '/bin/bash: line 1: a\\0b: command not found\\n'; exit 127"
     assert tool.call({"command": said}).details["exit_code"] == 127
@@ -244,6 +263,26 @@ def test_a_relative_path_means_nothing_after_a_cd(tool: nacre.Tool, tmp_path: Pa
 
 def test_the_path_that_the_call_gives_counts(tool: nacre.Tool, tmp_path: Path) -> None:
     assert hinted(tool, "gti", env={"PATH": str(tmp_path)}) == []
+
+
+def test_a_program_outside_of_the_path_is_not_suggested(tool: nacre.Tool) -> None:
+    assert hinted(tool, "PATH=/nonexistent; ls") == [
+        "ls is not in the directories of the command's PATH; check PATH"
+    ]
+
+
+def test_a_message_in_place_of_an_editor_gets_no_second_advice(tool: nacre.Tool) -> None:
+    tool.call({"command": "git init -q; git config user.email a@b; git config user.name a"})
+    commits = "for i in 1 2 3; do git commit -q --allow-empty -m $i; done"
+    tool.call({"command": commits})
+    reply = tool.call({"command": "git rebase -i HEAD~2"})
+    assert "No editor opens here." in reply.text
+    assert reply.details["hints"] == []
+
+
+def test_a_function_with_the_name_of_a_program_needs_no_terminal(tool: nacre.Tool) -> None:
+    assert hinted(tool, "nano x; exit 3", timeout=1) != []
+    assert hinted(tool, "nano() { return 3; }; nano x") == []
 
 
 def test_a_success_says_nothing(tool: nacre.Tool) -> None:

@@ -12,6 +12,18 @@ _VALUED = b"adinNptu"  # options of `read` that take a value
 _OTHER_READERS = (b"mapfile", b"readarray", b"head", b"line", b"sed")
 
 
+def find_first_prompt(script: bytes) -> bytes:
+    """Return the prompt of the first `read` of a script, if the script runs this `read` in any case
+    and gives it no other stdin; else an empty text."""
+    if any(each.name == b"exec" and _is_redirected(each) for each in analyze(script).commands):
+        return b""
+    certain = _unconditional_commands(script)
+    for each in _find_reads(script):
+        is_certain = any(node.start <= each.start < node.end for node in certain)
+        return _prompt(each, script) if is_certain and b"u" not in _options(each) else b""
+    return b""
+
+
 def is_single_command(script: bytes) -> bool:
     """Return whether a script runs one command and nothing else."""
     return len(analyze(script).commands) == 1
@@ -21,11 +33,7 @@ def find_read_prompt(script: bytes, lines: int | None) -> bytes:
     """Return the prompt of the `read` at which a script waits after it has read this number of
     lines (None: the number is not known); an empty text if the prompt is not known."""
     commands = analyze(script).commands
-    reads = [
-        each
-        for each in commands
-        if each.name == b"read" and not (each.fed or each.substitution or _is_redirected(each))
-    ]
+    reads = _find_reads(script)
     # A function that is called is analyzed once without its arguments, which does not count, and
     # once for each call.
     called = {each.start for each in reads if each.via}
@@ -43,6 +51,15 @@ def find_read_prompt(script: bytes, lines: int | None) -> bytes:
         if len(prompts) == 1:
             return prompts.pop()
     return b""
+
+
+def _find_reads(script: bytes) -> list[ParsedCommand]:
+    """Return the `read` commands of a script that read the script's own stdin."""
+    return [
+        each
+        for each in analyze(script).commands
+        if each.name == b"read" and not (each.fed or each.substitution or _is_redirected(each))
+    ]
 
 
 def _reads_after(
@@ -82,8 +99,12 @@ def _unconditional_commands(script: bytes) -> list[Simple]:
 
 def _reads_no_line(command: ParsedCommand) -> bool:
     """Return whether a `read` may read less or more than one line, or stop waiting."""
-    options = b"".join(word.text or b"" for word in command.arguments if _is_option(word))
-    return any(letter in options for letter in b"nNdtu")
+    return any(letter in _options(command) for letter in b"nNdtu")
+
+
+def _options(command: ParsedCommand) -> bytes:
+    """Return the words of a command that are options, joined."""
+    return b"".join(word.text or b"" for word in command.arguments if _is_option(word))
 
 
 def _is_option(word: Word) -> bool:

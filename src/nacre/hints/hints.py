@@ -19,6 +19,7 @@ from msgspec import Struct
 from nacre.bash.analyze import analyze
 from nacre.bash.commands import ParsedCommand, known_prefix
 from nacre.bash.paths import resolve_path
+from nacre.bash.read_prompts import find_first_prompt
 from nacre.hints.questions import ends_in_question
 from nacre.model.outcome import Ending, Exited
 from nacre.model.plan import BASH
@@ -110,7 +111,10 @@ def missing_program(facts: RunFacts) -> str | None:
     ]
     if local:
         return f"{what} is not in PATH; there is {local[0]}"
-    near = [each for each in _similar_names(what, _programs(facts)) if each != what]
+    programs = _programs(facts)
+    if what in programs:
+        return f"{what} is not in the directories of the command's PATH; check PATH"
+    near = _similar_names(what, programs)
     return f"there is no command {what}; near it: {', '.join(near)}" if near else None
 
 
@@ -297,6 +301,11 @@ def _age(seconds: float) -> str:
 def may_have_asked(facts: RunFacts) -> str | None:
     if facts.open_stdin or not isinstance(facts.ending, Exited):
         return None
+    if b"read" in facts.script and (prompt := find_first_prompt(facts.script)):
+        return (
+            f"it asked {decode(prompt).strip()!r}, and stdin is empty; "
+            "interactive: true lets you answer"
+        )
     last = as_displayed(facts.lines[-1]).strip()[-500:] if facts.lines else ""
     if not facts.failed:
         asks = ends_in_question(facts.output, unterminated=facts.unterminated)
@@ -386,7 +395,9 @@ _UNAUTHORIZED: Final = re.compile(
     r"(?i)\b(?:HTTP(?:/[\d.]{1,3})?|status(?:[ _]?code)?|returned error|npm (?:ERR!|error) code)"
     r"\W{1,4}E?40[13]\b(?!\.\w)|\b40[13]\W{1,3}(?:unauthori[sz]ed|forbidden|client error)"
     r"|\bunauthori[sz]ed\b|\b(?:error|status):? forbidden\b|\baccess denied for\b|ENEEDAUTH"
-    r"|\bauthenticat(?:ion|e)\b.{0,30}\b(?:failed|required|error)\b"
+    r"|\bauthenticat(?:ion|e)\b.{0,30}\b(?:failed|required|error)\b|\bmust be authenticated\b"
+    r"|^(?:\w{1,20}: )?error:? 40[13]\b(?!\.\w)"
+    r"|^(?:\w{1,20}: )?(?:error: )?(?:invalid|expired) token\b|\btoken (?:has |is )?expired\b"
     r"|\bfailed to authenticate\b|\bnot (?:authenticated|logged in)\b|\blog ?in required\b"
     r"|\b(?:bad|invalid|missing|expired|incorrect) (?:\w{1,20} ){0,2}"
     r"(?:credentials?|api[ _-]?key|(?:access|auth|api|bearer) token)\b"
@@ -482,12 +493,21 @@ def _fitting_secrets(facts: RunFacts) -> list[str]:
     if named:
         return named
     prefixes = {
-        prefix for each in analyze(facts.script).commands for prefix in _login_prefixes(each)
+        prefix
+        for each in analyze(facts.script).commands
+        if not _is_missing(each, text)
+        for prefix in _login_prefixes(each)
     }
     fitting = [name for name in facts.withheld if name.startswith(tuple(prefixes))]
     if fitting:
         return fitting
     return list(facts.withheld) if _was_refused(facts) else []
+
+
+def _is_missing(command: ParsedCommand, output: str) -> bool:
+    """Return whether the output says that there is no program of this name."""
+    name = re.escape(decode(command.name or b""))
+    return re.search(rf"{name}\W{{1,3}}(?:command not found|No such file)", output) is not None
 
 
 def _was_refused(facts: RunFacts) -> bool:
@@ -517,6 +537,9 @@ def prepared_message(facts: RunFacts) -> str | None:
     """Return a hint if git wanted to open an editor for a message that git has prepared."""
     if not any(_EDITOR_FAILED.search(line) for line in facts.lines):
         return None
+    words = {word.text for each in _git_commands(facts) for word in each.arguments[:4]}
+    if words.isdisjoint(_USE_PREPARED):
+        return None
     git = _git_directory(_directory_of_git(facts))
     if git is None:
         return None
@@ -528,10 +551,20 @@ def prepared_message(facts: RunFacts) -> str | None:
     return None
 
 
+# Subcommands of git that may open an editor with a message that git has prepared.
+_USE_PREPARED: Final = frozenset(
+    (b"commit", b"rebase", b"merge", b"cherry-pick", b"revert", b"pull", b"am")
+)
+
+
+def _git_commands(facts: RunFacts) -> list[ParsedCommand]:
+    found = analyze(facts.script, cwd=facts.cwd).commands
+    return [each for each in found if each.name == b"git"]
+
+
 def _directory_of_git(facts: RunFacts) -> bytes:
     """Return the directory of the script's last git command, also for `git -C DIRECTORY`."""
-    found = analyze(facts.script, cwd=facts.cwd).commands
-    commands = [each for each in found if each.name == b"git"]
+    commands = _git_commands(facts)
     if not commands:
         return facts.cwd
     last = commands[-1]

@@ -111,10 +111,11 @@ PI_NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"GH_PROMPT_DISABLED": b"1",
 }
 
+NO_EDITOR: Final = b"No editor opens here."
 # Value of GIT_SEQUENCE_EDITOR: git runs this text with sh and appends a file name, which the final
 # `#` makes a comment.
 _NO_SEQUENCE_EDITOR: Final = (
-    b"echo 'No editor opens here. Give the edit of the rebase in the command itself, for example:"
+    b"echo '" + NO_EDITOR + b" Give the edit of the rebase in the command itself, for example:"
     b' GIT_SEQUENCE_EDITOR="sed -i 1!s/^pick/squash/" GIT_EDITOR=true git rebase -i HEAD~3\''
     b" >&2; exit 1 #"
 )

@@ -131,7 +131,10 @@ def note_terminal_needs(plan: Plan, caller: Caller) -> Plan:
 def find_terminal_needs(reading: Analysis) -> Iterator[NeedsTerminal]:
     """Yield a finding for each command in a script that needs a terminal or an editor."""
     exported: set[bytes] = set()  # names of the variables that the script exports
+    defined = {each.name for each in reading.functions}
     for command in reading.commands:
+        if command.name in defined:
+            continue  # a function of the script
         if command.name in (b"export", b"declare"):
             exported |= {known_prefix(word).partition(b"=")[0] for word in command.arguments}
         if exported & _EDITOR_NAMES:
@@ -254,7 +257,7 @@ def _other(command: ParsedCommand, texts: set[bytes | None]) -> tuple[str, str] 
             own = _own_flags(command.arguments[at + 1 :], _DOCKER_VALUED)
             terminal = own & {b"-t", b"--tty"} or command.arguments[at].text == b"attach"
             if terminal and not own & {b"-d", b"--detach"}:
-                return "it asks for a terminal", "leave -t out"
+                return "it asks for a terminal, and interactive: true is none", "leave -t out"
     chosen = {each.name for each in command.assignments} & _EDITOR_NAMES or b"env" in command.via
     if name == b"crontab" and b"-e" in texts and not chosen:
         return "it opens an editor", "write the table to a file, and crontab FILE"

@@ -181,6 +181,8 @@ class JobReplyContext(Struct, frozen=True, kw_only=True):
     read_output: OutputReader = read_nothing
     # Function that returns how far earlier replies have reported a run.
     read_position: Callable[[str], ReadPosition | None] = lambda _: None
+    # Whether the written text ends in a backslash and the letter n instead of a newline.
+    literal_newline: bool = False
     notes: tuple[str, ...] = ()  # notes about arguments of the call that were translated
     withheld: tuple[str, ...] = ()  # names of variables that commands do not get
 
@@ -391,6 +393,7 @@ def _admit_write(
         reply_context,
         wait_clamped_to=clamped,
         unterminated=unended,
+        literal_newline=unended and text.endswith(b"\\n"),
         control_key=text.strip(b"\n") in _CONTROL_KEYS,
         until=given.until,
     )

@@ -31,6 +31,10 @@ from nacre.model.requests import (
 from nacre.text.render import render_page
 from nacre.text.search import number_lines
 
+_NO_NEWLINE: Final = "text had no \\n at its end; the program may wait for that"
+_LITERAL_NEWLINE: Final = (
+    "text ends in a backslash and the letter n, not in a newline, which is \\n in JSON"
+)
 # Seconds before a run's timeout from which on the action `list` mentions the timeout.
 _NEAR_TIMEOUT: Final = 600.0
 
@@ -62,8 +66,10 @@ def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
         found.append(
             "stdin is not a terminal: job signal INT interrupts the run, eof: true ends its input"
         )
+    elif reply_context.literal_newline:
+        found.append(_LITERAL_NEWLINE)
     elif reply_context.unterminated and job.waits_for_input:
-        found.append("text had no \\n at its end; the program may wait for that")
+        found.append(_NO_NEWLINE)
     reply = build_run_reply(
         job,
         show_output(
@@ -205,6 +211,7 @@ def _reply_for_several(listing: Listing, reply_context: JobReplyContext) -> Repl
             job,
             show_output(job, max_bytes, reply_context.read_output),
             state=_session_note(job, reply_context),
+            hints=_find_hints(job, reply_context) if reply_context.action == "wait" else (),
             until=reply_context.until,
             always=reply_context.action == "signal",
             since_last=reply_context.action == "wait",

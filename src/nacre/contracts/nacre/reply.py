@@ -49,7 +49,7 @@ from nacre.model.requests import (
     input_wait,
 )
 from nacre.model.wait_conditions import NO_CONDITIONS, Conditions, PortOpen
-from nacre.prepare.environment import withheld_secrets
+from nacre.prepare.environment import NO_EDITOR, withheld_secrets
 from nacre.text.clean import decode
 
 _DETACHED_IN_SESSION: Final = (
@@ -60,7 +60,7 @@ _LOOKED_AT: Final = 4096  # number of bytes at the end of the output in which gi
 # Pattern for scripts that may get a hint even if they succeed: scripts with a change of the shell's
 # state (`cd`, `export`, `source`) or a here-document.
 _MAY_NEED_HINT: Final = re.compile(
-    rb"\b(?:cd|chdir|pushd|popd|export|source)\b|(?:^|[;&\n])\s*\.\s|<<"
+    rb"\b(?:cd|chdir|pushd|popd|export|source|read)\b|(?:^|[;&\n])\s*\.\s|<<"
 )
 
 
@@ -143,7 +143,7 @@ def _find_hints(
             case ToolSuggested(message=message):
                 found.append(message)
             case NeedsTerminal(words=words, why=why, instead=instead):
-                if not found and _fits_failure(job, words):
+                if not found and job.ending != Exited(127) and _fits_failure(job, words):
                     found.append(f"{words}: {why}; {instead}")
             case TrailerSkipped(why=why):
                 found.append(f"a commit got no trailer: {why}")
@@ -166,11 +166,13 @@ def find_port_hints(
 
 def _fits_failure(job: RunStatus, words: str) -> bool:
     """Return whether a command that needs a terminal may have failed for lack of it. A command that
-    succeeded needed none, and git says so when it cannot open an editor."""
+    succeeded needed none, and git says so when it cannot open an editor. The message of nacre in
+    place of git's editor says already what to do."""
     if job.ending is None or not words.startswith("git "):
         return job.ending != Exited(0)
-    output = shown_capture(job)
-    return job.ending != Exited(0) and b"editor" in (output.tail or output.head)[-_LOOKED_AT:]
+    shown = shown_capture(job)
+    output = (shown.tail or shown.head)[-_LOOKED_AT:]
+    return job.ending != Exited(0) and b"editor" in output and NO_EDITOR not in output
 
 
 def find_hints(
@@ -247,7 +249,7 @@ def build_run_reply(
         *process_lines(job),
         *([f"[{state}]"] if state else []),
         *([f"[this front waits at most {clamped:g} s]"] if clamped is not None else []),
-        *(f"[hint: {each}]" for each in hints),
+        *(f"[hint: {each}]" for each in dict.fromkeys(hints)),
     ]
     if job.ending == Exited(0) and part.looks_like_status and not always:
         lines.append(f"[{ending_text(job.ending)}]")
@@ -256,7 +258,7 @@ def build_run_reply(
     return Reply(
         text=body + "\n".join(lines) or "(no output)",
         is_error=isinstance(job.ending, NotStarted | Lost),
-        details=build_details(job, part, hints),
+        details=build_details(job, part, [*dict.fromkeys(hints)]),
         run=job.run,
         read_to={job.run: ReadPosition(next_cursor(job), job.ending is not None)},
     )
