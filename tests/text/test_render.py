@@ -325,3 +325,16 @@ def test_many_equal_lines_are_one_however_many() -> None:
     made = rendered(b"first\n" + b"waiting for the database\n" * 50_000 + b"ERROR: gave up\n")
     folded = "waiting for the database\n[previous line repeated 49,999 more times]\n"
     assert made.head == f"first\n{folded}ERROR: gave up\n"
+
+
+def test_the_line_at_the_cut_has_no_note_of_its_own() -> None:
+    data = b"x" * 50_000 + b"\n" + b"same\n" * 5
+    made = rendered(data, 1000)
+    head, *_ = made.head.split("...")
+    *_, tail = made.tail.split("...")
+    assert "left out" not in made.head + made.tail
+    assert data.startswith(head.encode())
+    assert data.endswith(tail.encode())
+    assert made.omitted is not None
+    assert (made.omitted.byte, made.omitted.first, made.omitted.last) == (len(head), 1, 1)
+    assert made.omitted.size == len(data) - len(head) - len(tail)

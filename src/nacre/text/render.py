@@ -84,6 +84,7 @@ class _Entry(NamedTuple):
     last: int
     start: int  # byte offset of the first output line that this rendered line represents
     end: int  # byte offset right after the last output line that this rendered line represents
+    raw: bytes  # the output line without its newline
     text: str
     close: str  # newline at the end of the line; empty if the output ends without a newline
     short: bool  # whether the line was too long and lost its middle
@@ -213,13 +214,12 @@ def _with_longer_lines(found: list[_Entry], lines: _Lines, max_bytes: int) -> li
     lines fit; otherwise a longer line could give a shorter reply."""
     cut = [entry for entry in found if entry.short]
     room = max_bytes - sum(entry.room for entry in found if not entry.short)
-    raws = [_first_line(lines.data, entry.start - lines.start) for entry in cut]
-    shown = [(entry, raw, _display_line(raw)) for entry, raw in zip(cut, raws, strict=True)]
+    shown = [(entry, _display_line(entry.raw)) for entry in cut]
     low, high, best = lines.style.longest, max_bytes, cut
     while low < high and cut:
         limit = (low + high + 1) // 2
         style = lines.style._replace(longest=limit)
-        longer = [_lengthen(entry, raw, text, style) for entry, raw, text in shown]
+        longer = [_lengthen(entry, text, style) for entry, text in shown]
         if sum(entry.room for entry in longer) <= room:
             low, best = limit, longer
         else:
@@ -228,15 +228,10 @@ def _with_longer_lines(found: list[_Entry], lines: _Lines, max_bytes: int) -> li
     return [next(again) if entry.short else entry for entry in found]
 
 
-def _first_line(data: bytes, at: int) -> bytes:
-    end = data.find(b"\n", at)
-    return data[at : end if end >= 0 else len(data)]
-
-
-def _lengthen(entry: _Entry, raw: bytes, text: str, style: _Style) -> _Entry:
+def _lengthen(entry: _Entry, text: str, style: _Style) -> _Entry:
     """Render the line of an entry again with another line limit. `text` is the complete line."""
     short = len(text) > style.longest
-    again = _without_middle(text, raw, entry.start, style) if short else text
+    again = _without_middle(text, entry.raw, entry.start, style) if short else text
     _, newline, note = entry.text.partition("\n")  # the note on the repetitions of the line
     return entry._replace(text=again + newline + note, short=short)
 
@@ -270,7 +265,7 @@ def _entries(lines: _Lines) -> Iterator[_Entry]:
         text, short = _show_line(raw, offset + at, lines.style)
         close = "" if newline < 0 else "\n"
         last = number + count - 1
-        entry = _Entry(number, last, offset + at, offset + after, text, close, short)
+        entry = _Entry(number, last, offset + at, offset + after, raw, text, close, short)
         number, at = last + 1, after
         if not lines.style.fold:
             yield from _unfold([entry])
@@ -405,7 +400,7 @@ def _around_one_line(
     if not text or len(text) > longest:
         size = len(front) + capture.omitted + len(back)
         text = _join_ends(front, back, size, start, lines.style._replace(longest=longest))
-    whole = _Entry(number, number, start, end, text, newline.decode(), True)
+    whole = _Entry(number, number, start, end, front, text, newline.decode(), True)
     found, over = _take_fitting(chain(before, (whole,), rest), max_bytes)
     if over is not None:
         return None
@@ -510,7 +505,9 @@ def _front(entry: _Entry, room: int) -> _Fragment:
 
 
 def _back(entry: _Entry, room: int) -> _Fragment:
-    return _fragment(entry, room, lambda raw, budget: (raw[len(raw) - budget :], _MARK, ""))
+    shown = _fragment(entry, room, lambda raw, budget: (raw[len(raw) - budget :], _MARK, ""))
+    # The newline of the line is shown too.
+    return shown._replace(raw=shown.raw + len(entry.close)) if shown.raw else shown
 
 
 def _fragment(
@@ -519,11 +516,12 @@ def _fragment(
     """Return a part of a rendered line, cut to at most `room` bytes without splitting a character.
     Return an empty fragment if `room` is too small to show at least `_WORTHWHILE` bytes of the
     line."""
-    # A folded line has its note on a second line, which a fragment leaves out.
-    raw, budget = entry.text.partition("\n")[0].encode(), room - 1 - len(_MARK)
+    budget = room - 1 - len(_MARK)
     if budget < _WORTHWHILE:
         return _NOTHING
-    part, before, behind = split(raw, budget)
+    # Notes on repetitions or on the line's missing middle are left out.
+    line = _display_line(entry.raw).encode()
+    part, before, behind = split(line, budget)
     text = part.decode("utf-8", "ignore")
-    is_raw = len(raw) + len(entry.close) == entry.end - entry.start
+    is_raw = len(line) + len(entry.close) == entry.end - entry.start
     return _Fragment(f"{before}{text}{behind}\n", len(text.encode()) if is_raw else 0)
