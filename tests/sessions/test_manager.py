@@ -424,6 +424,19 @@ def test_idle_ones_are_forgotten(tmp_path: Path, home: Path) -> None:
         assert (old.exists(), new.exists(), draft.exists()) == (False, True, False)
 
 
+def test_a_command_that_keeps_the_state_counts_as_use(tmp_path: Path, home: Path) -> None:
+    month = time.time() - 30 * 86400
+    with nacre.Tool(cwd=tmp_path) as tool:
+        for _ in range(2):
+            tool.call({"command": "echo a", "session": "daily"})
+        (ledger,) = (home / "sessions").glob("*/*/ledger")
+        os.utime(ledger, (month, month))
+        for _ in range(2):  # listing a session does not count as use
+            assert tool.sessions()[0].used.timestamp() == pytest.approx(month)
+        tool.call({"command": "echo a", "session": "daily"})
+        assert tool.sessions()[0].used.timestamp() > time.time() - 100
+
+
 def test_contracts_without_sessions_say_so(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="harness has no sessions: leave session out"):
         nacre.Tool("harness", session="s")

@@ -350,6 +350,7 @@ class SessionManager:
             taken_from = ledger.detached_run
             ledger = msgspec.structs.replace(ledger, detached="", detached_run="")
             file.write_ledger(ledger)
+        file.note_use(time.time())
         while True:
             shell = self._pool.take(spec) if plan.stdin is None else None
             ready = shell is not None

@@ -143,6 +143,15 @@ class SessionFile:
         session with the same name exists."""
         return os.fstat(self._fd).st_nlink == 0
 
+    @property
+    def used(self) -> float:
+        """Return the Unix time at which the session was last used."""
+        return os.fstat(self._fd).st_mtime
+
+    def note_use(self, now: float) -> None:
+        """Store the Unix time at which the session was last used. Raises OSError."""
+        os.utime(self._fd, (now, now))
+
     def read_ledger(self) -> Ledger:
         text = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
         try:
@@ -296,14 +305,13 @@ def list_sessions(place: str) -> list[SessionInfo]:
 
 def _read_info(place: str, key: str) -> SessionInfo:
     """Return the data of one session for a listing. Raises OSError."""
-    used = os.stat(f"{state_dir()}/sessions/{place}/{key}/ledger").st_mtime
     file = SessionFile(place, key)
     try:
         with file.hold_lock(_LOOK_TIMEOUT) as got:
+            used = file.used
             settled = _wait_for_ledger(file) if got else file.read_ledger()
-        # Restore the ledger file's modification time, which says when the session was last used,
-        # because listing a session does not count as use.
-        os.utime(f"{file.directory}/ledger", (used, used))
+            if got:
+                file.note_use(used)  # listing a session does not count as use
         return SessionInfo(
             workspace_key=place,
             key=key,
