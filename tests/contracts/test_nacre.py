@@ -243,7 +243,7 @@ def test_a_search_that_never_ends_is_given_up(
     monkeypatch.setattr(inspect, "_SEARCH_GRACE", 0.1)
     tool.call({"command": f"echo found aab; echo {'a' * 60}b"})
     reply = act(tool, "read", run="r1", grep="^(a+)+$|found")
-    assert reply.text.startswith("1:found aab\n[not all was searched: job ")
+    assert reply.text.startswith("1:found aab\n[search incomplete; continue: job ")
     assert reply.details["output"]["cut"]
 
 
@@ -454,7 +454,7 @@ def test_a_check_that_fails_does_not_hurt_the_command(
 
     monkeypatch.setattr(ports, "is_port_taken", fail)
     reply = tool.call({"command": "sleep 68.1", "until": {"port": 1}, "wait": 0.6})
-    assert without_pid(reply) == "[r1 is running; until is not true yet]"
+    assert without_pid(reply) == "[r1 is running; until is not met yet]"
 
 
 def test_cancelling_a_wait_leaves_the_run(tool: nacre.Tool) -> None:
@@ -585,12 +585,12 @@ def test_an_http_answer_of_a_foreign_process_is_marked(tool: nacre.Tool) -> None
     port = free_port()
     url = f"http://127.0.0.1:{port}/"
     assert (
-        "stranger"
+        "foreign_pid"
         not in tool.call({"command": f"{SERVER} {port}", "until": {"http": url}}).details["until"]
     )
     reply = tool.call({"command": "sleep 67.7", "until": {"http": url}})
-    assert reply.details["until"]["stranger"]
-    assert "not of this run" in reply.text
+    assert reply.details["until"]["foreign_pid"]
+    assert "not part of this run" in reply.text
 
 
 def test_what_was_left_running_is_listed_however_long_ago(tool: nacre.Tool) -> None:
@@ -689,9 +689,7 @@ def test_a_line_of_a_long_log_is_found_in_bounded_memory_and_time(
     assert found.text == "19999997-19999997\n19999998:19999998\n19999999-19999999\n"
     assert time.monotonic() - began < 15
     began = time.monotonic()
-    assert (
-        act(tool, "read", run="r1", grep="x", to=10).text == "(no line matches, of lines 1 to 10)"
-    )
+    assert act(tool, "read", run="r1", grep="x", to=10).text == "(no match in lines 1 to 10)"
     assert time.monotonic() - began < 4
 
 

@@ -229,9 +229,9 @@ def test_until_is_watched_although_the_shell_was_killed(tool: nacre.Tool) -> Non
 
 def test_until_is_not_called_unmet_while_a_process_can_still_meet_it(tool: nacre.Tool) -> None:
     reply = tool.call({"command": "sleep 62.2 &", "until": {"output": "late"}, "wait": 1})
-    assert reply.text.startswith("[until is not true yet]\n[left running: ")
+    assert reply.text.startswith("[until is not met yet]\n[left running: ")
     reply = act(tool, "wait", run="r1", until={"output": "late"}, wait=0.5)
-    assert "[until is not true yet]" in reply.text
+    assert "[until is not met yet]" in reply.text
 
 
 def test_until_finds_what_a_short_run_with_leftovers_has_printed(tool: nacre.Tool) -> None:
@@ -421,7 +421,7 @@ def test_a_list_says_what_ps_would_say(tool: nacre.Tool) -> None:
     found = re.search(r", pid \d+, 2 processes, ([\d.]+) s CPU, last output (\d+) s ago", line)
     assert found is not None, line
     assert float(found[1]) > 0.2
-    assert re.search(r", killed by its timeout in 39\d s", line)
+    assert re.search(r", its timeout ends it in 39\d s", line)
     status = act(tool, "wait", run="r1", wait=0).text
     assert re.search(r"; pid \d+, 2 processes, [\d.]+ s CPU, last output \d+ s ago", status)
 
@@ -436,7 +436,7 @@ def test_a_live_run_shows_its_ports_and_that_it_is_stopped(tool: nacre.Tool) -> 
             "wait": 1.5,
         }
     )
-    assert re.search(rf"until is not true yet; pid \d+, port {port}\b", reply.text), reply.text
+    assert re.search(rf"until is not met yet; pid \d+, port {port}\b", reply.text), reply.text
     assert reply.details["activity"]["ports"] == [port]
     stopped = act(tool, "signal", run="r1", signal="STOP")
     assert "[r1 is stopped (job signal CONT continues it); " in stopped.text
@@ -580,7 +580,10 @@ def test_hints_do_not_suggest_what_is_missing(tool: nacre.Tool) -> None:
 def test_a_question_without_an_answer_is_noticed_although_the_exit_code_is_0(
     tool: nacre.Tool,
 ) -> None:
-    hint = "[hint: it may have asked for input and got none; interactive: true lets you answer]"
+    hint = (
+        "[hint: the command may have asked for input, but stdin is empty; with interactive: true, "
+        "job write can answer]"
+    )
     reply = tool.call({"command": "touch a; rm -i a"})
     assert reply.text.endswith(hint)
     assert "hint" not in tool.call({"command": "echo 'Are you sure? '"}).text
@@ -591,7 +594,7 @@ def test_the_holder_of_an_awaited_port_is_named(tool: nacre.Tool) -> None:
     port = free_port()
     server = f"exec python3 -m http.server --bind 127.0.0.1 {port}"
     tool.call({"command": server, "until": {"port": port}, "wait": 20})
-    hint = rf"\[hint: port {port} is held by process \d+ .*: that is r1, which job signal ends\]"
+    hint = rf"\[hint: port {port} is held by process \d+ .* of run r1; job signal r1 ends it\]"
     reply = tool.call({"command": f"({server}) > log 2>&1 &", "until": {"port": port}, "wait": 20})
     assert re.search(hint, reply.text)
     reply = tool.call({"command": "sleep 62.7", "until": {"port": port}, "wait": 0.5})
@@ -773,43 +776,79 @@ def test_calls_that_wait_for_a_new_warden_keep_their_order(tool: nacre.Tool) -> 
 @pytest.mark.parametrize(
     ("tool_name", "arguments", "note"),
     [
-        ("bash", {"cmd": "true"}, "cmd is named command"),
-        ("bash", {"command": "true", "workdir": "/"}, "workdir is named cwd"),
+        ("bash", {"cmd": "true"}, "use command, not cmd"),
+        ("bash", {"command": "true", "workdir": "/"}, "use cwd, not workdir"),
         (
             "bash",
             {"command": "true", "timeout_ms": 9000},
-            "timeout_ms is named timeout, in seconds",
+            "(seconds), not timeout_ms",
         ),
-        ("bash", {"command": "true", "run_in_background": True}, "is named wait: 0"),
+        (
+            "bash",
+            {"command": "true", "run_in_background": True},
+            "use wait: 0, not run_in_background",
+        ),
         ("bash", {"command": "true", "description": "x"}, None),
         ("bash", {"command": "true", "run_in_background": False}, None),
-        ("job", {"action": "kill", "run": "r1"}, "the action kill is named signal"),
-        ("job", {"action": "stop", "id": "r1"}, "id is named run; the action stop is named signal"),
-        ("job", {"action": "output", "bash_id": "r1"}, "the action output is named read"),
-        ("job", {"action": "poll", "run": "r1"}, "the action poll is named wait"),
-        ("job", {"action": "status", "run": "r1"}, "is named wait, here with wait: 0]"),
-        ("job", {"action": "interrupt", "run": "r1"}, "is named signal, here with signal: INT]"),
-        ("job", {"action": "tail", "run": "r1"}, "is named read, here with lines: 20]"),
-        ("job", {"action": "kill", "run": ["r1", "r1"]}, "run with several ids is named runs"),
+        ("job", {"action": "kill", "run": "r1"}, "use action signal, not action kill"),
+        (
+            "job",
+            {"action": "stop", "id": "r1"},
+            "use run, not id; use action signal, not action stop",
+        ),
+        ("job", {"action": "output", "bash_id": "r1"}, "use action read, not action output"),
+        ("job", {"action": "poll", "run": "r1"}, "use action wait with wait: 0, not action poll"),
+        (
+            "job",
+            {"action": "status", "run": "r1"},
+            "use action wait with wait: 0, not action status]",
+        ),
+        (
+            "job",
+            {"action": "interrupt", "run": "r1"},
+            "use action signal with signal: INT, not action interrupt]",
+        ),
+        (
+            "job",
+            {"action": "tail", "run": "r1"},
+            "use action read with lines: 20, not action tail]",
+        ),
+        ("job", {"action": "kill", "run": ["r1", "r1"]}, "use runs, not run, for several ids"),
         ("job", {"action": "wait", "runs": "r1, r1"}, "runs is a list of ids"),
-        ("bash", {"command": "true", "background": "True", "wait": None}, "is named wait: 0"),
+        (
+            "bash",
+            {"command": "true", "background": "True", "wait": None},
+            "use wait: 0, not background",
+        ),
         ("bash", {"command": "true", "until": [None, {"output": None}]}, None),
-        ("job", {"action": "wait", "run": "r1", "timeout": 5}, "[note: timeout is named wait]"),
-        ("job", {"action": "wait", "run": "r1", "timeout_ms": 900}, "wait, in seconds: 0.9]"),
+        ("job", {"action": "wait", "run": "r1", "timeout": 5}, "[note: use wait, not timeout]"),
+        ("job", {"action": "wait", "run": "r1", "timeout_ms": 900}, "use wait: 0.9 (seconds), not"),
         ("job", {"action": "Read", "run": ["r1"]}, None),
         ("job", {"action": "read", "runs": ["r1"]}, None),
-        ("job", {"action": "read_output", "session_id": "r1"}, "session_id is named run; the act"),
+        ("job", {"action": "read_output", "session_id": "r1"}, "use run, not session_id; use act"),
         ("bash", {"command": "true", "run_in_background": True, "wait": 0}, None),
         ("bash", {"command": "true", "timeout_ms": 5000, "timeout": "5"}, None),
-        ("bash", {"command": "true", "working_dir": "/", "restart": False}, "is named cwd]"),
-        ("bash", {"command": "true", "max_output_tokens": 10}, "max_output_tokens is named max_o"),
-        ("bash", {"command": "true", "yield_time_ms": 900}, "is named wait, in seconds: 0.9]"),
+        (
+            "bash",
+            {"command": "true", "working_dir": "/", "restart": False},
+            "use cwd, not working_dir]",
+        ),
+        (
+            "bash",
+            {"command": "true", "max_output_tokens": 10},
+            "use max_output, not max_output_tokens",
+        ),
+        (
+            "bash",
+            {"command": "true", "yield_time_ms": 900},
+            "use wait: 0.9 (seconds), not yield_time_ms]",
+        ),
         ("bash", {"command": "true", "timeout": "60000"}, "60000 seconds are 16.7 hours]"),
         ("bash", {"command": "true", "all": None, "then": "return"}, None),
         ("bash", {"command": "true", "until": {"output": None, "all": False}}, None),
     ],
 )
-def test_habits_from_other_tools_are_translated(
+def test_names_from_other_tools_are_translated(
     tool: nacre.Tool, tool_name: str, arguments: dict[str, Any], note: str | None
 ) -> None:
     tool.call({"command": "echo a"})
@@ -821,9 +860,9 @@ def test_habits_from_other_tools_are_translated(
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"command": "true", "cmd": "false"}, "cmd is named command, which is given too"),
-        ({"cmd": "true", "script": "false"}, "script is named command, which is given too"),
-        ({"command": "true", "timeout_ms": 5, "timeout": 3}, "timeout_ms is named timeout"),
+        ({"command": "true", "cmd": "false"}, "cmd means command, and the call has both"),
+        ({"cmd": "true", "script": "false"}, "script means command, and the call has both"),
+        ({"command": "true", "timeout_ms": 5, "timeout": 3}, "timeout_ms means timeout"),
         ({"command": "true", "timeout_ms": "soon"}, "give timeout, a number of seconds"),
         ({"command": "true", "background": 7}, "give wait: 0"),
         ({"command": "true", "timeout_ms": True}, "give timeout, a number of seconds"),

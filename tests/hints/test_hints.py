@@ -18,6 +18,10 @@ from nacre.model.outcome import Exited, Killed
 from tests.support.helpers import PYTHON, eventually
 
 ROOT = Path(__file__).parents[2]
+MAY_HAVE_ASKED = (
+    "the command may have asked for input, but stdin is empty; with interactive: true, job write "
+    "can answer"
+)
 
 
 @pytest.fixture
@@ -220,7 +224,7 @@ def test_a_heredoc_that_was_never_closed_says_where(tool: nacre.Tool) -> None:
 
 def test_a_hint_guesses_that_a_command_asked_for_input_and_got_none(tool: nacre.Tool) -> None:
     ask = "printf 'Continue? '; read x || exit 1"
-    asked = ["it may have asked for input and got none; interactive: true lets you answer"]
+    asked = [MAY_HAVE_ASKED]
     assert hinted(tool, ask) == asked
     assert hinted(tool, ask, stdin="y\n") == []
     assert hinted(tool, "echo failed; exit 1") == []
@@ -232,7 +236,10 @@ def test_a_hint_guesses_that_a_command_asked_for_input_and_got_none(tool: nacre.
 
 def test_the_prompt_of_a_read_without_input_is_named(tool: nacre.Tool) -> None:
     ask = "read -p 'Name? ' name; echo \"hi $name\""
-    asked = ["it asked 'Name?', and stdin is empty; interactive: true lets you answer"]
+    asked = [
+        "the command asked 'Name?', but stdin is empty; with interactive: true, job write can "
+        "answer"
+    ]
     assert hinted(tool, ask) == asked
     assert hinted(tool, f"{ask}; exit 3") == asked
     assert hinted(tool, ask, stdin="Ada\n") == []
@@ -242,7 +249,7 @@ def test_the_prompt_of_a_read_without_input_is_named(tool: nacre.Tool) -> None:
 def test_a_question_with_choices_is_noticed_although_git_ends_its_line(
     tool: nacre.Tool,
 ) -> None:
-    asked = ["it may have asked for input and got none; interactive: true lets you answer"]
+    asked = [MAY_HAVE_ASKED]
     tool.call({"command": "git init -q; echo 1 > f; git add f; echo 2 > f"})
     assert hinted(tool, "git add -p") == asked
     assert hinted(tool, "echo 'Continue [y/n]? '") == asked

@@ -144,7 +144,7 @@ _SOMETIMES: Final[dict[str, Schema]] = {
             "pid": _nullable(_COUNT),
             "http": _TEXT,
             "status": _COUNT,
-            "stranger": _COUNT,
+            "foreign_pid": _COUNT,
             "file": _TEXT,
             "idle": _NUMBER,
             "all": _list_schema({"type": "object"}),

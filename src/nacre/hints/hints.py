@@ -220,7 +220,7 @@ def _holder(port: int, find_run: Callable[[int], str | None]) -> str:
         return "a process of another user"
     named = [f"{pid} ({_short(processes.command_line(pid))})" for pid in listens]
     run = next((run for pid in listens if (run := find_run(pid)) is not None), None)
-    of_run = "" if run is None else f": that is {run}, which job signal ends"
+    of_run = "" if run is None else f" of run {run}; job signal {run} ends it"
     return f"process {', '.join(named)}{of_run}"
 
 
@@ -303,8 +303,8 @@ def may_have_asked(facts: RunFacts) -> str | None:
         return None
     if b"read" in facts.script and (prompt := find_first_prompt(facts.script)):
         return (
-            f"it asked {decode(prompt).strip()!r}, and stdin is empty; "
-            "interactive: true lets you answer"
+            f"the command asked {decode(prompt).strip()!r}, but stdin is empty; with "
+            "interactive: true, job write can answer"
         )
     last = as_displayed(facts.lines[-1]).strip()[-500:] if facts.lines else ""
     if not facts.failed:
@@ -316,7 +316,10 @@ def may_have_asked(facts: RunFacts) -> str | None:
     return _ASKED
 
 
-_ASKED: Final = "it may have asked for input and got none; interactive: true lets you answer"
+_ASKED: Final = (
+    "the command may have asked for input, but stdin is empty; with interactive: true, job write "
+    "can answer"
+)
 
 
 # End of a line in which a program asks for input, such as `Continue? [y/N] ` or `Password:`.
@@ -388,7 +391,7 @@ def _short(command: str) -> str:
     return command if len(command) <= 60 else f"{command[:59]}…"
 
 
-# Hints about what the command did not get.
+# Hints about withheld variables, literal values of `env`, and editors that git cannot open.
 
 # Output of programs whose login, or whose request to a server, was refused.
 _UNAUTHORIZED: Final = re.compile(
@@ -457,11 +460,12 @@ def withheld_secret(facts: RunFacts) -> str | None:
         return None
     more = len(names) - _MAX_NAMED
     shown = ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-    are, it = ("is", "it") if len(names) == 1 else ("are", "them")
+    alone = len(names) == 1
+    are, because, it = ("is", "it looks", "it") if alone else ("are", "they look", "them")
     allow = ", ".join(f'"{name}"' for name in names[:_MAX_NAMED])
     return (
-        f"{shown} {are} withheld from commands as a secret; the user can allow {it} with "
-        f"allow = [{allow}] under [nacre] in {_CONFIG}"
+        f"{shown} {are} withheld from commands because {because} like a secret; the user can allow "
+        f"{it} with allow = [{allow}] under [nacre] in {_CONFIG}"
     )
 
 

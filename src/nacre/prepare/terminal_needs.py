@@ -257,7 +257,10 @@ def _other(command: ParsedCommand, texts: set[bytes | None]) -> tuple[str, str] 
             own = _own_flags(command.arguments[at + 1 :], _DOCKER_VALUED)
             terminal = own & {b"-t", b"--tty"} or command.arguments[at].text == b"attach"
             if terminal and not own & {b"-d", b"--detach"}:
-                return "it asks for a terminal, and interactive: true is none", "leave -t out"
+                return (
+                    "it needs a terminal, and interactive: true gives it only a pipe",
+                    "leave -t out",
+                )
     chosen = {each.name for each in command.assignments} & _EDITOR_NAMES or b"env" in command.via
     if name == b"crontab" and b"-e" in texts and not chosen:
         return "it opens an editor", "write the table to a file, and crontab FILE"

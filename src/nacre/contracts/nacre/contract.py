@@ -28,7 +28,7 @@ from nacre.contracts.arguments import (
     seconds_kind,
 )
 from nacre.contracts.contract import Admitted, Reply, ToolSpec, no_user_command, reply_to_json
-from nacre.contracts.nacre.habits import looks_like_milliseconds, translate_bash
+from nacre.contracts.nacre.argument_aliases import looks_like_milliseconds, translate_bash
 from nacre.contracts.nacre.reply_context import HAS_TERMINALS, ReplyContext
 from nacre.contracts.nacre.until import MAX_WAIT, UNTIL
 from nacre.contracts.option_reader import LESS, OFF, Seconds, read_options
@@ -98,10 +98,10 @@ _DESCRIPTION: Final = """\
 Run a bash script. The reply is its output (stdout and stderr), then lines in brackets about the \
 run; no such line means exit code 0.
 {shell}
-After `wait` seconds (default {wait:g}) a command keeps running; you get its id, like r7, for \
-the tool job. `wait` is NOT a timeout; `timeout` kills, also in the background.
+After `wait` seconds (default {wait:g}) you get an id, like r7, for the tool job; the command \
+goes on. `wait` is NOT a timeout; `timeout` kills, also in the background.
 Start servers without &, with `until` or wait: 0. Never sleep to wait.
-stdin is empty. With interactive: true, the call returns at a question; job write answers.
+stdin is empty. interactive: true returns when a program waits for input; job write answers.
 Variables that look like secrets are withheld from commands.
 Output over {most:,} bytes is cut; job read shows the rest."""
 
@@ -211,7 +211,7 @@ class Nacre:
             "interactive": "Keep stdin open for job write",
             "session": "Name of a shell that keeps its state; created on first use; its calls run "
             "one after another",
-            "until": "Return when one is met; the run goes on. Also a list of these",
+            "until": "Conditions; the call returns when one is met; the run goes on. Also a list",
             "max_output": f"Bytes of output in the reply, default {options.max_output}",
             "leave": "Processes left running: keep (default) or end them",
             "request_id": "A retry with the same id gets the first call's run",

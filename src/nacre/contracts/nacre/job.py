@@ -24,7 +24,7 @@ from nacre.contracts.arguments import (
     seconds_kind,
 )
 from nacre.contracts.contract import Admitted, ToolSpec
-from nacre.contracts.nacre.habits import translate_job
+from nacre.contracts.nacre.argument_aliases import translate_job
 from nacre.contracts.nacre.reply_context import HAS_TERMINALS, OutputReader, read_nothing
 from nacre.contracts.nacre.until import JOB_UNTIL, MAX_WAIT
 from nacre.model.caller import Caller, ReadPosition
@@ -61,8 +61,8 @@ Work with runs by id. `action` is one of:
 list: running runs, and the last that have ended.
 read: output of `run`: all (cut if long), from byte `since`, the last `lines`, lines `from` to \
 `to`, or lines that match `grep` with `context` lines around them.
-wait: until `run`, or one of `runs` (with all: true every one), ends, waits for input or meets \
-`until`; at most `wait` seconds ({wait:g}). Shows output since the last reply.
+wait: until `run`, or the first of `runs` (with all: true all), has ended, waits for input \
+or meets `until`; at most `wait` seconds ({wait:g}). Shows output since the last reply.
 write: `text` to the stdin of an interactive `run` (end it with \\n), or eof: true; waits \
 {answer:g} s for the answer.
 signal: `signal` (TERM) to all processes of `run` or `runs`; what survives TERM gets KILL after \
@@ -199,15 +199,15 @@ def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> Too
         "to": "read: last line, inclusive",
         "grep": "read: Python regex for lines, within from and to; (?i) ignores case",
         "context": "read: lines around each match",
-        "wait": f"Seconds this call waits, 0 to {longest:g}; ends nothing",
-        "until": "wait, write: return when one is met",
+        "wait": f"Seconds this call waits, 0 to {longest:g}; NOT a kill timeout",
+        "until": "wait, write: conditions; the call returns when one is met",
         "text": "write: sent as it is; \\n is Enter",
         "eof": "write: close stdin",
         "signal": "signal: name or number, default TERM",
         "grace": f"signal: seconds until KILL, default {grace:g}",
         "max_output": f"Bytes of output in the reply, default {max_bytes}",
-        "reset": "sessions: name of one whose state to clear",
-        "remove": "sessions: name of one to delete",
+        "reset": "sessions: name of the session to clear",
+        "remove": "sessions: name of the session to delete",
     }
     description = _DESCRIPTION.format(wait=wait, answer=_ANSWER, grace=grace)
     # The reply schema of the tool is imported lazily, because only the declaration of the tool for

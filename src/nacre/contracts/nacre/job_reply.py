@@ -166,7 +166,7 @@ def _render_matches(job: RunStatus, matches: Matches, reply_context: JobReplyCon
         on = shown[-1] + 1 if len(shown) < len(found) else matches.line
         lines.insert(0, _continuation(job.run, matches, reply_context, on))
     if not found and not cut:
-        lines.insert(0, f"(no line matches, of {_searched_lines(job, reply_context)})")
+        lines.insert(0, f"(no match in {_searched_lines(job, reply_context)})")
     return Reply(
         text=part.text + "\n".join(lines),
         is_error=False,
@@ -178,7 +178,7 @@ def _render_matches(job: RunStatus, matches: Matches, reply_context: JobReplyCon
 def _searched_lines(job: RunStatus, reply_context: JobReplyContext) -> str:
     first, last = reply_context.first, reply_context.last
     if first == 1 and last is None:
-        return f"{job.total.lines:,}"
+        return f"{job.total.lines:,} line{'' if job.total.lines == 1 else 's'}"
     return f"lines {first:,} to {min(last or job.total.lines, job.total.lines):,}"
 
 
@@ -188,7 +188,7 @@ def _continuation(run: str, matches: Matches, reply_context: JobReplyContext, li
     more = {} if reply_context.last is None else {"to": reply_context.last}
     more |= {"context": reply_context.context} if reply_context.context else {}
     call = read_call(run, grep=reply_context.pattern or "", from_=line, **more)
-    return f"[not all was searched: job {call}]"
+    return f"[search incomplete; continue: job {call}]"
 
 
 def _line_ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -258,7 +258,7 @@ def _list_line(job: RunStatus) -> str:
         how = "stopped"
     facts = "" if job.activity is None else f", {activity_text(job.activity)}"
     if job.timeout_in is not None and job.timeout_in < _NEAR_TIMEOUT:
-        facts += f", killed by its timeout in {job.timeout_in:.0f} s"
+        facts += f", its timeout ends it in {job.timeout_in:.0f} s"
     left = process_texts("left running", job.processes.left_running, describe_with_ports)
     behind = f"  ({'; '.join(left)})" if left else ""
     command = shorten_command(job.command)

@@ -130,7 +130,7 @@ def _condition_details(met: ConditionMet) -> dict[str, Any]:
             return {"port": port, "pid": pid}
         case HttpAnswered(condition=HttpAnswers(url), status=status, foreign_pid=foreign):
             details = {"http": url, "status": status}
-            return details if foreign is None else {**details, "stranger": foreign}
+            return details if foreign is None else {**details, "foreign_pid": foreign}
         case FileFound(condition=FileExists(path)):
             return {"file": decode(path)}
         case OutputStopped(condition=OutputIdle(seconds)):

@@ -74,7 +74,7 @@ def state_lines(
     elif not ended and (job.ending != Exited(0) or (always and not job.processes.terminated)):
         yield f"[{how}]"
     if unmet and job.processes.left_running:
-        yield "[until is not true yet]"
+        yield "[until is not met yet]"
     elif unmet:
         yield "[until not met: the command ended first]"
     failed = list_failed_stages(job)
@@ -96,7 +96,7 @@ def _running_text(job: RunStatus, part: ShownOutput, *, unmet: bool) -> str:
     seen = "" if job.met is None else f": {_condition_text(job.met, part)}"
     facts = [
         *([f"cursor {next_cursor(job)}"] if job.total.size and (part.shown or job.met) else []),
-        *(["until is not true yet"] if unmet else []),
+        *(["until is not met yet"] if unmet else []),
         *([activity_text(job.activity)] if job.activity and not _is_known(job) else []),
         *([_NO_OUTPUT] if _lacks_output(job) else []),
     ]
@@ -152,7 +152,11 @@ def _condition_text(met: ConditionMet, part: ShownOutput) -> str:
         case PortOpened(condition=PortOpen(port), pid=pid):
             return f"port {port} is open (pid {pid})"
         case HttpAnswered(condition=HttpAnswers(url), status=status, foreign_pid=foreign):
-            other = "" if foreign is None else f", but from process {foreign}, not of this run"
+            other = (
+                ""
+                if foreign is None
+                else f", but the answer is from process {foreign}, which is not part of this run"
+            )
             return f"{url} answers (status {status}){other}"
         case FileFound(condition=FileExists(path)):
             return f"{decode(path)} exists"
@@ -190,8 +194,9 @@ def process_lines(job: RunStatus) -> Iterator[str]:
     for each in process_texts("left running", job.processes.left_running, describe_with_ports):
         yield f"[{each}]"
     if job.processes.left_running:
-        it = "it" if len(job.processes.left_running) == 1 else "them"
-        yield f"[{job.run} keeps {it}; job signal {job.run} ends {it}]"
+        alone = len(job.processes.left_running) == 1
+        belongs, it = ("it belongs", "it") if alone else ("they belong", "them")
+        yield f"[{belongs} to {job.run}; job signal {job.run} ends {it}]"
     for each in process_texts("ended", job.processes.terminated, describe_with_ports):
         yield f"[{each}]"
 

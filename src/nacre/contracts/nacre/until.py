@@ -71,7 +71,8 @@ def _convert_part(name: str, convert: Callable[[Any], Any], value: Any) -> Any:
 def _build_condition(name: str, value: Any) -> Condition:
     take = _CONDITIONS.get(name)
     if take is None:
-        raise InvalidValue("", f"one of {', '.join(_UNTIL_DESCRIPTIONS)}", name)
+        fields = ", ".join(_UNTIL_DESCRIPTIONS)
+        raise InvalidValue("", f"an object with only the fields {fields}", name)
     condition: Condition = _convert_part(name, take, value)
     return condition
 
@@ -126,9 +127,9 @@ UNTIL: Final = Kind(
         "type": "object",
         "properties": {
             "output": {"type": "string", "description": "Regex that a line matches"},
-            "port": {"type": "integer", "description": "The run listens on it"},
-            "http": {"type": "string", "description": "URL answers, status below 500"},
-            "file": {"type": "string", "description": "Path exists"},
+            "port": {"type": "integer", "description": "TCP port on which the run listens"},
+            "http": {"type": "string", "description": "URL that answers with a status below 500"},
+            "file": {"type": "string", "description": "Path that exists"},
             "idle": {"type": "number", "description": "Seconds without output"},
             "all": {"type": "boolean", "description": "Return when all are met"},
             "then": {

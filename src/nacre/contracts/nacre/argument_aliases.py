@@ -1,4 +1,4 @@
-"""Habits of models from other shell tools, translated to the arguments of the `nacre` contract.
+"""Argument names and actions of other shell tools, as aliases for those of the `nacre` contract.
 
 A model that knows other shell tools sends their argument names, such as `cmd` or `timeout_ms`. A
 name that can mean only one thing is translated, and the reply has a note with the right name. A
@@ -76,7 +76,7 @@ _MAX_OUTPUT: Final = 200_000  # maximum of the argument `max_output`
 _LIKE_MILLISECONDS: Final = 2000
 _LONGEST: Final = 86_400  # maximum timeout in seconds; a longer one is refused
 _MILLISECONDS: Final = ("timeout_ms", "timeoutMs", "timeout_millis", "yield_time_ms")
-_BASH_HABITS: Final[Mapping[str, Rule]] = {
+_BASH_ALIASES: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(("cmd", "script", "commandLine", "command_line"), _rename("command")),
     **dict.fromkeys(
         (
@@ -101,7 +101,7 @@ _BASH_HABITS: Final[Mapping[str, Rule]] = {
     "input": _rename("stdin"),
     **dict.fromkeys(("description", "explanation", "justification"), _ignore),
 }
-_JOB_HABITS: Final[Mapping[str, Rule]] = {
+_JOB_ALIASES: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(
         (
             *("id", "run_id", "runId", "job", "job_id", "jobId", "bash_id", "shell_id"),
@@ -143,7 +143,7 @@ def translate_bash(arguments: object) -> tuple[object, tuple[str, ...]]:
     translation. Raises Refused."""
     if not isinstance(arguments, Mapping):
         return arguments, ()
-    given, notes = _translate(arguments, _BASH_HABITS)
+    given, notes = _translate(arguments, _BASH_ALIASES)
     timeout = _read_number(given.get("timeout"))
     if looks_like_milliseconds(timeout):
         notes += (f"timeout is in seconds: {timeout:g} seconds are {timeout / 3600:.1f} hours",)
@@ -167,7 +167,7 @@ def translate_job(arguments: object) -> tuple[object, tuple[str, ...]]:
     translation. Raises Refused."""
     if not isinstance(arguments, Mapping):
         return arguments, ()
-    given, notes = _translate(arguments, _JOB_HABITS)
+    given, notes = _translate(arguments, _JOB_ALIASES)
     action = given.get("action")
     if isinstance(action, str):
         action = given["action"] = action.strip().lower()
@@ -180,10 +180,10 @@ def translate_job(arguments: object) -> tuple[object, tuple[str, ...]]:
         others = _READ_PARTS if name == "lines" else (name,)
         if name and meant != "list" and all(is_absent(given.get(each)) for each in others):
             given[name] = value
-            meant += f", here with {name}: {value}"
+            meant += f" with {name}: {value}"
         elif action == "grep" and is_absent(given.get("grep")):
             raise bad_arguments("give grep, a regular expression, with action read")
-        notes += (f"the action {action} is named {meant}",)
+        notes += (f"use action {meant}, not action {action}",)
     return given, notes + _arrange_ids(given)
 
 
@@ -197,7 +197,7 @@ def _arrange_ids(given: dict[Any, Any]) -> tuple[str, ...]:
             return ()
         given["runs"] = [*run]
         del given["run"]
-        return ("run with several ids is named runs",)
+        return ("use runs, not run, for several ids",)
     if isinstance(runs, list | tuple) and len(runs) == 1 and given.get("action") in _ONE_RUN:
         if is_absent(run):
             given["run"] = runs[0]
@@ -210,15 +210,15 @@ def _arrange_ids(given: dict[Any, Any]) -> tuple[str, ...]:
 
 
 def _translate(
-    arguments: Mapping[Any, Any], habits: Mapping[str, Rule]
+    arguments: Mapping[Any, Any], aliases: Mapping[str, Rule]
 ) -> tuple[dict[Any, Any], tuple[str, ...]]:
-    if habits.keys().isdisjoint(arguments):
+    if aliases.keys().isdisjoint(arguments):
         return dict(arguments), ()
     given: dict[Any, Any] = {}
     translated: dict[str, Any] = {}
     notes = []
     for name, value in arguments.items():
-        rule = habits.get(name)
+        rule = aliases.get(name)
         if rule is None:
             given[name] = value
             continue
@@ -231,7 +231,7 @@ def _translate(
         if _agrees(arguments.get(meant), adapted):
             continue
         if meant in translated or not is_absent(arguments.get(meant)):
-            raise bad_arguments(f"{name} is named {meant}, which is given too; give only {meant}")
+            raise bad_arguments(f"{name} means {meant}, and the call has both; give only {meant}")
         if meant:
             translated[meant] = adapted
             notes.append(_note(name, meant, adapted))
@@ -250,8 +250,8 @@ def _agrees(given: Any, translated: Any) -> bool:
 
 def _note(name: str, meant: str, value: Any) -> str:
     if name in _MILLISECONDS:
-        return f"{name} is named {meant}, in seconds: {value:g}"
-    return f"{name} is named {meant}{': 0' if value == 0 else ''}"
+        return f"use {meant}: {value:g} (seconds), not {name}"
+    return f"use {meant}{': 0' if value == 0 else ''}, not {name}"
 
 
 def _move_into_until(
