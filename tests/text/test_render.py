@@ -338,3 +338,40 @@ def test_the_line_at_the_cut_has_no_note_of_its_own() -> None:
     assert made.omitted is not None
     assert (made.omitted.byte, made.omitted.first, made.omitted.last) == (len(head), 1, 1)
     assert made.omitted.size == len(data) - len(head) - len(tail)
+
+
+equal_lines = st.lists(
+    st.tuples(st.text("abc", max_size=90), st.integers(1, 40)),
+    max_size=12,
+)
+
+
+@given(equal_lines, st.integers(0, 600), st.booleans())
+def test_the_gap_in_an_output_with_equal_lines_is_exact(
+    groups: list[tuple[str, int]], most: int, terminated: bool
+) -> None:
+    """Head and tail are parts of the output, and the notice counts all other bytes."""
+    data = "".join(f"{line}\n" * count for line, count in groups).encode()
+    data = data if terminated else data.removesuffix(b"\n")
+    made = rendered(data, most)
+    if made.omitted is None:
+        return
+    shown = len((made.head + made.tail).encode()) + made.spare
+    assert shown == most
+    head, tail = (_without_folds(each) for each in (made.head, made.tail))
+    head = head.removesuffix("...\n")
+    tail = tail.removeprefix("...")
+    assert data.decode().startswith(head)
+    assert data.decode().endswith(tail)
+    assert made.omitted.byte == len(head)
+    assert made.omitted.size == len(data) - len(head) - len(tail)
+    assert made.omitted.first == head.count("\n") + 1
+
+
+def _without_folds(text: str) -> str:
+    """Undo the folding of equal lines."""
+    return re.sub(
+        r"(?m)^(.*)\n\[previous line repeated ([\d,]+) more times?\]$",
+        lambda match: "\n".join([match[1]] * (1 + int(match[2].replace(",", "")))),
+        text,
+    )

@@ -438,13 +438,21 @@ def _cut_middle(
     """Render the head and the tail of an output: the lines in `before`, and as many of the last
     lines of `rest` as fit. If the whole lines do not fill `max_bytes`, the beginning of the first
     omitted line and the end of the last omitted line are shown too."""
-    used = sum(entry.room for entry in before)
-    opening = _front(next_one, max_bytes // _HEAD - used) if next_one is not None else _NOTHING
-    room = max_bytes - used - len(opening.text.encode())
+    room = max_bytes // _HEAD - sum(entry.room for entry in before)
+    if next_one is not None and (lines := _first_lines(next_one, room)):
+        more, next_one = _take_fitting(lines, room)
+        before = [*before, *more]
+        room -= sum(entry.room for entry in more)
+    opening = _front(next_one, room) if next_one is not None else _NOTHING
+    room = max_bytes - sum(entry.room for entry in before) - len(opening.text.encode())
     last = _last_entries(rest, room, first + capture.newlines)
     after, middle = _take_fitting(reversed(last), room)
-    after.reverse()
     room -= sum(entry.room for entry in after)
+    if middle is not None and (lines := _last_lines(middle, room)):
+        more, middle = _take_fitting(lines, room)
+        after += more
+        room -= sum(entry.room for entry in more)
+    after.reverse()
     closing = _back(middle, room) if middle is not None else _NOTHING
     spare = 0 if middle is None else room - len(closing.text.encode())
     left_first = before[-1].last + 1 if before else first
@@ -467,6 +475,35 @@ def _cut_middle(
         shortened=any(entry.short for entry in (*before, *after)),
         spare=spare if left_last >= left_first else 0,
     )
+
+
+def _first_lines(entry: _Entry, room: int) -> list[_Entry]:
+    """Return the first lines that an entry represents, more than `room` bytes can hold. Return an
+    empty list for lines of different sizes, which look equal without their colours."""
+    size, count = len(entry.raw) + 1, entry.last - entry.first + 1
+    if entry.end - entry.start != count * size - (not entry.close):
+        return []
+    text = entry.text.partition("\n")[0]  # without the note on the repetitions
+    return [
+        entry._replace(
+            first=entry.first + number,
+            last=entry.first + number,
+            start=entry.start + number * size,
+            end=min(entry.start + (number + 1) * size, entry.end),
+            text=text,
+            close=entry.close if number == count - 1 else "\n",
+        )
+        for number in range(min(count, max(0, room) // size + 1))
+    ]
+
+
+def _last_lines(entry: _Entry, room: int) -> list[_Entry]:
+    """Return the last lines that an entry represents, the last one first, more than `room` bytes
+    can hold. Return an empty list for lines of different sizes, as `_first_lines` does."""
+    size, count = len(entry.raw) + 1, entry.last - entry.first + 1
+    behind = max(0, count - max(0, room) // size - 1)  # number of lines before the returned lines
+    rest = entry._replace(first=entry.first + behind, start=entry.start + behind * size)
+    return [*reversed(_first_lines(rest, entry.end))]
 
 
 def _start_of(capture: Capture, rest: _Lines) -> int:
@@ -505,7 +542,9 @@ def _front(entry: _Entry, room: int) -> _Fragment:
 
 
 def _back(entry: _Entry, room: int) -> _Fragment:
-    shown = _fragment(entry, room, lambda raw, budget: (raw[len(raw) - budget :], _MARK, ""))
+    shown = _fragment(
+        entry, room, lambda raw, budget: (raw[max(0, len(raw) - budget) :], _MARK, "")
+    )
     # The newline of the line is shown too.
     return shown._replace(raw=shown.raw + len(entry.close)) if shown.raw else shown
 
