@@ -505,6 +505,33 @@ def test_a_character_that_is_written_in_two_parts_is_shown_whole(tool: nacre.Too
 # What matters is shown.
 
 
+@pytest.mark.parametrize("most", [0, 100, 1000, 5000, 20_000])
+def test_failures_in_an_output_of_megabytes_have_their_line_numbers(
+    tool: nacre.Tool, most: int
+) -> None:
+    """nacre keeps the end of such an output in memory, and reads the rest from the store."""
+    command = 'awk \'BEGIN{for(i=1;i<=70000;i++) printf(i%4999?"%040d\\n":"ERROR: %d\\n",i)}\''
+    text = tool.call({"command": command, "max_output": most}).text
+    listed = re.findall(r"^\[line (\d+): ERROR: (\d+)\]$", text, re.MULTILINE)
+    assert [number for number, _ in listed] == [text for _, text in listed]
+    assert len({*listed}) == len(listed) <= 10
+    if most >= 1000:
+        more = re.findall(r"^\[(\d+) more lines look like failures\]$", text, re.MULTILINE)
+        shown = re.findall(r"^ERROR: \d+$", text, re.MULTILINE)
+        assert len(listed) + int(more[0]) + len(shown) == 14
+
+
+def test_the_notice_reads_on_where_no_line_looks_like_a_failure(tool: nacre.Tool) -> None:
+    text = tool.call({"command": "seq 30000"}).text
+    call = suggested_call(text)
+    last = call["to"]
+    assert '[none of them looks like a failure; "grep" searches lines ' in text
+    page = tool.call(call, tool="job")
+    assert not page.details["output"]["cut"]
+    assert page.text.endswith(f"\n{last}\n")
+    assert len(page.text) > 19_000
+
+
 def test_the_failed_stage_of_a_pipeline_is_named(tool: nacre.Tool) -> None:
     def lines(command: str, **more: Any) -> str:
         return tool.call({"command": command, **more}).text

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 from nacre.text.clean import as_displayed, decode
 
-_MAX_SECONDS: Final = 0.5  # maximum CPU seconds of one search for failures
+_MAX_CPU: Final = 0.5  # maximum CPU seconds of one search for failures
+_MAX_SECONDS: Final = 1.0  # maximum seconds of one search, on a machine with other work
 _MAX_LINE: Final = 600  # number of characters at the start of a line that the patterns see
 # Words in lower case; a failing line has at least one of them.
 _WORDS: Final = (
@@ -67,21 +68,29 @@ class FailureLine(NamedTuple):
     score: int
 
 
+class _Kind(NamedTuple):
+    """Kind of line: lines that differ only in numbers. Only the kinds of failures have lines."""
+
+    score: int
+    lines: list[FailureLine]
+
+
 class FailureSearch:
     """Search for the lines that look most like failures, in parts of an output. All parts share one
-    limit of CPU time."""
+    limit of time."""
 
     def __init__(self, count: int) -> None:
         """`count` is the maximum number of lines that the search finds."""
         self._count = count
-        self._deadline = time.thread_time() + _MAX_SECONDS
-        # Lines that look like failures, by the hash of their kind: lines that differ only in
-        # numbers are of one kind. A kind that does not look like a failure has an empty list.
-        self._kinds: dict[int, list[FailureLine]] = {}
+        self._cpu_deadline = time.thread_time() + _MAX_CPU
+        self._deadline = time.monotonic() + _MAX_SECONDS
+        self._kinds: dict[int, _Kind] = {}  # by the hash of a line in which all numbers are equal
+        self._texts: set[int] = set()  # hashes of the lines in `_kinds`
+        self.found = 0  # number of lines that look like failures, also of those that are equal
 
     @property
     def is_over(self) -> bool:
-        return time.thread_time() > self._deadline
+        return time.thread_time() > self._cpu_deadline or time.monotonic() > self._deadline
 
     def add(self, first: int, data: bytes) -> int | None:
         """Search a part of the output whose first line has the number `first`. Return the number of
@@ -99,18 +108,23 @@ class FailureSearch:
     def _add_line(self, number: int, line: bytes) -> None:
         kind = hash(_NUMBER.sub(b"1", line))
         known = self._kinds.get(kind)
-        if known is not None and (not known or len(known) >= self._count):
+        if known is None:
+            text = as_displayed(decode(line)).rstrip()
+            known = self._kinds[kind] = _Kind(score_line(text), [])
+        if not known.score:
             return
-        text = as_displayed(decode(line)).rstrip()
-        score = known[0].score if known else score_line(text)
-        found = [FailureLine(number, text, score)] if score else []
-        self._kinds.setdefault(kind, []).extend(found)
+        self.found += 1
+        if len(known.lines) < self._count and hash(line) not in self._texts:
+            self._texts.add(hash(line))
+            text = as_displayed(decode(line)).rstrip()
+            known.lines.append(FailureLine(number, text, known.score))
 
     def best(self) -> list[FailureLine]:
         """Return the lines that look most like failures, in the order of the output. Further lines
         of one kind are selected last, so that a message that repeats does not hide all others."""
-        first = [found[0] for found in self._kinds.values() if found]
-        again = [line for found in self._kinds.values() for line in found[1:]]
+        kinds = [kind.lines for kind in self._kinds.values() if kind.lines]
+        first = [lines[0] for lines in kinds]
+        again = [line for lines in kinds for line in lines[1:]]
         ordered = [*sorted(first, key=_by_score), *sorted(again, key=_by_score)]
         return sorted(ordered[: self._count])
 

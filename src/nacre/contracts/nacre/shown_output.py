@@ -8,14 +8,13 @@ limit of the reply.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
 from nacre.contracts.nacre.reply_context import OutputReader, read_nothing
-from nacre.model.outcome import Capture
 from nacre.model.requests import Excerpt, RunStatus
 from nacre.text.clean import fit_start
 from nacre.text.render import Omitted, Rendered, render
@@ -29,7 +28,7 @@ _MAX_FAILURE: Final = 200  # maximum bytes of a listed line
 _MAX_REST: Final = 1024 * 1024  # maximum bytes that are searched of a line without an end
 # Pattern of the search that a notice offers for a long omitted part.
 _GREP: Final = "(?i)error|fail|fatal|panic|exception|traceback|not ok|not found|denied"
-# Size of an omitted part up to which a notice offers to read the part instead of searching it.
+# Bytes that the reply to a `job read` call shows without `max_output`.
 _READABLE: Final = 20_000
 
 # A line of output that has the form of a line about a run's state: `(no output)`, words in
@@ -66,18 +65,22 @@ def show_output(
     part = _render(job.run, job.output, max_bytes, fold=fold)
     if part.omitted is None:
         return from_rendered(part)
-    found, unsearched = _search_omitted(job, part.omitted, read_output)
-    failures = _list_failures(found, max_bytes // _FAILURES_SHARE)
-    if failures:
-        room = max_bytes - sum(len(each.encode()) + 1 for each in failures)
+    failures = _FailureFinder(job, read_output)
+    failures.search(part.omitted)
+    listed = _list_failures(failures, max_bytes // _FAILURES_SHARE)
+    if listed:
+        # The listed lines take their room from the head and the tail, so that more is omitted.
+        searched, room = part.omitted, max_bytes - _size(listed)
         part = _render(job.run, job.output, room, fold=fold)
+        if part.omitted is not None:
+            failures.search_rest(part.omitted, searched)
+            listed = _list_failures(failures, _size(listed))
+            part = _render(job.run, job.output, max_bytes - _size(listed), fold=fold)
     if part.omitted is None:
         return from_rendered(part)
-    notices = [_notice(job.run, part.omitted, max_bytes) + " " * part.spare, *failures]
-    notices += [
-        f"[lines {first:,} to {last:,} were not searched for failures]"
-        for first, last in unsearched
-    ]
+    page = _page_end(part.omitted, job.output, max_bytes)
+    first, *more = _notices(job.run, part.omitted, page, max_bytes, failures)
+    notices = [first + " " * part.spare, *listed, *more]
     return ShownOutput(
         text=part.head + "\n".join([*notices, part.tail]),
         shown=part.shown,
@@ -124,31 +127,68 @@ def read_call(run: str, **arguments: int | str) -> str:
     return f"{{{', '.join(parts)}}}"
 
 
-def _notice(run: str, left: Omitted, max_bytes: int) -> str:
-    """Return the notice about the omitted part: its lines, its size, and the call that shows it.
-    For a part that would be cut again, the call searches the part instead of reading it."""
+def _notices(
+    run: str, left: Omitted, page: int, max_bytes: int, failures: "_FailureFinder"
+) -> Iterator[str]:
+    """Generate the notices about the omitted part. The first has the part's lines, its size, and a
+    call that shows the part or, if it is too long for one reply, searches it for failures. If it
+    has no failures, the call shows the lines up to `page`."""
     count = left.last - left.first + 1
     lines = f"{count:,} lines, " if count > 1 else ""
     size = f"{left.size:,} byte{'' if left.size == 1 else 's'}"
+    has_none = not failures.found and not failures.unsearched
     if count == 1:
         call = read_call(run, since=left.byte)
-    elif left.lines_size <= max(max_bytes, _READABLE):
-        more = {} if left.lines_size <= _READABLE else {"max_output": max_bytes}
-        call = read_call(run, from_=left.first, to=left.last, **more)
+    elif page == left.last or has_none:
+        more = {"max_output": max_bytes} if max_bytes > _READABLE else {}
+        call = read_call(run, from_=left.first, to=page, **more)
     else:
         call = read_call(run, from_=left.first, to=left.last, grep=_GREP)
-    return f"[{lines}{size} left out: job {call}]"
+    yield f"[{lines}{size} left out: job {call}]"
+    if has_none and page < left.last:
+        yield (
+            '[none of them looks like a failure; "grep" searches '
+            f"lines {left.first} to {left.last}]"
+        )
+    for first, last in failures.unsearched:
+        yield f"[lines {first:,} to {last:,} were not searched for failures]"
 
 
-def _list_failures(found: "list[FailureLine]", max_bytes: int) -> list[str]:
-    """Return one line in brackets for each failure, within `max_bytes` bytes; the failures with the
-    lowest score are dropped first."""
-    texts = {each: _failure_text(each) for each in found}
-    for each in sorted(found, key=lambda each: (each.score, -each.line)):
-        if sum(len(text.encode()) + 1 for text in texts.values()) <= max_bytes:
+def _page_end(left: Omitted, output: Excerpt, max_bytes: int) -> int:
+    """Return the number of the last omitted line that a call, which reads the omitted lines from
+    the first on, shows without cutting its reply."""
+    room = max(max_bytes, _READABLE)
+    if left.lines_size <= room:
+        return left.last
+    capture = output.capture
+    data = capture.head if capture.omitted else capture.head + capture.tail
+    begin = data.rfind(b"\n", 0, left.byte - output.byte) + 1
+    fitting = data.count(b"\n", begin, begin + room)
+    return max(left.first, left.first + fitting - 1)
+
+
+def _list_failures(failures: "_FailureFinder", max_bytes: int) -> list[str]:
+    """Return one line in brackets for each of the best failures, within `max_bytes` bytes; the
+    failures with the lowest score are dropped first. A last line counts those that are not
+    listed."""
+    best = failures.best()
+    texts = {each: _failure_text(each) for each in best}
+    for each in sorted(best, key=lambda each: (each.score, -each.line)):
+        if _size(_with_rest(texts, failures)) <= max_bytes:
             break
         del texts[each]
-    return [*texts.values()]
+    return _with_rest(texts, failures) if texts else []
+
+
+def _size(lines: Iterable[str]) -> int:
+    return sum(len(line.encode()) + 1 for line in lines)
+
+
+def _with_rest(texts: "dict[FailureLine, str]", failures: "_FailureFinder") -> list[str]:
+    rest = failures.found - len(texts)
+    look = "lines look like failures" if rest > 1 else "line looks like a failure"
+    more = [f"[{rest:,} more {look}]"] if rest else []
+    return [*texts.values(), *more]
 
 
 def _failure_text(failure: "FailureLine") -> str:
@@ -157,48 +197,93 @@ def _failure_text(failure: "FailureLine") -> str:
     return f"[line {failure.line}: {short}{'…' if len(data) > _MAX_FAILURE else ''}]"
 
 
-def _search_omitted(
-    job: RunStatus, left: Omitted, read_output: OutputReader
-) -> "tuple[list[FailureLine], list[tuple[int, int]]]":
-    """Search the omitted part of an output for failures, within a time limit. Return the lines that
-    look most like failures, and the ranges of lines that were not searched, each as (first, last).
+class _FailureFinder:
+    """Search for failures in the omitted part of an output, within a time limit. The lines of which
+    only a part is omitted are searched completely."""
 
-    The part in memory comes first, because the end of an output matters most. The rest is read from
-    the store."""
-    from nacre.text.failures import FailureSearch  # lazy import: most outputs are not cut
+    def __init__(self, job: RunStatus, read_output: OutputReader) -> None:
+        from nacre.text.failures import FailureSearch  # lazy import: most outputs are not cut
 
-    assert isinstance(job.output, Excerpt)
-    search, unsearched = FailureSearch(_MAX_FAILURES), []
-    capture, offset = job.output.capture, job.output.byte
-    # The first omitted line may be shown in part; it is searched as a whole.
-    begin = capture.head.rfind(b"\n", 0, left.byte - offset) + 1
-    end = left.byte + left.size - offset
-    if not capture.omitted:
-        stop = search.add(left.first, (capture.head + capture.tail)[begin:end])
-        return search.best(), [] if stop is None else [(stop, left.last)]
-    tail = _tail_of_omitted(capture, end)
-    first = left.last + 1 - tail.count(b"\n")
-    stop = search.add(first, tail)
-    if stop is not None:
-        unsearched.append((stop, left.last))
-    searched = left.first
-    for number, data in _stored_sections(job.run, left, offset + begin, read_output):
-        stop = search.add(number, data)
-        searched = number + data.count(b"\n") if stop is None else stop
-        if search.is_over:
-            break
-    if searched < first:
-        unsearched.insert(0, (searched, first - 1))
-    return search.best(), unsearched
+        assert isinstance(job.output, Excerpt)
+        self._run, self._read_output = job.run, read_output
+        self._capture, self._offset = job.output.capture, job.output.byte
+        self._search = FailureSearch(_MAX_FAILURES)
+        # Ranges of lines that were not searched, each as (first, last).
+        self.unsearched: list[tuple[int, int]] = []
+
+    @property
+    def found(self) -> int:
+        """Return the number of lines that look like failures."""
+        return self._search.found
+
+    def best(self) -> "list[FailureLine]":
+        """Return the lines that look most like failures, in the order of the output."""
+        return self._search.best()
+
+    def search(self, left: Omitted) -> None:
+        """Search the omitted part `left` of the output. The part in memory comes first, because the
+        end of an output matters most. The rest is read from the store."""
+        capture = self._capture
+        begin = capture.head.rfind(b"\n", 0, left.byte - self._offset) + 1
+        end = left.byte + left.size - self._offset
+        if not capture.omitted:
+            data = capture.head + capture.tail
+            self._add(left.first, data[begin : _line_end(data, end)])
+            return
+        tail_start = capture.size - len(capture.tail)
+        skipped = capture.tail.find(b"\n") + 1  # the captured tail begins inside a line
+        tail = capture.tail[skipped : _line_end(capture.tail, end - tail_start)]
+        first = left.last + 1 - _count_lines(tail)
+        self._add(first, tail)
+        searched = left.first
+        stored_end = self._offset + (tail_start + skipped if tail else end)
+        sections = self._read_output(self._run, self._offset + begin, stored_end)
+        for number, data in _number_sections(left.first, sections):
+            stop = self._search.add(number, data)
+            searched = number + data.count(b"\n") if stop is None else stop
+            if self._search.is_over:
+                break
+        if searched < first:
+            self.unsearched.insert(0, (searched, first - 1))
+
+    def search_rest(self, left: Omitted, searched: Omitted) -> None:
+        """Search the lines of the omitted part `left` that are before and after the part that was
+        searched. All these lines are in memory."""
+        head, size = self._capture.head, self._capture.size
+        tail, tail_start = self._capture.tail, size - len(self._capture.tail)
+        if not self._capture.omitted:
+            head = tail = head + tail
+            tail_start = 0
+        begin = head.rfind(b"\n", 0, left.byte - self._offset) + 1
+        end = head.rfind(b"\n", 0, searched.byte - self._offset) + 1
+        self._add(left.first, head[begin:end])
+        begin = _line_end(tail, searched.byte + searched.size - self._offset - tail_start)
+        end = _line_end(tail, left.byte + left.size - self._offset - tail_start)
+        self._add(searched.last + 1, tail[begin:end])
+
+    def _add(self, first: int, data: bytes) -> None:
+        stop = self._search.add(first, data)
+        if stop is not None:
+            self.unsearched.append((stop, first + _count_lines(data) - 1))
 
 
-def _stored_sections(
-    run: str, left: Omitted, start: int, read_output: OutputReader
-) -> Iterator[tuple[int, bytes]]:
-    """Yield the omitted part of a stored output in sections of complete lines, each with the number
-    of its first line. `start` is the byte where the first omitted line begins."""
-    number, rest = left.first, b""
-    for block in read_output(run, start, left.byte + left.size):
+def _count_lines(data: bytes) -> int:
+    return data.count(b"\n") + (data[-1:] not in (b"\n", b""))
+
+
+def _line_end(data: bytes, at: int) -> int:
+    """Return the end of the line that has the byte before offset `at`."""
+    if at <= 0:
+        return 0
+    end = data.find(b"\n", at - 1)
+    return end + 1 if end >= 0 else len(data)
+
+
+def _number_sections(first: int, blocks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Divide blocks of output into sections of complete lines; yield each section with the number
+    of its first line. The output begins with line `first`."""
+    number, rest = first, b""
+    for block in blocks:
         data = rest + block
         cut = data.rfind(b"\n") + 1
         if cut:
@@ -207,9 +292,3 @@ def _stored_sections(
         rest = data[cut:][:_MAX_REST]
     if rest:
         yield number, rest + b"\n"
-
-
-def _tail_of_omitted(capture: Capture, end: int) -> bytes:
-    """Return the complete lines of the captured tail that the reply omits."""
-    part = capture.tail[: max(0, end - (capture.size - len(capture.tail)))]
-    return part[part.find(b"\n") + 1 :]
