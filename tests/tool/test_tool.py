@@ -46,6 +46,24 @@ def test_the_event_loop_turns_while_commands_run() -> None:
     assert asyncio.run(scenario()) >= 20
 
 
+@pytest.mark.parametrize(("command", "is_in_loop"), [("echo a", True), ("seq 99999", False)])
+def test_the_reply_to_much_output_is_built_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, is_in_loop: bool
+) -> None:
+    threads = []
+    with nacre.Tool(cwd=tmp_path, place="here") as tool:
+        build = type(tool.contract).reply
+
+        def note_thread(*arguments: Any) -> nacre.Reply:
+            threads.append(threading.get_ident())
+            return build(*arguments)
+
+        monkeypatch.setattr(type(tool.contract), "reply", note_thread)
+        reply = asyncio.run(tool.acall({"command": command}))
+    assert reply.details["exit_code"] == 0
+    assert [each == threading.get_ident() for each in threads] == [is_in_loop]
+
+
 def test_a_blocking_call_inside_a_running_event_loop() -> None:
     async def scenario() -> tuple[str, str]:
         with nacre.Tool("harness") as tool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from asyncio import Future
 
 Answer = TypeVar("Answer", covariant=True)
+Result = TypeVar("Result")
 
 # Number of interrupts (Ctrl-C) after which `Ticket.wait` still waits for the command; one more
 # makes it raise at once, although processes may still be running.
@@ -162,3 +163,10 @@ def _set_future(future: "Future[None]", thread: int) -> None:
         future.get_loop().call_soon_threadsafe(_set_future, future, thread)
     elif not future.done():
         future.set_result(None)
+
+
+async def run_in_thread(function: Callable[[], Result]) -> Result:
+    """Call a function that takes long, without blocking the running event loop of asyncio."""
+    import asyncio
+
+    return await asyncio.to_thread(function)

@@ -24,6 +24,7 @@ from nacre.contracts.contract import Contract, Reply
 from nacre.contracts.provider_formats import Format, for_provider
 from nacre.engine import leftover_pipes
 from nacre.engine.engine import Engine
+from nacre.engine.ticket import run_in_thread
 from nacre.model import requests
 from nacre.model.cancel import CancelToken
 from nacre.model.events import Listener, Listening
@@ -54,6 +55,8 @@ Listen = Listener | Listening | None
 # Seconds up to which a run counts as just started, so that a reply does not say what its processes
 # do.
 _JUST_STARTED: Final = 0.5
+# Bytes of output up to which a reply is built on the caller's event loop.
+_SMALL_OUTPUT: Final = 128 * 1024
 
 
 class Tool:
@@ -170,7 +173,10 @@ class Tool:
                 answer = await call.await_result()
         except Refused as refused:
             return self.contract.reply_to_refusal(refused.refusal)
-        reply = self._reply(call, answer)
+        if _output_size(answer) > _SMALL_OUTPUT:
+            reply = await run_in_thread(partial(self._reply, call, answer))
+        else:
+            reply = self._reply(call, answer)
         self._report_detached(call, answer, on_detach)
         return reply
 
@@ -522,3 +528,10 @@ def _with_timeout(plan: Plan, timeout: float) -> Plan:
     limit = None if timeout == float("inf") else timeout
     limits = msgspec.structs.replace(plan.limits, timeout=limit)
     return msgspec.structs.replace(plan, limits=limits)
+
+
+def _output_size(answer: Result) -> int:
+    """Return the size of the output from which a reply is built, in bytes."""
+    if isinstance(answer, Listing):
+        return sum(run.total.size for run in answer.runs)
+    return answer.output.size
