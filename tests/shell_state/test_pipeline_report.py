@@ -83,6 +83,8 @@ PS4='+$((++n)) '; set -x; true | true; true
 env | grep -c nacre
 set -a; false | true; env | grep -c _nacre
 set -o allexport; false | true; env | grep -c _nacre
+set -o errexit -a; false | true; env | grep -c _nacre
+o=-a; set $o; false | true; env | grep -c _nacre
 IFS=1; false | (exit 11); echo "$?"
 set +v -a; false | true; env | grep -c _nacre
 false | cat; echo "$_"
@@ -96,6 +98,9 @@ trap 'echo bye' EXIT; true | false
 set -e; f() { return 4; }; f && (exit 9) 2>&1 | cat; echo $?
 ! false | true; echo $?
 set -e; ! true | true; echo survived
+printf 'tr%s "echo \$?" ERR\n' ap > lib; . ./lib; true | (exit 3); echo end; true && false | true
+printf 'tr%s "echo \$?" ERR\n' ap > lib; . ./lib; true && true | (exit 3); true | (exit 4) || echo
+printf 'tr%s "echo x" ERR\n' ap > lib; . ./lib; set -E; { true | false; }; (true | false); echo end
 coproc cat; false | cat
 shopt -s lastpipe; false | read x; echo $?; true | exit 5; echo no
 shopt -s lastpipe; true | { cd /; }; pwd
@@ -210,7 +215,7 @@ def test_random_scripts_do_not_notice_the_report(place: Path) -> None:
         (b"while e 3 | false; do e 4 | cat; done", ()),
         (b"f() { e 3 | cat; }; f; echo $(e 4 | cat); (e 5 | cat) &\nwait", ()),
         (b"(e 3 | cat) | cat", ()),
-        (b"[ ! -e /x ] && [[ ! -e /x ]] && test ! -e /x && e 3 | cat", ((3, 0),)),
+        (b"[ ! -e /no/x ] && [[ ! -e /no/x ]] && test ! -e /no/x && e 3 | cat", ((3, 0),)),
         (b"! true; e 3 | cat", ()),
     ],
 )
@@ -234,6 +239,10 @@ def test_only_failures_without_effect_on_the_exit_code_are_named() -> None:
         FailedStage(2, "grep", 2),
     ]
     assert find_failed_stages(script, ((2, 0),)) == []
+
+
+def test_a_negation_before_a_line_continuation_is_seen() -> None:
+    assert planned(b"set -e; !\\\n true | true; echo hi") == ()
 
 
 def test_a_damaged_report_is_ignored() -> None:

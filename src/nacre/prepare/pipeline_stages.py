@@ -6,31 +6,15 @@ into the script that reports the exit statuses of all stages; see `shell_state.p
 script that could notice or break the inserted code is left alone.
 """
 
-import re
 from typing import Final, NamedTuple
 
 import msgspec
 
 from nacre.model.caller import Caller
 from nacre.model.plan import Plan, ReportedPipeline
+from nacre.shell_state.pipeline_report import could_notice
 from nacre.text.clean import decode
 
-# A script could notice the inserted code by a trap, by `set -v`, by `set -a`, by programs that list
-# processes, by builtins that print all variables, and by some special variables. Limits, the
-# restricted mode, and functions or aliases in place of builtins could break the code. A pattern
-# such as `!(a)` is a syntax error without the option `extglob`, as is code after a final backslash,
-# and the message of bash would show the code. After `! a | b`, the code would set a failing `$?`
-# that ends the script under `set -e`; a `!` in a test, as in `[ ! -e x ]`, is harmless.
-_COULD_NOTICE: Final = re.compile(
-    rb"\b(?:trap|verbose|allexport|restricted|ulimit|enable|builtin|alias|coproc|compgen)\b"
-    rb"|\b(?:ps|pgrep|pkill|top|htop|cmdline)\b"
-    rb"|_nacre|BASH_EXECUTION_STRING|BASH_COMMAND|BASH_XTRACEFD|PIPESTATUS|\$\{?_\b|\$\{!|\bPS4\b"
-    rb"|\bset(?:[ \t]{1,9}[-+]\w{1,9}){0,6}[ \t]{1,9}-\w{0,9}[avr]"
-    rb"|\bset[ \t]{0,9}(?:[|;&>)\n`#'\"]|\d>|$)"
-    rb"|\b(?:declare|typeset|export|readonly)(?:[ \t]{1,9}[-+]\w{1,9}){0,6}[ \t]{0,9}"
-    rb"(?:[|;&>)\n`#'\"]|\d>|$)"
-    rb"|(?:^|[\s;&|({])(?<!\[ )(?<!\btest )!(?=\s)|[?*+@!]\(|\\\Z"
-)
 # Variables of the environment by which a script could notice the inserted code.
 _TELLING_VARIABLES: Final = frozenset((b"BASH_ENV", b"SHELLOPTS", b"PS4", b"BASH_XTRACEFD"))
 _SIGPIPE: Final = 128 + 13  # exit status of a stage whose reader has ended, as in `yes | head`
@@ -44,13 +28,12 @@ def report_pipelines(plan: Plan, caller: Caller) -> Plan:
     """Ask for the exit statuses of the stages of the script's pipelines."""
     del caller
     script = plan.command.script
-    if b"|" not in script or _COULD_NOTICE.search(script):
+    if b"|" not in script or could_notice(script):
         return plan
     if not _TELLING_VARIABLES.isdisjoint({*(plan.command.env or ()), *plan.command.call_env}):
         return plan
-    from nacre.bash.script_pipelines import (
-        find_pipelines,
-    )  # lazy import: few scripts have a pipeline
+    # Lazy import: few scripts have a pipeline.
+    from nacre.bash.script_pipelines import find_pipelines
 
     found = tuple(
         ReportedPipeline(start=each.start, end=each.end, stages=len(each.programs))

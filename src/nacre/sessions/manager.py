@@ -44,7 +44,7 @@ from nacre.sessions.shell_pool import (
     start_prewarmed,
 )
 from nacre.sessions.worker_thread import Worker
-from nacre.shell_state import bash_code
+from nacre.shell_state import bash_code, pipeline_report
 from nacre.shell_state.state import ShellState
 from nacre.shell_state.stateless_commands import is_unchanging
 from nacre.store.session_files import Ledger, PendingDraft, SessionFile
@@ -513,11 +513,16 @@ def _note_errexit(ledger: Ledger, state: ShellState | None) -> tuple[Ledger, boo
 
 def _select_script(plan: Plan, state: ShellState | None) -> bytes:
     """Return the script for bash. The code that reports how pipelines have exited is left out in a
-    session with traps, because a trap on DEBUG or ERR would notice the code, and in a session with
-    `set -a`, which exports the variable of the code."""
+    session that could notice the code: by its traps, functions or aliases, or by the options
+    `set -a` and `set -v`."""
     command = plan.command
-    if state is not None and (state.traps or b"allexport" in state.set):
-        return command.script
+    if command.reporting_script and state is not None:
+        notices = (
+            state.traps
+            or not {b"allexport", b"verbose"}.isdisjoint(state.set)
+            or pipeline_report.has_special_variable(state.functions + state.aliases)
+        )
+        return command.script if notices else command.reporting_script
     return command.reporting_script or command.script
 
 

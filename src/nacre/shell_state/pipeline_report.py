@@ -25,9 +25,39 @@ _CODE: Final = (
     _BEGIN
     + b'"$? ${PIPESTATUS[@]}"; [[ ${_nacre_pipe#* } != *[1-9]* ]] || '
     + b'\\builtin printf "%%s\\\\n" "%d ${_nacre_pipe#* }" >>%b; '
-    # A subshell sets `$?` to the exit status of the pipeline.
-    + b'[[ $_nacre_pipe == 0\\ * ]] || (\\builtin exit "${_nacre_pipe%%%% *}")'
+    # A subshell sets `$?` to the exit status of the pipeline. Because of the `&&` behind it, its
+    # failure does not end the shell under `set -e` and does not run a trap on ERR.
+    + b'[[ $_nacre_pipe == 0\\ * ]] || (\\builtin exit "${_nacre_pipe%%%% *}") && \\builtin :'
     + _END
+)
+_SPECIAL_VARIABLES: Final = (
+    rb"_nacre|BASH_EXECUTION_STRING|BASH_COMMAND|BASH_XTRACEFD|PIPESTATUS|\$\{?_\b|\$\{!|\bPS4\b"
+)
+# Parts of a script by which the script could notice the inserted code, or break it. The code of
+# functions and aliases in place of builtins could break it, and so could limits and the restricted
+# mode.
+_COULD_NOTICE: Final = re.compile(
+    b"|".join(
+        (
+            # traps, other builtins, and options
+            rb"\b(?:trap|verbose|allexport|restricted|ulimit|enable|builtin|alias|coproc|compgen)\b",
+            # `set` with the options -a, -v or -r, or with options from a variable
+            rb"\bset(?:[ \t]{1,9}[-+]?\w{1,20}){0,6}[ \t]{1,9}"
+            rb"(?:-\w{0,9}[avr]|[\"']?\$\w*[\"']?[ \t]*(?:[;&|)\n]|\Z))",
+            # programs that list processes
+            rb"\b(?:ps|pgrep|pkill|top|htop|cmdline)\b",
+            _SPECIAL_VARIABLES,
+            # builtins that print all variables
+            rb"\bset[ \t]{0,9}(?:[|;&>)\n`#'\"]|\d>|$)",
+            rb"\b(?:declare|typeset|export|readonly)(?:[ \t]{1,9}[-+]\w{1,9}){0,6}[ \t]{0,9}"
+            rb"(?:[|;&>)\n`#'\"]|\d>|$)",
+            # `!`, which negates the exit status; a `!` in a test, as in `[ ! -e x ]`, is harmless
+            rb"(?:^|[\s;&|({])(?<!\[ )(?<!\btest )!(?:\s|\\\n)",
+            # A pattern such as `!(a)` is a syntax error without the option `extglob`, as is code
+            # after a final backslash; the message of bash would show the inserted code.
+            rb"[?*+@!]\(|\\\Z",
+        )
+    )
 )
 # Number of a pipeline, and the exit statuses of its stages.
 _REPORT_LINE: Final = re.compile(rb"\d{1,6}(?: \d{1,3})+")
@@ -35,6 +65,17 @@ _REPORT_LINE: Final = re.compile(rb"\d{1,6}(?: \d{1,3})+")
 _REPORT: Final = re.compile(
     rf"{re.escape(_BEGIN.decode())}.*?(?:{re.escape(_END.decode())}(?:{_CLOSE.decode()})?|$)"
 )
+
+
+def could_notice(script: bytes) -> bool:
+    """Return whether a script could notice or break inserted code."""
+    return _COULD_NOTICE.search(script) is not None
+
+
+def has_special_variable(code: bytes) -> bool:
+    """Return whether functions or aliases, which a script may use, read or set a variable by which
+    they could notice inserted code."""
+    return re.search(_SPECIAL_VARIABLES, code) is not None
 
 
 def insert_reports(script: bytes, pipelines: Sequence[ReportedPipeline], path: bytes) -> bytes:
