@@ -241,6 +241,24 @@ def test_only_failures_without_effect_on_the_exit_code_are_named() -> None:
     assert find_failed_stages(script, ((2, 0),)) == []
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        b"echo a | cat; echo $(if)",
+        b'echo a | cat; echo "$(for x in a do echo; done)"',
+        b"echo a | cat; cat <(case) >(echo) x=(${y:-$(()})",
+        b"echo a | cat <<E\n$(if)\nE",
+    ],
+)
+def test_a_script_with_a_syntax_error_in_a_substitution_is_left_alone(script: bytes) -> None:
+    assert planned(script) == ()
+
+
+def test_a_script_with_substitutions_is_reported() -> None:
+    script = b'echo $(echo a | cat) `echo b` "$(echo $(echo c))" <(:) | cat'
+    assert len(planned(script)) == 1
+
+
 def test_a_negation_before_a_line_continuation_is_seen() -> None:
     assert planned(b"set -e; !\\\n true | true; echo hi") == ()
 
