@@ -93,6 +93,8 @@ SAME = {
     "disown and nohup": "nohup true 2>/dev/null; sleep 60 & disown; echo $?; kill $!",
     "EXIT trap": "trap 'echo bye' EXIT; echo hi",
     "traps": "trap -p; trap 'echo bye' EXIT; trap 'echo int' INT; trap -p; trap - EXIT; trap",
+    "odd arguments of trap": "trap x SIGEXIT; echo $?; trap foo; echo $?; trap -; echo $?; trap 0; "
+    "trap 'echo a' EXIT; trap -p -- EXIT INT; trap -- EXIT; trap -p; trap USR1; echo $?",
     "traps in a subshell": "trap 'echo bye' EXIT; (trap -p; trap 'echo sub' EXIT; trap -p EXIT)",
     "EXIT trap, exit": "sleep 0 & p=$!; wait; trap 'echo $?; [ $! = $p ]; exit 3$?' EXIT; false",
     "EXIT trap and exit": "trap 'echo bye $?' EXIT; exit 5",

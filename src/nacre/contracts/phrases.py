@@ -109,11 +109,15 @@ def moved_notes(findings: Sequence[AnyFinding]) -> list[str]:
 
 # Why a command that was not killed has not saved the state of its shell, by what its script has.
 _CAUSES: Final = (
-    (re.compile(rb"\btrap\b[^\n]{0,200}\b(?:EXIT|0)\b"), "its own EXIT trap replaced nacre's"),
+    (
+        re.compile(rb"\btrap\b[^\n]{0,200}\b(?:EXIT|0)\b"),
+        "its EXIT trap replaced the trap that saves the session",
+    ),
     (re.compile(rb"\bexec\b"), "it became another program (exec)"),
     (
         re.compile(rb"\b(?:source|eval)\b|(?:^|[\s;&|({])\.\s"),
-        "an EXIT trap in code that it sourced or evaluated replaced nacre's",
+        "an EXIT trap in code that it sourced or evaluated replaced the trap that saves the "
+        "session",
     ),
 )
 _ERREXIT: Final = (

@@ -40,7 +40,8 @@ Condition = OutputMatches | PortOpen | HttpAnswers | FileExists | OutputIdle
 
 
 class Conditions(Struct, frozen=True, kw_only=True):
-    """Conditions of the argument `until`. The wait is over when the first of them is met."""
+    """Conditions of the argument `until`. The wait ends when the first of them
+    is met, or all of them if `all` is set."""
 
     listed: tuple[Condition, ...] = ()
     all: bool = False  # whether the wait is over only when all conditions are met

@@ -11,10 +11,11 @@ trap() {
   case ${1-} in
     -p | '')
       if (($# == 0)) || [[ $1 == -p ]]; then
+        [[ ${2-} != -- ]] || builtin set -- -p "${@:3}"
         (($# > 1)) && builtin set -- "${@:2}" || builtin set -- EXIT {1..31} {34..64} DEBUG ERR RETURN
         for _nacre_i; do
           case ${_nacre_i^^} in
-            EXIT | SIGEXIT | 0)
+            EXIT | 0)
               _nacre_action=$(builtin trap -p EXIT)
               if [[ $_nacre_action != *_nacre_mark=* ]]; then
                 [[ ! $_nacre_action ]] || builtin printf '%s\n' "$_nacre_action"
@@ -38,7 +39,7 @@ trap() {
       builtin return
       ;;
   esac
-  if ((BASH_SUBSHELL)); then
+  if ((BASH_SUBSHELL)) || { (($# == 1)) && [[ ${1^^} != EXIT && $1 != 0 ]]; }; then
     builtin trap -- "$@"
     builtin return
   fi
@@ -49,7 +50,7 @@ trap() {
   fi
   for _nacre_i; do
     case ${_nacre_i^^} in
-      EXIT | SIGEXIT | 0) _nacre_mine=1 ;;
+      EXIT | 0) _nacre_mine=1 ;;
       *) _nacre_others+=("$_nacre_i") ;;
     esac
   done
