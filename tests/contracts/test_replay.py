@@ -99,6 +99,11 @@ def test_a_run_without_output_says_that_programs_may_buffer(tool: nacre.Tool) ->
         ("GH_TOKEN=mine; echo $GH_TOKEN", None),
         ('curl() { return 22; }; curl -H "Key: $GH_TOKEN" | head -n 1', "GH_TOKEN"),
         ("printenv GH_TOKEN", "GH_TOKEN"),
+        ("echo [$GH_TOKEN]", "GH_TOKEN"),
+        ('if [ -z "$GH_TOKEN" ]; then echo GH_TOKEN is not set; fi', "GH_TOKEN"),
+        ("echo ${GH_TOKEN:+set} ${NPM_TOKEN:-missing}", "GH_TOKEN"),
+        ("python3 -c 'import os; print(os.environ.get(\"NPM_TOKEN\"))'", "NPM_TOKEN"),
+        ("env | grep GH_TOKEN; true", "GH_TOKEN"),
         ("gh-of-nobody() { :; }; qqgh pr list", None),
         ("echo 'Error: 401'; exit 1", "GH_TOKEN, NPM_TOKEN"),
         ("echo 'error: invalid token'; exit 1", "GH_TOKEN, NPM_TOKEN"),
@@ -679,6 +684,75 @@ def test_hints_about_git(tool: nacre.Tool) -> None:
     assert tool.call({"command": "git diff --cached --stat"}).text.startswith(" f | 2 +-")
 
 
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("python3", "python3 reads a script until end of file; python3 -i answers each line"),
+        ("python3 -q -i", None),
+        ("python3 -c 'input()'", None),
+        ("cat; python3 < /dev/null", None),
+    ],
+)
+def test_an_interpreter_that_waits_for_a_whole_script_is_named(
+    tool: nacre.Tool, command: str, hint: str | None
+) -> None:
+    reply = tool.call({"command": command, "interactive": True})
+    assert reply.details["state"] == "waiting_input"
+    assert reply.details["hints"] == ([] if hint is None else [hint])
+    reply = act(tool, "write", run="r1", text="1 + 1\n")
+    assert (hint in reply.details["hints"]) if hint else reply.details["hints"] == []
+
+
+def test_a_reply_names_the_ports_on_which_the_run_listens_instead(tool: nacre.Tool) -> None:
+    port, other = free_port(), free_port()
+    command = f"python3 -m http.server --bind 127.0.0.1 {port}"
+    tool.call({"command": command, "until": {"port": port}})
+    reply = act(tool, "wait", run="r1", until={"port": other}, wait=0.5)
+    assert reply.details["hints"] == [f"the run listens on port {port}, not on {other}"]
+
+
+def test_a_queued_run_is_not_near_its_timeout(tool: nacre.Tool) -> None:
+    tool.call({"command": "sleep 1.5; echo a", "session": "s", "wait": 0})
+    with ThreadPoolExecutor() as pool:
+        call = {"command": "echo b", "session": "s", "timeout": 60, "wait": 0}
+        queued = pool.submit(tool.call, call)
+        listed = act(tool, "list")
+        queued.result()
+    runs = {run["run"]: run for run in listed.details["runs"]}
+    assert "timeout_in" in runs["r1"]
+    for run in runs.values():
+        assert "timeout_in" not in run or "queued" not in run
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\nb", "x" * 5000])
+def test_a_session_name_that_is_not_possible_is_refused(tool: nacre.Tool, name: str) -> None:
+    for change in ("reset", "remove"):
+        text = act(tool, "sessions", **{change: name}).text
+        assert text.startswith(f"[refused: {change}: a session's name has 1 to ")
+        assert len(text.encode()) < 1000
+
+
+def test_an_alias_of_the_same_call_is_named(tool: nacre.Tool) -> None:
+    (hint,) = tool.call({"command": "alias ll='ls -l'; ll"}).details["hints"]
+    assert hint == "bash expands the alias ll only in later calls of a session; use a function"
+
+
+def test_a_signal_that_ends_nothing_is_confirmed(tool: nacre.Tool) -> None:
+    tool.call({"command": "trap '' INT; echo ready; sleep 63.1", "until": {"output": "ready"}})
+    reply = act(tool, "signal", run="r1", signal="INT")
+    assert reply.text.startswith("[sent SIGINT]\n[r1 is running; ")
+    tool.call({"command": "sleep 63.2 & echo a"})
+    reply = act(tool, "signal", run="r2", signal="INT")
+    assert reply.text.startswith("[sent SIGINT]\n[exit code 0]\n[left running: ")
+
+
+def test_then_end_is_reported_for_a_run_that_handles_the_signal(tool: nacre.Tool) -> None:
+    command = "trap 'exit 3' TERM; echo found; sleep 63.3 & wait"
+    reply = tool.call({"command": command, "until": {"output": "found", "then": "end"}})
+    ending = 'then: "end": the run has ended (exit code 3)'
+    assert f"line 1 matches found; {ending}" in reply.text
+
+
 # Sessions.
 
 
@@ -863,12 +937,18 @@ def test_calls_that_wait_for_a_new_warden_keep_their_order(tool: nacre.Tool) -> 
         (
             "bash",
             {"command": "true", "max_output_tokens": 10},
-            "use max_output, not max_output_tokens",
+            "use max_output: 40 (bytes), not",
         ),
         (
             "bash",
             {"command": "true", "yield_time_ms": 900},
             "use wait: 0.9 (seconds), not yield_time_ms]",
+        ),
+        ("bash", {"command": "true", "tty": False}, None),
+        (
+            "bash",
+            {"command": "true", "wait": 0, "until": {"port": 80}},
+            "until is not watched with",
         ),
         ("bash", {"command": "true", "timeout": "60000"}, "60000 seconds are 16.7 hours]"),
         ("bash", {"command": "true", "all": None, "then": "return"}, None),

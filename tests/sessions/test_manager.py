@@ -238,9 +238,7 @@ def test_a_detached_command_saves_its_state_when_it_ends(tmp_path: Path) -> None
     with nacre.Tool(cwd=tmp_path, session="s") as tool:
         text(tool, "x=1")
         reply = tool.call({"command": "mkdir d; cd d; x=2; sleep 0.6; x=3", "wait": 0.1})
-        assert (
-            "[other calls can use the session meanwhile; the state of this command is" in reply.text
-        )
+        assert "[other calls can use the session now; the state of this command is" in reply.text
         assert text(tool, "ls -d") == "."  # a command that cannot change the state takes nothing
         ended = tool.call({"action": "wait", "run": reply.details["run"]}, tool="job")
         assert "session" not in ended.text

@@ -9,8 +9,9 @@ these values:
 
 A contract that reads its arguments with `lenient` accepts more:
 
-- an empty string, list or object counts as absent in an optional argument, and so does each of
-  them and null in a field of an object argument; only a value in `env` may be an empty string;
+- an empty string, list or object counts as absent in an optional argument;
+- null and these empty values count as absent in a field of an object argument, too; only a value
+  in `env` may be an empty string;
 - "true" and "false" count as booleans where a boolean is expected;
 - a number or a boolean counts as its text in a value of `env`.
 
@@ -28,6 +29,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
+from nacre.model.ids import check_session_name
 from nacre.model.refusals import BadArguments, Refused
 
 T = TypeVar("T", bound=Struct)
@@ -155,6 +157,14 @@ def bad_arguments(problem: str, value: object = ...) -> Refused:
     UTF-8, even if the arguments have invalid characters."""
     said = problem.encode("utf-8", "replace").decode()
     return Refused(BadArguments(problem=said, value="{}" if value is ... else shorten_value(value)))
+
+
+def check_name(argument: str, name: str) -> None:
+    """Check the name of a session, the value of `argument`. Raises Refused."""
+    try:
+        check_session_name(name)
+    except ValueError as error:
+        raise bad_arguments(f"{argument}: {error}") from None
 
 
 def shorten_value(value: object) -> str:

@@ -104,6 +104,10 @@ def missing_program(facts: RunFacts) -> str | None:
         return None
     if "/" in what:
         return None if _moves(facts) else _missing_file(what, facts)
+    if re.search(
+        rb"\balias\s[^\n;|&]{0,200}\b" + re.escape(os.fsencode(what)) + b"=", facts.script
+    ):
+        return f"bash expands the alias {what} only in later calls of a session; use a function"
     local = [
         f"./{place}{what}"
         for place in ("", "bin/", "node_modules/.bin/", ".venv/bin/", "scripts/")
@@ -306,6 +310,8 @@ def may_have_asked(facts: RunFacts) -> str | None:
             f"the command asked {decode(prompt).strip()!r}, but stdin is empty; with "
             "interactive: true, job write can answer"
         )
+    if b"<<" in facts.script:
+        return None  # a here-document may be the stdin of the program that asked
     last = as_displayed(facts.lines[-1]).strip()[-500:] if facts.lines else ""
     if not facts.failed:
         asks = ends_in_question(facts.output, unterminated=facts.unterminated)
@@ -327,9 +333,27 @@ _QUESTION: Final = re.compile(r"[?:>)\]#$]$")
 # Messages that programs in common languages print when stdin has no input.
 _NO_INPUT: Final = re.compile(
     r"EOFError: EOF when reading a line|EOFError|.*\bEOF\b.*(?:stdin|input|line)|"
-    r".*(?:not a (?:tty|terminal)|no input).*",
+    r".+not a (?:tty|terminal).*|.*no input.*",
     re.IGNORECASE,
 )
+
+
+# Interpreters that answer line by line only with -i if stdin is not a terminal, and options with
+# which they still read a script from stdin.
+_INTERPRETER: Final = re.compile(rb"(?:.*/)?(?:python(?:3(?:\.\d+)?)?|node)")
+_NO_SCRIPT: Final = frozenset((b"-", b"-q", b"-u", b"-B", b"-E", b"-s", b"-S", b"-I"))
+
+
+def reads_script(script: bytes) -> str | None:
+    """Return a hint if a command that waits for input reads a script until the end of file."""
+    if b"|" in script or b"<" in script:
+        return None  # the stdin of the interpreter may be another one
+    for each in analyze(script).commands:
+        options = {word.text for word in each.arguments}
+        if each.name is not None and _INTERPRETER.fullmatch(each.name) and options <= _NO_SCRIPT:
+            name = decode(each.name)
+            return f"{name} reads a script until end of file; {name} -i answers each line"
+    return None
 
 
 _LASTS: Final = {
@@ -447,13 +471,14 @@ _MAX_NAMED: Final = 5  # maximum number of variables that a hint names
 
 
 def withheld_secret(facts: RunFacts) -> str | None:
-    """Return a hint if the command failed in a way that fits a variable that it did not get."""
+    """Return a hint if the command reads a variable that it did not get, or failed in a way that
+    fits such a variable."""
     if not facts.withheld:
         return None
     # A program may exit with 0 although a server has refused it, as curl does.
     failed = facts.failed or facts.stage_failed
     refused = _was_refused(facts) or any(line.strip() in _REFUSED_CODES for line in facts.lines)
-    names = _expanded_secrets(facts) if failed or refused else []
+    names = _expanded_secrets(facts, or_default=failed or refused)
     if not names and failed and facts.ending != Exited(127):
         names = _fitting_secrets(facts)
     if not names:
@@ -469,21 +494,25 @@ def withheld_secret(facts: RunFacts) -> str | None:
     )
 
 
-def _expanded_secrets(facts: RunFacts) -> list[str]:
+def _expanded_secrets(facts: RunFacts, *, or_default: bool) -> list[str]:
     """Return the withheld variables that the script reads, as in `curl -H "Key: $API_KEY"` and
-    `os.environ["API_KEY"]`, without those that the script sets."""
+    `os.environ["API_KEY"]`, without those that the script sets. `or_default` includes variables
+    for which the script has a default, as in `${API_KEY:-none}`."""
     script = decode(facts.script)
+    condition = "" if or_default else _NO_DEFAULT
     return [
         name
         for name in facts.withheld
-        if re.search(_READS.format(re.escape(name)), script)
+        if re.search(_READS.format(re.escape(name), condition), script)
         and not re.search(_SETS.format(re.escape(name)), script)
     ]
 
 
-# How a script reads, and sets, the variable with the name `{}`.
+_NO_DEFAULT: Final = r"(?!:?-)"
+# How a script reads, and sets, the variable with the name `{0}`; `{1}` is a condition for the text
+# behind the name.
 _READS: Final = (
-    r"\$\{{?[#!]?{0}\b|\bprintenv {0}\b|-v {0}\b|\benv\b[ |]{{1,5}}grep\b[^\n;|&]{{0,60}}\b{0}\b"
+    r"\$\{{?[#!]?{0}\b{1}|\bprintenv {0}\b|-v {0}\b|\benv\b[ |]{{1,5}}grep\b[^\n;|&]{{0,60}}\b{0}\b"
     r"|\b(?:environ\W{{1,3}}(?:get\W{{1,3}})?|getenv\W{{1,3}}|process\.env\W{{1,3}}){0}\b"
 )
 _SETS: Final = (

@@ -220,8 +220,9 @@ class Interact(Struct, frozen=True, kw_only=True):
     wait_limit: float = 0.0  # maximum seconds to wait for the first event of any of the runs
     until: Conditions = NO_CONDITIONS
     input_is_event: bool = True  # whether the request stops waiting when a run waits for input
-    # Offset of the first output byte to report. None: report the output that is new since
-    # `read_position` or, without it, all output, or the output since the action.
+    # Offset of the first output byte to report. None: start at the read position of the run. For a
+    # run without one, start at 0, or at the action for a signal. If `read_position` is None, start
+    # at the action.
     since: int | None = None
     # Function that returns, for the id of a run, how far replies have reported the run to the
     # caller, or None if no reply was about the run. None: positions are not used.
@@ -384,7 +385,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     # Whether the kernel killed the run's shell for lack of memory.
     out_of_memory: bool = False
     stored: bool = True  # whether the store (nacre's files on disk) has the whole output
-    activity: Activity | None = None  # None: the run has ended, is queued, or was not looked at
+    activity: Activity | None = None  # None: the run has ended, is queued, or was not inspected
     queued: bool = False
     queued_behind: str = ""
     # Seconds until the run reaches its timeout; None: the run has ended, or has no timeout.

@@ -82,7 +82,7 @@ NON_INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     b"BUILDKIT_PROGRESS": b"plain",
 }
 
-# Variables for a command that can be answered: programs that ask on stdin may ask. git and its
+# Variables for a command with an open stdin: programs may prompt on stdin. git and its
 # helpers ask only on a terminal, so their prompts stay off.
 INTERACTIVE: Final[Mapping[bytes, bytes]] = {
     name: value

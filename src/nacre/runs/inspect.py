@@ -172,12 +172,12 @@ def with_activity(
     if run.ending is not None:
         return status
     found = [*(find_members([run]).get(run.name, ()) if members is None else members)]
-    limit = run.start_entry.timeout
+    limit, queued = run.start_entry.timeout, is_queued(run, found)
     return msgspec.structs.replace(
         status,
         activity=_build_activity(run, found),
-        queued=is_queued(run, found),
-        timeout_in=None if limit is None else max(0.0, limit - run.seconds),
+        queued=queued,
+        timeout_in=None if limit is None or queued else max(0.0, limit - run.seconds),
     )
 
 

@@ -1,4 +1,4 @@
-"""Read positions: how far the replies to a caller have reported each run.
+"""Read positions: how far the replies to a reader have reported each run.
 
 The tool `job` shows what is new since the last reply about a run. A program that makes many calls
 keeps its positions in memory. The command `nacre call` makes one call and exits, so it keeps the
@@ -14,7 +14,7 @@ _MAX_POSITIONS: Final = 10_000  # maximum number of positions in memory
 
 
 class ReadPositions:
-    """Positions of the callers of one tool, in memory."""
+    """Positions of the readers of one tool, in memory."""
 
     def __init__(self) -> None:
         self._positions: dict[tuple[str, str], ReadPosition] = {}
@@ -33,7 +33,7 @@ class ReadPositions:
 
 
 class StoredReadPositions:
-    """Positions in the store, shared by all callers of a workspace."""
+    """Positions in the store, shared by all processes of `nacre call` in a workspace."""
 
     def read(self, reader: str, run: str) -> ReadPosition | None:
         from nacre.store import position_log  # lazy import: only the tool `job` reads positions

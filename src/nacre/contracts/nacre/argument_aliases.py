@@ -54,6 +54,10 @@ def _tokens(value: Any) -> tuple[str, Any]:
         raise ValueError("max_output, a number of bytes") from None
 
 
+def _terminal(value: Any) -> tuple[str, Any]:
+    return ("", None) if adapt_switch(value) is False else ("pty", value)
+
+
 def _restart(value: Any) -> tuple[str, Any]:
     if adapt_switch(value) is False:
         return "", None
@@ -88,7 +92,7 @@ _BASH_ALIASES: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(_MILLISECONDS, _in_seconds("timeout")),
     "yield_time_ms": _in_seconds("wait"),
     "max_output_tokens": _tokens,
-    "tty": _rename("pty"),
+    "tty": _terminal,
     "restart": _restart,
     **dict.fromkeys(("action", "run", "runs", "run_id", "bash_id", "job_id"), _refer_to_job),
     **dict.fromkeys(("timeout_seconds", "timeoutSeconds", "timeout_sec"), _rename("timeout")),
@@ -251,6 +255,8 @@ def _agrees(given: Any, translated: Any) -> bool:
 def _note(name: str, meant: str, value: Any) -> str:
     if name in _MILLISECONDS:
         return f"use {meant}: {value:g} (seconds), not {name}"
+    if meant == "max_output":
+        return f"use {meant}: {value} (bytes), not {name}"
     return f"use {meant}{': 0' if value == 0 else ''}, not {name}"
 
 

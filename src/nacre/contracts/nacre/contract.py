@@ -20,6 +20,7 @@ from nacre.contracts.arguments import (
     InvalidValue,
     Kind,
     bad_arguments,
+    check_name,
     count_kind,
     object_schema,
     read_arguments,
@@ -43,7 +44,7 @@ from nacre.contracts.shared_options import (
 )
 from nacre.model.caller import Caller
 from nacre.model.findings import AnyFinding
-from nacre.model.ids import check_session_name, digest
+from nacre.model.ids import digest
 from nacre.model.plan import (
     KIB,
     MIB,
@@ -210,7 +211,7 @@ class Nacre:
             "stdin": "Text for stdin, then end of file",
             "interactive": "Keep stdin open for job write",
             "session": "Name of a shell that keeps its state; created on first use; its calls run "
-            "one after another",
+            "one after another, unless one outlives wait",
             "until": "Conditions; the call returns when one is met; the run goes on. Also a list",
             "max_output": f"Bytes of output in the reply, default {options.max_output}",
             "leave": "Processes left running: keep (default) or end them",
@@ -255,6 +256,8 @@ class Nacre:
             session = msgspec.structs.replace(session, hold=_SESSION_HOLD)
             plan = msgspec.structs.replace(plan, session=session, lane=session.key)
         until = resolve_files(given.until, plan.command.cwd, caller.home) if wait else NO_CONDITIONS
+        if given.until and not wait:
+            notes += ("until is not watched with wait: 0; give wait, or use action wait of job",)
         request = StartRun(
             plan=plan,
             wait_limit=wait,
@@ -393,10 +396,7 @@ def _check_arguments(given: Bash) -> None:
             f"choose; to answer or read {given.session}, use the tool job with run"
         )
     if given.session is not None:
-        try:
-            check_session_name(given.session)
-        except ValueError as error:
-            raise bad_arguments(f"session: {error}") from None
+        check_name("session", given.session)
     name = given.request_id
     if name is not None and not 0 < len(name) <= _MAX_NAME:
         raise bad_arguments(

@@ -16,6 +16,7 @@ from msgspec.structs import fields, replace
 from nacre.contracts.arguments import (
     Kind,
     bad_arguments,
+    check_name,
     choice_kind,
     count_kind,
     is_absent,
@@ -185,6 +186,7 @@ class JobReplyContext(Struct, frozen=True, kw_only=True):
     literal_newline: bool = False
     notes: tuple[str, ...] = ()  # notes about arguments of the call that were translated
     withheld: tuple[str, ...] = ()  # names of variables that commands do not get
+    signal_sent: str = ""  # name of a signal other than TERM and KILL that the call sends
 
 
 def build_spec(wait: float, longest: float, max_bytes: int, grace: float) -> ToolSpec:
@@ -298,6 +300,9 @@ def _check_arguments(given: Arguments) -> None:
         raise bad_arguments("run and runs exclude each other; give one of them")
     if given.reset is not None and given.remove is not None:
         raise bad_arguments("reset and remove exclude each other; give one of them")
+    for name, session in (("reset", given.reset), ("remove", given.remove)):
+        if session is not None:
+            check_name(name, session)
 
 
 def _admit_read(given: Arguments, reply_context: JobReplyContext) -> Admitted:
@@ -411,4 +416,6 @@ def _admit_signal(given: Arguments, reply_context: JobReplyContext, grace: float
         action=action,
         read_position=reply_context.read_position,
     )
-    return Admitted(request=request, reply_context=reply_context)
+    # The effect of a signal that ends runs is visible; other signals may have no effect.
+    sent = "" if signal_name(number) in _ENDS else signal_name(number)
+    return Admitted(request=request, reply_context=replace(reply_context, signal_sent=sent))

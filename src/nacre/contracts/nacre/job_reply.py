@@ -81,6 +81,7 @@ def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
         until=reply_context.until,
         always=reply_context.action == "signal",
         since_last=reply_context.action in ("wait", "write"),
+        signal_sent=reply_context.signal_sent,
     )
     if reply_context.action == "read" and job.total.size and not job.output.capture.size:
         return _append_text(reply, f"({job.run} has {job.total.lines:,} lines)\n{reply.text}")
@@ -188,7 +189,8 @@ def _continuation(run: str, matches: Matches, reply_context: JobReplyContext, li
     more = {} if reply_context.last is None else {"to": reply_context.last}
     more |= {"context": reply_context.context} if reply_context.context else {}
     call = read_call(run, grep=reply_context.pattern or "", from_=line, **more)
-    return f"[search incomplete; continue: job {call}]"
+    searched = "" if matches.found else f"no match in lines {reply_context.first} to {line - 1}; "
+    return f"[{searched}search incomplete; continue: job {call}]"
 
 
 def _line_ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -215,6 +217,7 @@ def _reply_for_several(listing: Listing, reply_context: JobReplyContext) -> Repl
             until=reply_context.until,
             always=reply_context.action == "signal",
             since_last=reply_context.action == "wait",
+            signal_sent=reply_context.signal_sent,
         )
         data.append(reply.details)
         texts.append(f"{job.run} ({shorten_command(job.command)}):\n{reply.text.rstrip()}")

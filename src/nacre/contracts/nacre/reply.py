@@ -53,8 +53,8 @@ from nacre.prepare.environment import NO_EDITOR, withheld_secrets
 from nacre.text.clean import decode
 
 _DETACHED_IN_SESSION: Final = (
-    "other calls can use the session meanwhile; the state of this command is saved when it ends, "
-    "unless another call has used the session by then"
+    "other calls can use the session now; the state of this command is saved when it ends, unless "
+    "another call uses the session before"
 )
 _LOOKED_AT: Final = 4096  # number of bytes at the end of the output in which git names an editor
 # Pattern for scripts that may get a hint even if they succeed: scripts with a change of the shell's
@@ -62,6 +62,8 @@ _LOOKED_AT: Final = 4096  # number of bytes at the end of the output in which gi
 _MAY_NEED_HINT: Final = re.compile(
     rb"\b(?:cd|chdir|pushd|popd|export|source|read)\b|(?:^|[;&\n])\s*\.\s|<<"
 )
+# Pattern for scripts that may run an interpreter which reads its script from stdin.
+_MAY_READ_SCRIPT: Final = re.compile(rb"\b(?:python|node)")
 
 
 def build_reply(
@@ -158,6 +160,10 @@ def find_port_hints(
     awaited = [each.port for each in until.listed if isinstance(each, PortOpen)]
     if job.met is not None or job.queued or not awaited:
         return []
+    own = () if job.activity is None else job.activity.ports
+    if own and not {*own} & {*awaited}:
+        listens = ", ".join(map(str, own))
+        return [f"the run listens on port {listens}, not on {', '.join(map(str, awaited))}"]
     from nacre.hints.hints import awaited_port  # lazy import: most replies have no hints
 
     hints = (awaited_port(port, job.run, find_run) for port in awaited)
@@ -186,14 +192,14 @@ def find_hints(
     withheld: tuple[str, ...] = (),
     literal_env: tuple[str, ...] = (),
 ) -> list[str]:
-    """Return hints for the model about an ended run. `lasts` is True if the command ran in a
-    session, which keeps changes of the shell's state for later calls. `withheld` are the names of
-    variables that the command did not get because they look like secrets. `literal_env` are
-    references to other variables in the values of the call's `env`."""
+    """Return hints for the model about a run that has ended or waits for input. `lasts` is True if
+    the command ran in a session, which keeps changes of the shell's state for later calls.
+    `withheld` are the names of variables that the command did not get because they look like
+    secrets. `literal_env` are references to other variables in the values of the call's `env`."""
     if job.ending is None:
-        return []
+        return _find_input_hints(script) if job.waits_for_input else []
     stage_failed = bool(list_failed_stages(job))
-    reads = withheld and (b"$" in script or stage_failed)  # otherwise it needs no secret
+    reads = any(name.encode() in script for name in withheld) or (withheld and stage_failed)
     shown = shown_capture(job)
     asks = ends_in_question(shown.tail or shown.head, unterminated=shown.unterminated)
     if job.ending == Exited(0) and not (reads or asks or _MAY_NEED_HINT.search(script)):
@@ -218,6 +224,15 @@ def find_hints(
     return list(find_hints(facts))
 
 
+def _find_input_hints(script: bytes) -> list[str]:
+    if not _MAY_READ_SCRIPT.search(script):
+        return []
+    from nacre.hints.hints import reads_script  # lazy import: most replies have no hints
+
+    hint = reads_script(script)
+    return [] if hint is None else [hint]
+
+
 def build_run_reply(
     job: RunStatus,
     part: ShownOutput,
@@ -228,14 +243,15 @@ def build_run_reply(
     until: Conditions = NO_CONDITIONS,
     always: bool = False,
     since_last: bool = False,
+    signal_sent: str = "",
 ) -> Reply:
     """Build the reply about one run: the shown output, then status lines in brackets.
 
     `state` is the text of a note about the run's session, or None. `clamped` is the maximum wait in
     seconds that replaced a longer requested wait, or None. `until` has the conditions for
-    which the call waited. If `always` is True, the reply has a
-    status line even for exit code 0. `since_last` means that the reply shows only the output since
-    the last reply about the run.
+    which the call waited. If `always` is True, the reply has a status line even for exit code 0.
+    `since_last` means that the reply shows only the output since the last reply about the run.
+    `signal_sent` is the name of a signal that the call has sent to the run.
 
     If a reader could mistake the output for lines of nacre, the reply of a success ends in the
     explicit line `[exit code 0]`."""
@@ -243,6 +259,7 @@ def build_run_reply(
     nothing_new = since_last and job.total.size > 0 and not shown_capture(job).size
     always = always or nothing_new
     lines = [
+        *([f"[sent {signal_sent}]"] if signal_sent and job.event is None else []),
         *([f"[nothing new since line {job.total.lines:,}]"] if nothing_new else []),
         *state_lines(job, part, until, always=always),
         *artifact_lines(job),

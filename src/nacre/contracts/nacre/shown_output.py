@@ -198,8 +198,8 @@ def _failure_text(failure: "FailureLine") -> str:
 
 
 class _FailureFinder:
-    """Search for failures in the omitted part of an output, within a time limit. The lines of which
-    only a part is omitted are searched completely."""
+    """Search for failures in the omitted part of an output, within a time limit. A line that is
+    omitted only in part is searched completely."""
 
     def __init__(self, job: RunStatus, read_output: OutputReader) -> None:
         from nacre.text.failures import FailureSearch  # lazy import: most outputs are not cut

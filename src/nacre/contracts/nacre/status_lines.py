@@ -65,9 +65,13 @@ def state_lines(
     if job.ending is None:
         yield f"[{_running_text(job, part, unmet=unmet)}]"
         return
-    ended = job.met is not None and until.end_run and isinstance(job.ending, Killed)
+    ended = job.met is not None and until.end_run
     if job.met is not None:
-        then = f'; then: "end" has ended the run ({how})' if ended else ""
+        # A run that exits may handle the signal, or may have been about to exit.
+        has_ended = (
+            " has ended the run" if isinstance(job.ending, Killed) else ": the run has ended"
+        )
+        then = f'; then: "end"{has_ended} ({how})' if ended else ""
         yield f"[{_condition_text(job.met, part)}{then}]"
     if isinstance(job.event, AlreadyEnded):
         yield f"[{job.run} had already ended: {how}]"
