@@ -232,6 +232,11 @@ def test_a_hint_guesses_that_a_command_asked_for_input_and_got_none(tool: nacre.
     assert hinted(tool, f"{PYTHON} -c 'input()'") == asked
     assert hinted(tool, "printf '{\"error\": 1}'; exit 1") == []
     assert hinted(tool, "printf '10%%'; exit 1") == []
+    assert hinted(tool, "select x in a b; do echo $x; break; done") == asked
+    assert hinted(tool, "select x in a b; do echo $x; break; done", stdin="1\n") == []
+    # stdin of the program is the here-document, and `tty` asks for nothing.
+    assert hinted(tool, f"{PYTHON} - <<'X'\ninput('q? ')\nX") == []
+    assert hinted(tool, "tty") == []
 
 
 def test_the_prompt_of_a_read_without_input_is_named(tool: nacre.Tool) -> None:
@@ -244,6 +249,10 @@ def test_the_prompt_of_a_read_without_input_is_named(tool: nacre.Tool) -> None:
     assert hinted(tool, f"{ask}; exit 3") == asked
     assert hinted(tool, ask, stdin="Ada\n") == []
     assert hinted(tool, f"echo Ada | {{ {ask}; }}") == []
+    assert hinted(tool, "while read -p 'Name? ' x; do echo $x; done; echo end") == asked
+    assert hinted(tool, "while read -p 'Name? ' x; do echo $x; done < /dev/null") == []
+    assert hinted(tool, "if read -p 'Name? ' x; then echo $x; fi") == asked
+    assert hinted(tool, "if true; then :; elif read -p 'Name? ' x; then echo; fi") == []
 
 
 def test_a_question_with_choices_is_noticed_although_git_ends_its_line(

@@ -4,7 +4,7 @@ terminal, so the output of a run does not have it."""
 from nacre.bash import lexer, syntax_tree
 from nacre.bash.analyze import analyze
 from nacre.bash.commands import ParsedCommand, Word
-from nacre.bash.syntax_tree import Chain, Group, Node, Redirected, Sequence, Simple
+from nacre.bash.syntax_tree import Chain, Group, If, Loop, Node, Redirected, Sequence, Simple
 from nacre.bash.tokens import TooComplex
 
 _VALUED = b"adinNptu"  # options of `read` that take a value
@@ -92,6 +92,8 @@ def _unconditional_commands(script: bytes) -> list[Simple]:
                 rest.append(left)
             case Group(body=body) | Redirected(body=body):
                 rest.append(body)
+            case If(arms=[(condition, _), *_]) | Loop(condition=Sequence() as condition):
+                rest.append(condition)
             case Simple() as node:
                 found.append(node)
     return found

@@ -316,7 +316,7 @@ def may_have_asked(facts: RunFacts) -> str | None:
     if not facts.failed:
         asks = ends_in_question(facts.output, unterminated=facts.unterminated)
         return _ASKED if asks else None
-    asks = facts.unterminated and _QUESTION.search(last) is not None
+    asks = last == "#?" or (facts.unterminated and _QUESTION.search(last) is not None)
     if not asks and not _NO_INPUT.fullmatch(last):
         return None
     return _ASKED
@@ -328,7 +328,8 @@ _ASKED: Final = (
 )
 
 
-# End of a line in which a program asks for input, such as `Continue? [y/N] ` or `Password:`.
+# End of a line in which a program asks for input, such as `Continue? [y/N] ` or `Password:`. The
+# prompt of `select` is `#? `, and bash ends its line when stdin is empty.
 _QUESTION: Final = re.compile(r"[?:>)\]#$]$")
 # Messages that programs in common languages print when stdin has no input.
 _NO_INPUT: Final = re.compile(
