@@ -131,7 +131,7 @@ class Cost(NamedTuple):
     row: Row
     characters: dict[str, int]
     calls: dict[str, int]
-    kept: dict[str, bool]  # whether the reply contains the line that matters, by contract
+    shows_line: dict[str, bool]  # whether the reply contains the line that matters, by contract
 
     @property
     def near(self) -> bool:
@@ -175,7 +175,7 @@ def _paid(name: str, row: Row) -> tuple[str, int]:
 class TaskCost(NamedTuple):
     task: Task
     characters: dict[str, int]
-    kept: dict[str, bool]  # whether a reply contains the line that matters, by contract
+    shows_line: dict[str, bool]  # whether a reply contains the line that matters, by contract
 
 
 def measured_tasks(contracts: Sequence[str] = CONTRACTS) -> Iterator[TaskCost]:
@@ -214,7 +214,7 @@ def task_table(costs: list[TaskCost]) -> str:
         cells = []
         for name in CONTRACTS:
             calls = len(cost.task.calls[name])
-            lost = "" if cost.kept[name] else " (lost)"
+            lost = "" if cost.shows_line[name] else " (lost)"
             cells.append(
                 f"{cost.characters[name]:,} in {calls} call{'s' if calls > 1 else ''}{lost}"
             )
@@ -231,7 +231,7 @@ def table(costs: list[Cost]) -> str:
         cells = []
         for name in CONTRACTS:
             calls = f" in {cost.calls[name]} calls" if cost.calls[name] > 1 else ""
-            lost = "" if cost.kept[name] else " (lost)"
+            lost = "" if cost.shows_line[name] else " (lost)"
             cells.append(f"{cost.characters[name]:,}{calls}{lost}")
         matters = cost.row.matters.replace("\\", "")
         matters = f"`{matters}`" if matters else "-"
@@ -243,10 +243,10 @@ def main() -> int:
     assert set(CONTRACTS) == set(registry.contract_names())
     with tempfile.TemporaryDirectory(prefix="nacre-cost-") as state:
         os.environ["NACRE_HOME"] = state
-        made = {BEGIN: table(list(measured())), BEGIN_TASKS: task_table(list(measured_tasks()))}
-    print("\n".join(made.values()), end="")
+        tables = {BEGIN: table(list(measured())), BEGIN_TASKS: task_table(list(measured_tasks()))}
+    print("\n".join(tables.values()), end="")
     if "--write" in sys.argv[1:]:
-        for begin, text in made.items():
+        for begin, text in tables.items():
             before, _, rest = PAGE.read_text().partition(begin)
             PAGE.write_text(f"{before}{begin}{text}{END}{rest.partition(END)[2]}")
     return 0

@@ -38,7 +38,7 @@ def test_where_much_is_printed_it_is_the_smallest_by_far(paid: dict[str, cost.Co
 
 
 def test_the_line_that_matters_is_always_there(paid: dict[str, cost.Cost]) -> None:
-    assert [name for name, each in paid.items() if not each.kept["nacre"]] == []
+    assert [name for name, each in paid.items() if not each.shows_line["nacre"]] == []
 
 
 def test_the_page_says_what_is_measured(paid: dict[str, cost.Cost]) -> None:
@@ -66,7 +66,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> list[cost.TaskCost]:
 
 def test_the_failing_line_is_in_a_reply_of_every_task(done: list[cost.TaskCost]) -> None:
     assert len(done) >= 12
-    assert [each.task.name for each in done if not each.kept["nacre"]] == []
+    assert [each.task.name for each in done if not each.shows_line["nacre"]] == []
 
 
 def test_the_page_says_what_the_tasks_take(done: list[cost.TaskCost]) -> None:

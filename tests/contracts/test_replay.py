@@ -42,7 +42,7 @@ def suggested_call(text: str) -> dict[str, Any]:
     return arguments
 
 
-# Nothing is changed behind the user's back.
+# Environment of a command.
 
 
 def test_ci_is_the_callers_own(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_small_limit_holds_although_failures_were_found(tool: nacre.Tool, limi
 # Waiting.
 
 
-def test_until_is_watched_while_anything_of_the_run_lives(tool: nacre.Tool) -> None:
+def test_until_is_watched_while_a_process_of_the_run_lives(tool: nacre.Tool) -> None:
     port = free_port()
     server = f"sleep 0.7; exec python3 -m http.server --bind 127.0.0.1 {port}"
     reply = tool.call({"command": f"({server}) > log 2>&1 &", "until": {"port": port}, "wait": 20})
@@ -271,7 +271,7 @@ def test_a_pattern_that_never_ends_hides_no_other_condition(tool: nacre.Tool) ->
     assert reply.details["until"]["output"] == "ok"
 
 
-def test_an_until_that_is_not_met_is_said(tool: nacre.Tool) -> None:
+def test_a_reply_says_that_until_was_not_met(tool: nacre.Tool) -> None:
     reply = tool.call({"command": "echo a", "until": {"output": "b"}})
     assert reply.text == "a\n[until not met: the command ended first]"
     assert tool.call({"command": "echo ab", "until": {"output": "b"}}).details["until"]["line"] == 1

@@ -12,7 +12,7 @@ import pytest
 from nacre.bash.script_pipelines import find_pipelines
 from nacre.model.caller import Caller
 from nacre.model.plan import Command, Plan, ReportedPipeline
-from nacre.prepare.pipeline_stages import FailedStage, find_failed_stages, report_pipelines
+from nacre.prepare.pipeline_stages import FailedStage, find_failed_stages, request_pipeline_reports
 from nacre.shell_state.pipeline_report import insert_reports, parse_reports, without_reports
 
 BASH = "/bin/bash"
@@ -22,7 +22,7 @@ SEED = int(os.environ.get("NACRE_SEED", "21"))
 
 def planned(script: bytes) -> tuple[ReportedPipeline, ...]:
     plan = Plan(command=Command(original=script, script=script, cwd=b"/"))
-    return report_pipelines(plan, Caller(cwd=b"/", workspace=b"/")).pipelines
+    return request_pipeline_reports(plan, Caller(cwd=b"/", workspace=b"/")).pipelines
 
 
 def run(script: bytes, place: Path) -> tuple[int, bytes, list[bytes]]:

@@ -126,12 +126,12 @@ def _prompt(command: ParsedCommand, script: bytes, *, source: bool = False) -> b
         text = word.text or b""
         if not text.startswith(b"-") or text in (b"-", b"--"):
             break
-        for place, letter in enumerate(text[1:], 2):
+        for index, letter in enumerate(text[1:], 2):
             if letter not in _VALUED:
                 continue
-            value = None if text[place:] else next(words, None)
+            value = None if text[index:] else next(words, None)
             if letter == ord("p"):
-                return text[place:] or _text_of(value, command, script, source=source)
+                return text[index:] or _text_of(value, command, script, source=source)
             break
     return b""
 

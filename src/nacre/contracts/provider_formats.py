@@ -39,14 +39,14 @@ def for_provider(spec: ToolSpec, format: Format) -> dict[str, Any]:
 def _without_ranges(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a tool's schema without the keywords that a strict mode refuses, such as `minimum`.
     The descriptions of the arguments state the ranges."""
-    kept = {name: value for name, value in schema.items() if name in _STRICT_KEYWORDS}
-    if "properties" in kept:
-        kept["properties"] = {
-            name: _without_ranges(each) for name, each in kept["properties"].items()
+    accepted = {name: value for name, value in schema.items() if name in _STRICT_KEYWORDS}
+    if "properties" in accepted:
+        accepted["properties"] = {
+            name: _without_ranges(each) for name, each in accepted["properties"].items()
         }
-    if "items" in kept:
-        kept["items"] = _without_ranges(kept["items"])
-    return kept
+    if "items" in accepted:
+        accepted["items"] = _without_ranges(accepted["items"])
+    return accepted
 
 
 def _forbid_extra(schema: dict[str, Any]) -> bool:

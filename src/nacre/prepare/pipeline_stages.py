@@ -1,4 +1,4 @@
-"""The preparation step `report_pipelines`: bash reports how each stage of a pipeline has exited.
+"""The preparation step `request_pipeline_reports`: bash reports the exit statuses of pipelines.
 
 The exit code of `pytest | tail` is the exit code of `tail`, so a failure of `pytest` is easily
 overlooked. The plan therefore names the pipelines of a script, and the engine inserts code
@@ -24,7 +24,7 @@ _ANSWERS: Final = frozenset(
 )
 
 
-def report_pipelines(plan: Plan, caller: Caller) -> Plan:
+def request_pipeline_reports(plan: Plan, caller: Caller) -> Plan:
     """Ask for the exit statuses of the stages of the script's pipelines."""
     del caller
     script = plan.command.script

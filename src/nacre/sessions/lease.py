@@ -7,7 +7,7 @@ command. Once the draft is complete, `store.session_files` converts it to the se
 
 A command that is detached releases its session, but still saves its state when it ends, unless a
 later command has used the session by then. The ledger file names the draft of the detached command
-(`Ledger.detached`), and a later command that may change the state removes that name.
+(`Ledger.detached_draft`), and a later command that may change the state removes that name.
 """
 
 import os
@@ -115,7 +115,7 @@ class SessionLease:
                 with suppress(OSError):
                     self._file.write_ledger(
                         msgspec.structs.replace(
-                            self._ledger, detached=self._draft_id, detached_run=run
+                            self._ledger, detached_draft=self._draft_id, detached_run=run
                         )
                     )
             self._sessions.release(self._file)

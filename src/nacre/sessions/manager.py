@@ -238,7 +238,7 @@ class SessionManager:
         the state, holds the session, the draft waits until that command ends."""
         try:
             with self._lock:
-                if file.is_removed or file.read_ledger().detached != pending.draft_id:
+                if file.is_removed or file.read_ledger().detached_draft != pending.draft_id:
                     return False
                 self._detached_drafts[file] = pending
                 if self._try_save_detached(file) is None:
@@ -253,13 +253,13 @@ class SessionManager:
         try:
             with self._lock:
                 ledger = file.read_ledger()
-                if file.is_removed or ledger.detached != draft_id:
+                if file.is_removed or ledger.detached_draft != draft_id:
                     return False
                 # While another command holds the session, the note stays: it does no harm.
                 if not self._lease_counts.get(file) and file.lock():
                     try:
                         file.write_ledger(
-                            msgspec.structs.replace(ledger, detached="", detached_run="")
+                            msgspec.structs.replace(ledger, detached_draft="", detached_run="")
                         )
                     finally:
                         file.unlock()
@@ -287,9 +287,9 @@ class SessionManager:
         if pending is None:
             return
         ledger = file.read_ledger()
-        if ledger.detached == pending.draft_id:
+        if ledger.detached_draft == pending.draft_id:
             file.write_ledger(
-                msgspec.structs.replace(ledger, pending=pending, detached="", detached_run="")
+                msgspec.structs.replace(ledger, pending=pending, detached_draft="", detached_run="")
             )
         else:
             self._discarded.add((file, pending.draft_id))
@@ -345,10 +345,10 @@ class SessionManager:
         start = _start_directory(plan, session, stands)
         ledger, errexit = _note_errexit(ledger, state)
         taken_from = ""
-        if ledger.detached and not plain:
+        if ledger.detached_draft and not plain:
             # From now on, the state of this command counts, not that of the detached command.
             taken_from = ledger.detached_run
-            ledger = msgspec.structs.replace(ledger, detached="", detached_run="")
+            ledger = msgspec.structs.replace(ledger, detached_draft="", detached_run="")
             file.write_ledger(ledger)
         file.note_use(time.time())
         while True:

@@ -88,7 +88,7 @@ class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"cre
     errexit_noted: bool = False
     # id of the draft that a detached command of the session will write; empty: none, or a later
     # command has used the session since
-    detached: str = ""
+    detached_draft: str = ""
     detached_run: str = ""  # id of the run of that detached command
 
 

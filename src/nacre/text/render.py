@@ -184,11 +184,13 @@ def _render_around_binary(
         unterminated=capture.unterminated and bool(after),
     )
     room = max(0, max_bytes - len(head.encode()))
-    made = render_text(rest, room, first=line, start=start + skipped)
-    shown = [(first, max(first, line - 1)), *made.shown]
+    behind = render_text(rest, room, first=line, start=start + skipped)
+    shown = [(first, max(first, line - 1)), *behind.shown]
     if len(shown) > 1 and shown[1][0] == line:
         shown[:2] = [(first, shown[1][1])]
-    return replace(made, head=head + made.head, shown=tuple(shown), binary=not (before or after))
+    return replace(
+        behind, head=head + behind.head, shown=tuple(shown), binary=not (before or after)
+    )
 
 
 def render_page(capture: Capture, first: int) -> Rendered:

@@ -72,7 +72,7 @@ from nacre.prepare.environment import (
     secret_names,
 )
 from nacre.prepare.internal_urls import internal_urls_step
-from nacre.prepare.pipeline_stages import report_pipelines
+from nacre.prepare.pipeline_stages import request_pipeline_reports
 from nacre.prepare.terminal_needs import note_terminal_needs
 from nacre.prepare.until_files import resolve_files
 from nacre.text.clean import decode
@@ -190,7 +190,7 @@ class Nacre:
                 with_input={**INTERACTIVE, **EDITORS},
             ),
             note_terminal_needs,
-            report_pipelines,
+            request_pipeline_reports,
         )
 
     def with_max_wait(self, seconds: float) -> "Nacre":
