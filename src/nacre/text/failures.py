@@ -10,6 +10,7 @@ milliseconds.
 
 import re
 import time
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from nacre.text.clean import as_displayed, decode
@@ -25,6 +26,7 @@ _WORDS: Final = (
     *(b"could not ", b"\ne: ", b"\nkilled", b"\naborted", b"undefined symbol"),
     *("✗".encode(), "✘".encode(), "✕".encode(), "✖".encode(), "●".encode()),
 )
+_USUAL_WORDS: Final = ("error", "fail")  # words of a search for failures
 # Lines that mention failures but report success.
 _PASSED: Final = re.compile(
     r"^\s*(?:ok|PASS|\+|✓|✔|√)\b|^\s*[✓✔√]|\bPASSED\b|\.\.\. ?ok$|^\[ *(?:OK|RUN|PASSED) *\]"
@@ -140,6 +142,17 @@ def score_line(text: str) -> int:
         return 0
     text = _NONE.sub("", text)
     return next((score for score, pattern in _SCORES if pattern.search(text)), 0)
+
+
+def build_pattern(lines: Iterable[FailureLine]) -> str:
+    """Return a regular expression that finds the lines, and others like them."""
+    found = dict.fromkeys(_USUAL_WORDS)
+    for line in lines:
+        lower = f"\n{line.text.lower()}"
+        word = next((word for word in map(bytes.decode, _WORDS) if word in lower), "")
+        if word:
+            found[re.escape(word).replace("\\\n", "^").replace("\\ ", " ")] = None
+    return f"(?i){'|'.join(found)}"
 
 
 def _line_starts(data: bytes) -> set[int]:

@@ -206,6 +206,13 @@ def render_page(capture: Capture, first: int) -> Rendered:
     return Rendered(head=description.join(texts), shown=shown, binary=not (before or after))
 
 
+def count_fitting_lines(data: bytes, max_bytes: int) -> int:
+    """Return how many of the first lines of an output fit into `max_bytes` bytes when they are
+    rendered without folding or shortening."""
+    style = _Style(_read_since, fold=False, longest=_UNLIMITED)
+    return len(_take_fitting(_entries(_Lines(data, 1, 0, style)), max_bytes)[0])
+
+
 def _is_plain(data: bytes) -> bool:
     """Return whether rendering leaves an output unchanged that fits into the byte limit."""
     return not any(control in data for control in _CONTROLS) and b"\0" not in data

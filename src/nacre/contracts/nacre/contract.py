@@ -268,6 +268,7 @@ class Nacre:
         most = self.options.max_output if given.max_output is None else given.max_output
         reply_context = ReplyContext(
             max_bytes=most,
+            page_bytes=self.options.max_output,
             wait_clamped_to=clamped,
             cwd=plan.command.cwd,
             script=plan.command.original,

@@ -163,6 +163,7 @@ class JobReplyContext(Struct, frozen=True, kw_only=True):
 
     action: str
     max_bytes: int
+    page_bytes: int  # as in `ReplyContext`
     wait_clamped_to: float | None = None
     pattern: str | None = None
     first: int = 1  # number of the output line where the search for `pattern` starts
@@ -243,11 +244,11 @@ def admit_job(
     arguments, notes = translate_job(arguments)
     given = read_arguments(arguments, Arguments, undeclared=_UNDECLARED, lenient=True)
     _check_arguments(given)
-    max_bytes = max_bytes if given.max_output is None else given.max_output
     path = caller.variable(b"PATH") or b""
     reply_context = JobReplyContext(
         action=given.action,
-        max_bytes=max_bytes,
+        max_bytes=max_bytes if given.max_output is None else given.max_output,
+        page_bytes=max_bytes,
         path=path,
         run_of=caller.find_run,
         read_output=caller.read_output,

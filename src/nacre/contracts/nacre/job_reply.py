@@ -73,7 +73,11 @@ def _reply_for_one(job: RunStatus, reply_context: JobReplyContext) -> Reply:
     reply = build_run_reply(
         job,
         show_output(
-            job, reply_context.max_bytes, reply_context.read_output, fold=not reply_context.ranged
+            job,
+            reply_context.max_bytes,
+            reply_context.read_output,
+            page_bytes=reply_context.page_bytes,
+            fold=not reply_context.ranged,
         ),
         state=_session_note(job, reply_context),
         hints=found,
@@ -178,6 +182,8 @@ def _render_matches(job: RunStatus, matches: Matches, reply_context: JobReplyCon
 
 def _searched_lines(job: RunStatus, reply_context: JobReplyContext) -> str:
     first, last = reply_context.first, reply_context.last
+    if first > job.total.lines:
+        return f"lines from {first:,} on; the output ends with line {job.total.lines:,}"
     if first == 1 and last is None:
         return f"{job.total.lines:,} line{'' if job.total.lines == 1 else 's'}"
     return f"lines {first:,} to {min(last or job.total.lines, job.total.lines):,}"
@@ -211,7 +217,9 @@ def _reply_for_several(listing: Listing, reply_context: JobReplyContext) -> Repl
         max_bytes = reply_context.max_bytes // len(listing.runs)
         reply = build_run_reply(
             job,
-            show_output(job, max_bytes, reply_context.read_output),
+            show_output(
+                job, max_bytes, reply_context.read_output, page_bytes=reply_context.page_bytes
+            ),
             state=_session_note(job, reply_context),
             hints=_find_hints(job, reply_context) if reply_context.action == "wait" else (),
             until=reply_context.until,

@@ -75,7 +75,12 @@ def build_reply(
     job = _build_status(result, reply_context)
     return build_run_reply(
         job,
-        show_output(job, reply_context.max_bytes, reply_context.read_output),
+        show_output(
+            job,
+            reply_context.max_bytes,
+            reply_context.read_output,
+            page_bytes=reply_context.page_bytes,
+        ),
         state="; ".join([*moved_notes(findings), *_session_lines(result, reply_context)]) or None,
         hints=_find_hints(job, reply_context, findings),
         clamped=reply_context.wait_clamped_to,

@@ -23,6 +23,9 @@ def read_nothing(run: str, start: int, end: int) -> Iterator[bytes]:
 
 class ReplyContext(Struct, frozen=True, kw_only=True):
     max_bytes: int
+    page_bytes: (
+        int  # bytes of output that the reply to a `job read` call without `max_output` shows
+    )
     cwd: bytes = b""
     script: bytes = b""
     path: bytes = b""

@@ -17,7 +17,7 @@ from msgspec import Struct
 from nacre.contracts.nacre.reply_context import OutputReader, read_nothing
 from nacre.model.requests import Excerpt, RunStatus
 from nacre.text.clean import fit_start
-from nacre.text.render import Omitted, Rendered, render
+from nacre.text.render import Omitted, Rendered, count_fitting_lines, render
 
 if TYPE_CHECKING:
     from nacre.text.failures import FailureLine
@@ -26,10 +26,8 @@ _MAX_FAILURES: Final = 10  # maximum number of omitted lines that a reply lists
 _FAILURES_SHARE: Final = 4  # divisor: the listed lines get at most a quarter of the byte limit
 _MAX_FAILURE: Final = 200  # maximum bytes of a listed line
 _MAX_REST: Final = 1024 * 1024  # maximum bytes that are searched of a line without an end
-# Pattern of the search that a notice offers for a long omitted part.
-_GREP: Final = "(?i)error|fail|fatal|panic|exception|traceback|not ok|not found|denied"
-# Bytes that the reply to a `job read` call shows without `max_output`.
-_READABLE: Final = 20_000
+# Bytes that the reply to a `job read` call without `max_output` shows by default.
+_PAGE: Final = 20_000
 
 # A line of output that has the form of a line about a run's state: `(no output)`, words in
 # brackets, or the beginning of a hint or a note that continues in the next line of the output.
@@ -57,10 +55,12 @@ def show_output(
     max_bytes: int,
     read_output: OutputReader = read_nothing,
     *,
+    page_bytes: int = _PAGE,
     fold: bool = True,
 ) -> ShownOutput:
-    """Render the output of a run's status in at most `max_bytes` bytes, plus the notice. `fold`
-    allows folding identical adjacent lines of an output that does not fit."""
+    """Render the output of a run's status in at most `max_bytes` bytes, plus the notice. The reply
+    to a `job read` call without `max_output` shows `page_bytes` bytes. `fold` allows folding
+    identical adjacent lines of an output that does not fit."""
     assert isinstance(job.output, Excerpt)
     part = _render(job.run, job.output, max_bytes, fold=fold)
     if part.omitted is None:
@@ -74,13 +74,14 @@ def show_output(
         part = _render(job.run, job.output, room, fold=fold)
         if part.omitted is not None:
             failures.search_rest(part.omitted, searched)
-            listed = _list_failures(failures, _size(listed))
-            part = _render(job.run, job.output, max_bytes - _size(listed), fold=fold)
+            listed = _list_failures(failures, max_bytes - room)
+    else:
+        room = max_bytes
     if part.omitted is None:
         return from_rendered(part)
-    page = _page_end(part.omitted, job.output, max_bytes)
-    first, *more = _notices(job.run, part.omitted, page, max_bytes, failures)
-    notices = [first + " " * part.spare, *listed, *more]
+    first, *more = _notices(job, part.omitted, max_bytes, page_bytes, failures)
+    spare = part.spare + max_bytes - room - _size(listed)
+    notices = [first + " " * spare, *listed, *more]
     return ShownOutput(
         text=part.head + "\n".join([*notices, part.tail]),
         shown=part.shown,
@@ -128,24 +129,26 @@ def read_call(run: str, **arguments: int | str) -> str:
 
 
 def _notices(
-    run: str, left: Omitted, page: int, max_bytes: int, failures: "_FailureFinder"
+    job: RunStatus, left: Omitted, max_bytes: int, page_bytes: int, failures: "_FailureFinder"
 ) -> Iterator[str]:
     """Generate the notices about the omitted part. The first has the part's lines, its size, and a
     call that shows the part or, if it is too long for one reply, searches it for failures. If it
-    has no failures, the call shows the lines up to `page`."""
+    has no failures, the call shows as many of its lines as fit into one reply."""
+    assert isinstance(job.output, Excerpt)
     count = left.last - left.first + 1
     lines = f"{count:,} lines, " if count > 1 else ""
     size = f"{left.size:,} byte{'' if left.size == 1 else 's'}"
     has_none = not failures.found and not failures.unsearched
-    if count == 1:
-        call = read_call(run, since=left.byte)
+    page = _page_end(left, job.output, max(max_bytes, page_bytes))
+    if count == 1 or (has_none and page < left.first):
+        call = read_call(job.run, since=left.byte)
     elif page == left.last or has_none:
-        more = {"max_output": max_bytes} if max_bytes > _READABLE else {}
-        call = read_call(run, from_=left.first, to=page, **more)
+        more = {"max_output": max_bytes} if max_bytes > page_bytes else {}
+        call = read_call(job.run, from_=left.first, to=page, **more)
     else:
-        call = read_call(run, from_=left.first, to=left.last, grep=_GREP)
+        call = read_call(job.run, from_=left.first, to=left.last, grep=failures.pattern())
     yield f"[{lines}{size} left out: job {call}]"
-    if has_none and page < left.last:
+    if has_none and count > 1 and page < left.last:
         yield (
             '[none of them looks like a failure; "grep" searches '
             f"lines {left.first} to {left.last}]"
@@ -154,17 +157,15 @@ def _notices(
         yield f"[lines {first:,} to {last:,} were not searched for failures]"
 
 
-def _page_end(left: Omitted, output: Excerpt, max_bytes: int) -> int:
-    """Return the number of the last omitted line that a call, which reads the omitted lines from
-    the first on, shows without cutting its reply."""
-    room = max(max_bytes, _READABLE)
-    if left.lines_size <= room:
-        return left.last
+def _page_end(left: Omitted, output: Excerpt, room: int) -> int:
+    """Return the number of the last omitted line up to which the omitted lines fit into `room`
+    bytes; the number before that of the first omitted line if not even this line fits."""
     capture = output.capture
     data = capture.head if capture.omitted else capture.head + capture.tail
     begin = data.rfind(b"\n", 0, left.byte - output.byte) + 1
-    fitting = data.count(b"\n", begin, begin + room)
-    return max(left.first, left.first + fitting - 1)
+    end = begin + room + 1
+    lines = data[begin:end] if end >= len(data) else data[begin : data.rfind(b"\n", 0, end) + 1]
+    return min(left.last, left.first + count_fitting_lines(lines, room) - 1)
 
 
 def _list_failures(failures: "_FailureFinder", max_bytes: int) -> list[str]:
@@ -219,6 +220,12 @@ class _FailureFinder:
     def best(self) -> "list[FailureLine]":
         """Return the lines that look most like failures, in the order of the output."""
         return self._search.best()
+
+    def pattern(self) -> str:
+        """Return a regular expression that finds lines like those that were found."""
+        from nacre.text.failures import build_pattern
+
+        return build_pattern(self.best())
 
     def search(self, left: Omitted) -> None:
         """Search the omitted part `left` of the output. The part in memory comes first, because the
