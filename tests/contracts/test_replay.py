@@ -104,6 +104,10 @@ def test_a_run_without_output_says_that_programs_may_buffer(tool: nacre.Tool) ->
         ("echo ${GH_TOKEN:+set} ${NPM_TOKEN:-missing}", "GH_TOKEN"),
         ("python3 -c 'import os; print(os.environ.get(\"NPM_TOKEN\"))'", "NPM_TOKEN"),
         ("env | grep GH_TOKEN; true", "GH_TOKEN"),
+        ("echo '$GH_TOKEN' \\$NPM_TOKEN # $NPM_TOKEN", None),
+        ("cat <<'E'\nos.environ['GH_TOKEN'] $GH_TOKEN\nE", None),
+        ("cat <<E\n$GH_TOKEN\nE", "GH_TOKEN"),
+        ("echo ${GH_TOKEN:=x}", None),
         ("gh-of-nobody() { :; }; qqgh pr list", None),
         ("echo 'Error: 401'; exit 1", "GH_TOKEN, NPM_TOKEN"),
         ("echo 'error: invalid token'; exit 1", "GH_TOKEN, NPM_TOKEN"),
@@ -526,6 +530,32 @@ def test_failures_in_an_output_of_megabytes_have_their_line_numbers(
         assert len(listed) + int(more[0]) + len(shown) == 14
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("a.o: undefined reference to foo", "E   assert 1 == 2", "request timed out", "Killed"),
+        *("✗ adds numbers", "make: *** [all] Killed", "E: Unable to locate package foo"),
+    ],
+)
+def test_the_search_in_the_notice_finds_the_listed_lines(tool: nacre.Tool, line: str) -> None:
+    steps = "for i in {1..4000}; do echo step $i of the build; done"
+    reply = tool.call({"command": f"{steps}; echo '{line}'; {steps}", "max_output": 1000})
+    assert f"[line 4001: {line}]" in reply.text
+    assert tool.call(suggested_call(reply.text), tool="job").text == f"4001:{line}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["seq 3000", "for i in {1..600}; do printf 'words in a line caf\\xe9 %d\\n' $i; done"],
+)
+def test_a_page_is_not_cut_again(tool: nacre.Tool, command: str) -> None:
+    with nacre.Tool(cwd=tool.cwd.decode(), options={"max_output": 2000}) as small:
+        call = suggested_call(small.call({"command": command}).text)
+        page = small.call(call, tool="job")
+        assert not page.details["output"]["cut"]
+        assert len(page.text.encode()) > 1900
+
+
 def test_the_notice_reads_on_where_no_line_looks_like_a_failure(tool: nacre.Tool) -> None:
     text = tool.call({"command": "seq 30000"}).text
     call = suggested_call(text)
@@ -709,6 +739,14 @@ def test_a_reply_names_the_ports_on_which_the_run_listens_instead(tool: nacre.To
     tool.call({"command": command, "until": {"port": port}})
     reply = act(tool, "wait", run="r1", until={"port": other}, wait=0.5)
     assert reply.details["hints"] == [f"the run listens on port {port}, not on {other}"]
+    command = f"python3 -m http.server --bind 127.0.0.1 {other}"
+    reply = tool.call({"command": command, "until": {"port": port}, "wait": 2})
+    listens, holds = reply.details["hints"]
+    assert listens == f"the run listens on port {other}, not on {port}"
+    assert holds.endswith(" of run r1; job signal r1 ends it")
+    command = f"python3 -m http.server --bind 127.0.0.1 {free_port()} & sleep 1"
+    reply = tool.call({"command": command, "until": {"port": free_port()}, "wait": 3})
+    assert "the run listens on port" in reply.text
 
 
 def test_a_queued_run_is_not_near_its_timeout(tool: nacre.Tool) -> None:
@@ -735,6 +773,8 @@ def test_a_session_name_that_is_not_possible_is_refused(tool: nacre.Tool, name: 
 def test_an_alias_of_the_same_call_is_named(tool: nacre.Tool) -> None:
     (hint,) = tool.call({"command": "alias ll='ls -l'; ll"}).details["hints"]
     assert hint == "bash expands the alias ll only in later calls of a session; use a function"
+    reply = tool.call({"command": "echo 'alias foo=bar'; foo"})
+    assert not any("alias" in each for each in reply.details["hints"])
 
 
 def test_a_signal_that_ends_nothing_is_confirmed(tool: nacre.Tool) -> None:

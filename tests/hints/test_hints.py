@@ -237,6 +237,7 @@ def test_a_hint_guesses_that_a_command_asked_for_input_and_got_none(tool: nacre.
     # stdin of the program is the here-document, and `tty` asks for nothing.
     assert hinted(tool, f"{PYTHON} - <<'X'\ninput('q? ')\nX") == []
     assert hinted(tool, "tty") == []
+    assert hinted(tool, f"{PYTHON} -c 'print(1 << 2); input()'") == asked
 
 
 def test_the_prompt_of_a_read_without_input_is_named(tool: nacre.Tool) -> None:

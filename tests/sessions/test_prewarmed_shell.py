@@ -94,7 +94,9 @@ SAME = {
     "EXIT trap": "trap 'echo bye' EXIT; echo hi",
     "traps": "trap -p; trap 'echo bye' EXIT; trap 'echo int' INT; trap -p; trap - EXIT; trap",
     "odd arguments of trap": "trap x SIGEXIT; echo $?; trap foo; echo $?; trap -; echo $?; trap 0; "
-    "trap 'echo a' EXIT; trap -p -- EXIT INT; trap -- EXIT; trap -p; trap USR1; echo $?",
+    "trap 'echo a' EXIT; trap -p -- EXIT INT; trap -- EXIT; trap -p; trap USR1; echo $?; "
+    "trap 'echo a' EXIT USR1; trap 0 10; echo $?; trap -p; IFS=0; trap 'echo b' 10; echo $?; "
+    "trap -p EXIT --; echo $?; trap 'echo c' EXIT; trap 10 0; trap -p",
     "traps in a subshell": "trap 'echo bye' EXIT; (trap -p; trap 'echo sub' EXIT; trap -p EXIT)",
     "EXIT trap, exit": "sleep 0 & p=$!; wait; trap 'echo $?; [ $! = $p ]; exit 3$?' EXIT; false",
     "EXIT trap and exit": "trap 'echo bye $?' EXIT; exit 5",

@@ -85,6 +85,8 @@ set -a; false | true; env | grep -c _nacre
 set -o allexport; false | true; env | grep -c _nacre
 set -o errexit -a; false | true; env | grep -c _nacre
 o=-a; set $o; false | true; env | grep -c _nacre
+set -"a"; false | true; env | grep -c _nacre
+set -$(echo a); false | true; env | grep -c _nacre
 IFS=1; false | (exit 11); echo "$?"
 set +v -a; false | true; env | grep -c _nacre
 false | cat; echo "$_"

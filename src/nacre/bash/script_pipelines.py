@@ -3,7 +3,7 @@ and in its groups, `if` and `case` commands and loops, as in `(cd x && pytest | 
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -58,29 +58,13 @@ def _parse(frame: tokens.Frame) -> Sequence | None:
     structure, error = syntax_tree.parse(frame.skeleton, frame.start, frame.lines)
     if error is not None or frame.trouble is not None:
         return None
-    inner = _substitutions(frame.tokens)
-    return None if any(_parse(each.frame) is None for each in inner) else structure
-
-
-def _substitutions(parts: Iterable[tokens.Token | tokens.Part]) -> Iterator[tokens.Substitution]:
-    """Generate the substitutions in tokens, without those that are inside another substitution, and
-    without those in backticks, which bash parses only when it runs them."""
-    for part in parts:
-        match part:
-            case tokens.Substitution():
-                if part.opening != b"`":
-                    yield part
-            case tokens.WordToken() | tokens.Double() | tokens.Sum():
-                yield from _substitutions(part.parts)
-            case tokens.Parameter():
-                yield from _substitutions(part.argument)
-            case tokens.Array():
-                yield from _substitutions(part.words)
-            case tokens.Redirection():
-                heredoc = [] if part.heredoc is None else part.heredoc.parts
-                yield from _substitutions((part.target, *heredoc))
-            case _:
-                pass
+    inner = (
+        part.frame
+        for part in tokens.inner_parts(frame.tokens)
+        # bash parses a command in backticks only when it runs the command.
+        if isinstance(part, tokens.Substitution) and part.opening != b"`"
+    )
+    return None if any(_parse(each) is None for each in inner) else structure
 
 
 def _find_in(frame: tokens.Frame, structure: Sequence) -> Iterator[ScriptPipeline]:

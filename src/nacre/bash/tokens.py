@@ -5,6 +5,7 @@ All positions are byte offsets in `Frame.source`, the text that contains the tok
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -135,3 +136,22 @@ class Frame(Struct, gc=False):
     # text at these offsets
     lines: list[int]
     trouble: str | None = None
+
+
+def inner_parts(items: Iterable[Token | Part]) -> Iterator[Part]:
+    """Generate the parts of tokens, also those inside other parts, but not those inside the frame
+    of a substitution."""
+    for item in items:
+        match item:
+            case WordToken(parts=parts):
+                yield from inner_parts(parts)
+            case Redirection(target=target, heredoc=heredoc):
+                yield from inner_parts((target, *([] if heredoc is None else heredoc.parts)))
+            case Array(words=words):
+                yield from inner_parts(words)
+            case _:
+                yield item
+                if isinstance(item, Double | Sum):
+                    yield from inner_parts(item.parts)
+                elif isinstance(item, Parameter):
+                    yield from inner_parts(item.argument)

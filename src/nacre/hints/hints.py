@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from nacre.bash.analyze import analyze
 from nacre.bash.commands import ParsedCommand, known_prefix
+from nacre.bash.expansions import find_required_parameters
 from nacre.bash.paths import resolve_path
 from nacre.bash.read_prompts import find_first_prompt
 from nacre.hints.questions import ends_in_question
@@ -104,9 +105,7 @@ def missing_program(facts: RunFacts) -> str | None:
         return None
     if "/" in what:
         return None if _moves(facts) else _missing_file(what, facts)
-    if re.search(
-        rb"\balias\s[^\n;|&]{0,200}\b" + re.escape(os.fsencode(what)) + b"=", facts.script
-    ):
+    if _defines_alias(facts.script, os.fsencode(what)):
         return f"bash expands the alias {what} only in later calls of a session; use a function"
     local = [
         f"./{place}{what}"
@@ -120,6 +119,14 @@ def missing_program(facts: RunFacts) -> str | None:
         return f"{what} is not in the directories of the command's PATH; check PATH"
     near = _similar_names(what, programs)
     return f"there is no command {what}; near it: {', '.join(near)}" if near else None
+
+
+def _defines_alias(script: bytes, name: bytes) -> bool:
+    return any(
+        each.name == b"alias" and (word.text or b"").startswith(name + b"=")
+        for each in analyze(script).commands
+        for word in each.arguments
+    )
 
 
 def _moves(facts: RunFacts) -> bool:
@@ -310,8 +317,8 @@ def may_have_asked(facts: RunFacts) -> str | None:
             f"the command asked {decode(prompt).strip()!r}, but stdin is empty; with "
             "interactive: true, job write can answer"
         )
-    if b"<<" in facts.script:
-        return None  # a here-document may be the stdin of the program that asked
+    if _HEREDOC.search(facts.script):
+        return None  # the here-document may be the stdin of the program that asked
     last = as_displayed(facts.lines[-1]).strip()[-500:] if facts.lines else ""
     if not facts.failed:
         asks = ends_in_question(facts.output, unterminated=facts.unterminated)
@@ -322,6 +329,7 @@ def may_have_asked(facts: RunFacts) -> str | None:
     return _ASKED
 
 
+_HEREDOC: Final = re.compile(rb"<<[-<]?\s{0,9}[\"'\\$]?[A-Za-z_$]")
 _ASKED: Final = (
     "the command may have asked for input, but stdin is empty; with interactive: true, job write "
     "can answer"
@@ -479,7 +487,7 @@ def withheld_secret(facts: RunFacts) -> str | None:
     # A program may exit with 0 although a server has refused it, as curl does.
     failed = facts.failed or facts.stage_failed
     refused = _was_refused(facts) or any(line.strip() in _REFUSED_CODES for line in facts.lines)
-    names = _expanded_secrets(facts, or_default=failed or refused)
+    names = _mentioned_secrets(facts) if failed or refused else _needed_secrets(facts)
     if not names and failed and facts.ending != Exited(127):
         names = _fitting_secrets(facts)
     if not names:
@@ -495,26 +503,46 @@ def withheld_secret(facts: RunFacts) -> str | None:
     )
 
 
-def _expanded_secrets(facts: RunFacts, *, or_default: bool) -> list[str]:
-    """Return the withheld variables that the script reads, as in `curl -H "Key: $API_KEY"` and
-    `os.environ["API_KEY"]`, without those that the script sets. `or_default` includes variables
-    for which the script has a default, as in `${API_KEY:-none}`."""
+def _needed_secrets(facts: RunFacts) -> list[str]:
+    """Return the withheld variables that the script certainly reads and for which it has no
+    default."""
+    expanded = find_required_parameters(facts.script)
     script = decode(facts.script)
-    condition = "" if or_default else _NO_DEFAULT
     return [
         name
-        for name in facts.withheld
-        if re.search(_READS.format(re.escape(name), condition), script)
-        and not re.search(_SETS.format(re.escape(name)), script)
+        for name in _unset_secrets(facts)
+        if name.encode() in expanded or re.search(_READS.format(re.escape(name)), script)
     ]
 
 
-_NO_DEFAULT: Final = r"(?!:?-)"
-# How a script reads, and sets, the variable with the name `{0}`; `{1}` is a condition for the text
-# behind the name.
-_READS: Final = (
-    r"\$\{{?[#!]?{0}\b{1}|\bprintenv {0}\b|-v {0}\b|\benv\b[ |]{{1,5}}grep\b[^\n;|&]{{0,60}}\b{0}\b"
+def _mentioned_secrets(facts: RunFacts) -> list[str]:
+    """Return the withheld variables that the script probably reads, as in
+    `curl -H "Key: $API_KEY"` and `os.environ["API_KEY"]`, also with a default."""
+    script = decode(facts.script)
+    patterns = (_READS, _EXPANDS)
+    return [
+        name
+        for name in _unset_secrets(facts)
+        if any(re.search(each.format(re.escape(name)), script) for each in patterns)
+    ]
+
+
+def _unset_secrets(facts: RunFacts) -> list[str]:
+    """Return the withheld variables that the script does not set itself."""
+    script = decode(facts.script)
+    return [name for name in facts.withheld if not re.search(_SETS.format(re.escape(name)), script)]
+
+
+# How a script may expand the variable with the name `{0}`, read it with a builtin or an
+# interpreter, and set it.
+_EXPANDS: Final = (
+    r"\$\{{?[#!]?{0}\b"
     r"|\b(?:environ\W{{1,3}}(?:get\W{{1,3}})?|getenv\W{{1,3}}|process\.env\W{{1,3}}){0}\b"
+)
+_READS: Final = (
+    r"\bprintenv {0}\b|\s-v {0}\b|\benv\b[ |]{{1,5}}grep\b[^\n;|&]{{0,60}}\b{0}\b"
+    r"|\b(?:python[\d.]{{0,4}}|node|ruby|perl|php) -\w{{0,3}}[cepr] [^\n]{{0,400}}"
+    r"\b(?:environ\W{{1,3}}(?:get\W{{1,3}})?|getenv\W{{1,3}}|process\.env\W{{1,3}}){0}\b"
 )
 _SETS: Final = (
     r"\b{0}\+?=|\b(?:unset|for)\s{{1,9}}(?:-v\s{{1,9}})?{0}\b|\bread\b[^\n;|&]{{0,200}}\b{0}\b"

@@ -43,7 +43,7 @@ _COULD_NOTICE: Final = re.compile(
             rb"\b(?:trap|verbose|allexport|restricted|ulimit|enable|builtin|alias|coproc|compgen)\b",
             # `set` with the options -a, -v or -r, or with options from a variable
             rb"\bset(?:[ \t]{1,9}[-+]?\w{1,20}){0,6}[ \t]{1,9}"
-            rb"(?:-\w{0,9}[avr]|[\"']?\$\w*[\"']?[ \t]*(?:[;&|)\n]|\Z))",
+            rb"(?:-\w{0,9}[avr\"'$`\\]|[\"']?\$\w*[\"']?[ \t]*(?:[;&|)\n]|\Z))",
             # programs that list processes
             rb"\b(?:ps|pgrep|pkill|top|htop|cmdline)\b",
             _SPECIAL_VARIABLES,

@@ -24,14 +24,14 @@ trap() {
               fi
               ;;
             *)
-              builtin trap -p "$_nacre_i" 2>/dev/null && builtin continue
+              builtin trap -p -- "$_nacre_i" 2>/dev/null && builtin continue
               _nacre_failed=1
               builtin printf '%s: line %s: trap: %s: invalid signal specification\n' \
                 "$0" "${BASH_LINENO[0]}" "$_nacre_i" >&2
               ;;
           esac
         done
-        builtin return $_nacre_failed
+        builtin return "$_nacre_failed"
       fi
       ;;
     -[!-]*)
@@ -44,7 +44,8 @@ trap() {
     builtin return
   fi
   _nacre_action=-
-  if (($# > 1)); then
+  # A number in place of the action resets all signals of the list.
+  if (($# > 1)) && [[ ! $1 || ${1//[0-9]/} ]]; then
     _nacre_action=$1
     builtin shift
   fi
@@ -68,5 +69,5 @@ trap() {
     builtin printf '%s: line %s: trap: %s: invalid signal specification\n' \
       "$0" "${BASH_LINENO[0]}" "$_nacre_i" >&2
   done
-  builtin return $_nacre_failed
+  builtin return "$_nacre_failed"
 }

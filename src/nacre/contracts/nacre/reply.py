@@ -160,19 +160,21 @@ def _find_hints(
 def find_port_hints(
     job: RunStatus, until: Conditions, find_run: Callable[[int], str | None]
 ) -> list[str]:
-    """Return a hint for each port for which the call has waited in vain and which a process outside
-    of the run holds."""
+    """Return hints about the ports for which the call has waited in vain: the ports on which the
+    run listens instead, and the processes outside of the run that hold the awaited ports."""
     awaited = [each.port for each in until.listed if isinstance(each, PortOpen)]
     if job.met is not None or job.queued or not awaited:
         return []
-    own = () if job.activity is None else job.activity.ports
-    if own and not {*own} & {*awaited}:
-        listens = ", ".join(map(str, own))
-        return [f"the run listens on port {listens}, not on {', '.join(map(str, awaited))}"]
+    own = [port for each in job.processes.left_running for port in each.ports]
+    own += () if job.activity is None else job.activity.ports
+    listens = []
+    if own and {*own}.isdisjoint(awaited):
+        names = ", ".join(map(str, own))
+        listens = [f"the run listens on port {names}, not on {', '.join(map(str, awaited))}"]
     from nacre.hints.hints import awaited_port  # lazy import: most replies have no hints
 
     hints = (awaited_port(port, job.run, find_run) for port in awaited)
-    return [hint for hint in hints if hint is not None]
+    return [*listens, *(hint for hint in hints if hint is not None)]
 
 
 def _fits_failure(job: RunStatus, words: str) -> bool:
