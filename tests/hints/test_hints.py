@@ -13,7 +13,7 @@ import pytest
 
 import nacre
 from nacre.hints import hints
-from nacre.hints.hints import RunFacts
+from nacre.hints.run_facts import RunFacts
 from nacre.model.outcome import Exited, Killed
 from tests.support.helpers import PYTHON, eventually
 

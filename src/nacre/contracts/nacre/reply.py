@@ -211,7 +211,9 @@ def find_hints(
     asks = ends_in_question(shown.tail or shown.head, unterminated=shown.unterminated)
     if job.ending == Exited(0) and not (reads or asks or _MAY_NEED_HINT.search(script)):
         return []
-    from nacre.hints.hints import RunFacts, find_hints  # lazy import: most replies have no hints
+    # Lazy import: most replies have no hints.
+    from nacre.hints.hints import find_hints
+    from nacre.hints.run_facts import RunFacts
 
     facts = RunFacts(
         script=script,
