@@ -179,6 +179,9 @@ def test_what_is_the_same(tmp_path: Path) -> None:
         different = {}
         for name, script in SAME.items():
             plain, warm = shells.both(script)
+            if plain != warm and "SECONDS" in script:
+                # A new second may have begun before one of the two shells printed its SECONDS.
+                plain, warm = shells.both(script)
             if plain != warm:
                 different[name] = (plain, warm)
     finally:
