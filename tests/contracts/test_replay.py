@@ -556,6 +556,24 @@ def test_a_page_is_not_cut_again(tool: nacre.Tool, command: str) -> None:
         assert len(page.text.encode()) > 1900
 
 
+def test_the_list_of_failures_hides_no_failure(tool: nacre.Tool) -> None:
+    """The listed lines push other lines out of the reply, which may be failures."""
+    rows = [f"{'FAILED test' if n in (4, 45, 185) else 'row'} {n} {'x' * 40}" for n in range(200)]
+    (Path(tool.cwd.decode()) / "log").write_text("".join(f"{row}\n" for row in rows))
+    tool.call({"command": "cat log"})
+    for most in range(400, 3000, 13):
+        text = act(tool, "read", run="r1", max_output=most).text
+        listed = re.findall(r"^\[line \d+: FAILED test (\d+) ", text, re.MULTILINE)
+        # A line at the cut is shown in part and listed.
+        shown = re.findall(r"^FAILED test (\d+) ", text, re.MULTILINE)
+        more = sum(map(int, re.findall(r"^\[(\d+) more lines? looks? like", text, re.MULTILINE)))
+        missing = 3 - len({*listed, *shown})
+        assert listed
+        # A quarter of a smaller limit holds a listed line without the number of the others.
+        assert most < 450 or missing <= more <= 3 - len(listed), most
+        assert " " * 100 not in text
+
+
 def test_the_notice_reads_on_where_no_line_looks_like_a_failure(tool: nacre.Tool) -> None:
     text = tool.call({"command": "seq 30000"}).text
     call = suggested_call(text)

@@ -58,7 +58,6 @@ class Omitted(Struct, frozen=True, kw_only=True):
     last: int
     byte: int  # byte offset where the omitted part starts
     size: int  # size of the omitted part of the output, in bytes
-    lines_size: int  # size of the lines `first` to `last` with their shown parts, in bytes
 
 
 class Rendered(Struct, frozen=True, kw_only=True):
@@ -472,7 +471,6 @@ def _cut_middle(
         last=left_last,
         byte=(before[-1].end if before else _start_of(capture, rest)) + opening.raw,
         size=max(0, capture.size - shown),
-        lines_size=max(0, capture.size - shown) + opening.raw + closing.raw,
     )
     return Rendered(
         head=_join_entries(before) + opening.text,

@@ -26,8 +26,6 @@ _MAX_FAILURES: Final = 10  # maximum number of omitted lines that a reply lists
 _FAILURES_SHARE: Final = 4  # divisor: the listed lines get at most a quarter of the byte limit
 _MAX_FAILURE: Final = 200  # maximum bytes of a listed line
 _MAX_REST: Final = 1024 * 1024  # maximum bytes that are searched of a line without an end
-# Bytes that the reply to a `job read` call without `max_output` shows by default.
-_PAGE: Final = 20_000
 
 # A line of output that has the form of a line about a run's state: `(no output)`, words in
 # brackets, or the beginning of a hint or a note that continues in the next line of the output.
@@ -55,7 +53,7 @@ def show_output(
     max_bytes: int,
     read_output: OutputReader = read_nothing,
     *,
-    page_bytes: int = _PAGE,
+    page_bytes: int,
     fold: bool = True,
 ) -> ShownOutput:
     """Render the output of a run's status in at most `max_bytes` bytes, plus the notice. The reply
@@ -67,19 +65,19 @@ def show_output(
         return from_rendered(part)
     failures = _FailureFinder(job, read_output)
     failures.search(part.omitted)
-    listed = _list_failures(failures, max_bytes // _FAILURES_SHARE)
-    if listed:
-        # The listed lines take their room from the head and the tail, so that more is omitted.
-        searched, room = part.omitted, max_bytes - _size(listed)
+    searched, room = part.omitted, max_bytes
+    # The listed lines take their room from the head and the tail, so that more is omitted, which
+    # may have further failures.
+    while (
+        _size(listed := _list_failures(failures, max_bytes // _FAILURES_SHARE)) > max_bytes - room
+    ):
+        room = max_bytes - _size(listed)
         part = _render(job.run, job.output, room, fold=fold)
-        if part.omitted is not None:
-            failures.search_rest(part.omitted, searched)
-            listed = _list_failures(failures, max_bytes - room)
-    else:
-        room = max_bytes
-    if part.omitted is None:
-        return from_rendered(part)
-    first, *more = _notices(job, part.omitted, max_bytes, page_bytes, failures)
+        if part.omitted is None:
+            return from_rendered(part)
+        failures.search_rest(part.omitted, searched)
+        searched = part.omitted
+    first, *more = _notices(job, searched, max_bytes, page_bytes, failures)
     spare = part.spare + max_bytes - room - _size(listed)
     notices = [first + " " * spare, *listed, *more]
     return ShownOutput(
@@ -177,8 +175,11 @@ def _list_failures(failures: "_FailureFinder", max_bytes: int) -> list[str]:
     for each in sorted(best, key=lambda each: (each.score, -each.line)):
         if _size(_with_rest(texts, failures)) <= max_bytes:
             break
+        if len(texts) == 1:
+            # The best line is worth more than the number of the others.
+            return [*texts.values()] if _size(texts.values()) <= max_bytes else []
         del texts[each]
-    return _with_rest(texts, failures) if texts else []
+    return _with_rest(texts, failures)
 
 
 def _size(lines: Iterable[str]) -> int:
