@@ -22,7 +22,7 @@ from nacre.store.journal import EndEntry, StoredStream
 from nacre.warden import client_connection, endpoint, protocol
 from nacre.warden.protocol import Hello, Problem, RequestFrame, ResponseFrame, Welcome
 from tests.support import wardens
-from tests.support.helpers import eventually, named
+from tests.support.helpers import WAIT_FOR_GO, eventually, named
 
 pytestmark = pytest.mark.slow
 
@@ -148,12 +148,12 @@ def test_a_wait_ends_although_the_end_of_the_run_is_unrecorded(tmp_path: Path, h
 
 def test_waiting_for_one_that_stands_in_line_ends_in_time(tmp_path: Path) -> None:
     with nacre.Tool("pi", cwd=tmp_path, place="warden") as tool:
-        first = threading.Thread(target=lambda: tool.call({"command": "sleep 1.2"}))
+        first = threading.Thread(target=lambda: tool.call({"command": WAIT_FOR_GO}))
         first.start()
         eventually(lambda: tool.runs())
         second = threading.Thread(target=lambda: tool.call({"command": "echo 2"}))
         second.start()
-        time.sleep(0.3)
+        eventually(lambda: len(tool.runs()) == 2)
         made = endpoint.connect()
         assert made is not None
         with made:
@@ -167,6 +167,7 @@ def test_waiting_for_one_that_stands_in_line_ends_in_time(tmp_path: Path) -> Non
                 found += [protocol.decode_warden_frame(each) for each in incoming.frames()]
         assert isinstance(found[1], ResponseFrame)
         assert isinstance(found[1].response, requests.Running)
+        (tmp_path / "go").touch()
         first.join()
         second.join()
 
@@ -289,7 +290,7 @@ def test_a_lost_line_is_not_a_dead_warden(tmp_path: Path) -> None:
     replies: list[nacre.Reply] = []
     with there(tmp_path) as tool:
         tool.call({"command": "true"})
-        command = {"command": "echo before; sleep 0.8; echo after; exit 3"}
+        command = {"command": f"echo before; {WAIT_FOR_GO}; echo after; exit 3"}
 
         def call() -> None:
             replies.append(tool.call(command))
@@ -304,6 +305,7 @@ def test_a_lost_line_is_not_a_dead_warden(tmp_path: Path) -> None:
         assert isinstance(broken, client_connection.WardenConnection)
         assert broken._stream is not None
         broken._stream._socket.shutdown(2)
+        (tmp_path / "go").touch()
         thread.join(20)
     (reply,) = replies
     assert reply.details["stdout"] == "before\nafter\n"

@@ -10,7 +10,7 @@ from nacre.engine.loop_context import LoopContext
 from nacre.model import requests
 from nacre.model.events import Chunk, Finished, Listening, Started
 from nacre.model.outcome import Capture, NotStarted, Outcome
-from nacre.model.refusals import AnyRefusal, CalledOff, Unavailable
+from nacre.model.refusals import AnyRefusal, CalledOff, Unavailable, UnknownRun
 from nacre.model.requests import Rejected, Request, Response, Running
 from nacre.warden.client_connection import WardenConnection, connection_for
 from nacre.warden.protocol import Credit, DetachNow
@@ -122,6 +122,8 @@ class WardenRequest:
             self._settle(answer)
             return
         self._connection.forget(self)
+        if isinstance(answer, Rejected) and isinstance(answer.refusal, UnknownRun):
+            answer = self._find_ended_run() or answer
         if isinstance(answer, Outcome) and self._on_disk and self._fill_output is not None:
             answer = self._fill_output(answer)
         if self._listener is None or self._listening is None:
@@ -183,6 +185,12 @@ class WardenRequest:
         """Stop calling the listener of this request."""
         if self._listener is not None:
             self._listener.abandon()
+
+    def _find_ended_run(self) -> Outcome | None:
+        """Look up a run that ended while the connection was lost; over a new connection the warden
+        refuses to wait for that run, because the run is no longer live."""
+        known = None if self._find_lost is None else self._find_lost()
+        return known if isinstance(known, Outcome) else None
 
     def _deliver(self) -> None:
         answer, self._pending_response = self._pending_response, None
