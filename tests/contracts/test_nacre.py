@@ -112,13 +112,13 @@ def test_a_retry_of_what_still_runs_waits_for_it(tool: nacre.Tool, tmp_path: Pat
     script = "echo on; until [ -e go ]; do sleep 0.02; done; echo over"
     arguments = {"command": script, "request_id": "x"}
     assert tool.call({**arguments, "wait": 0}).details["state"] == "running"
+    until = tool.call({**arguments, "until": {"output": "on"}})
+    assert until.details["until"] == {"output": "on", "line": 1, "text": "on"}
     soon = tool.call({**arguments, "wait": 0.1})
     assert (without_pid(soon), soon.details["state"]) == (
         "on\n[r1 is running; cursor 3]",
         "running",
     )
-    until = tool.call({**arguments, "until": {"output": "on"}})
-    assert until.details["until"] == {"output": "on", "line": 1, "text": "on"}
     (tmp_path / "place" / "go").touch()
     assert tool.call(arguments).text == "on\nover\n"
 
@@ -240,7 +240,7 @@ def test_a_search_that_never_ends_is_given_up(
     tool: nacre.Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inspect, "_SEARCH_SECONDS", 1.0)
-    monkeypatch.setattr(inspect, "_SEARCH_GRACE", 0.1)
+    monkeypatch.setattr(inspect, "_SEARCH_GRACE", 5.0)
     tool.call({"command": f"echo found aab; echo {'a' * 60}b"})
     reply = act(tool, "read", run="r1", grep="^(a+)+$|found")
     assert reply.text.startswith("1:found aab\n[search incomplete; continue: job ")
@@ -384,7 +384,7 @@ def test_a_cap_refuses_and_lists_what_lives(tmp_path: Path) -> None:
 
 
 def test_a_client_that_vanishes_leaves_its_run_behind(tool: nacre.Tool, tmp_path: Path) -> None:
-    arguments = json.dumps({"command": "echo begun; sleep 1; echo done; exit 4"})
+    arguments = json.dumps({"command": f"echo begun; {WAIT_FOR_GO}; echo done; exit 4"})
     program = str(Path(sys.executable).parent / "nacre")
     client = subprocess.Popen(
         [program, "call", arguments], cwd=tmp_path / "place", stdout=subprocess.DEVNULL
@@ -392,6 +392,7 @@ def test_a_client_that_vanishes_leaves_its_run_behind(tool: nacre.Tool, tmp_path
     eventually(lambda: any(job["state"] == "running" for job in listed(tool)))
     client.send_signal(signal.SIGKILL)
     client.wait()
+    (tmp_path / "place" / "go").touch()
     reply = act(tool, "wait", run="r1")
     assert reply.text == "begun\ndone\n[exit code 4]"
 

@@ -24,7 +24,7 @@ from nacre.sessions import lease
 from nacre.store import session_files as files
 from tests.support import wardens
 from tests.support.command_line import PROGRAM, run_nacre
-from tests.support.helpers import alive, eventually, has_exited, named
+from tests.support.helpers import WAIT_FOR_GO, alive, eventually, has_exited, named
 
 pytestmark = pytest.mark.slow
 
@@ -251,9 +251,11 @@ def test_the_state_of_a_later_call_wins_over_that_of_a_detached_command(
 ) -> None:
     with nacre.Tool(cwd=tmp_path, session="s") as tool:
         text(tool, "x=1")
-        first = tool.call({"command": "x=2; sleep 1", "wait": 0})
-        later = {"command": "y=$x; sleep 0.6", "wait": 0} if detaches else {"command": "y=$x"}
-        second = tool.call(later)
+        first = tool.call({"command": f"x=2; {WAIT_FOR_GO}", "wait": 0})
+        rest = f"touch begun; {WAIT_FOR_GO}" if detaches else "touch begun"
+        second = tool.call({"command": f"y=$x; {rest}", **({"wait": 0} if detaches else {})})
+        eventually((tmp_path / "begun").exists)
+        (tmp_path / "go").touch()
         if not detaches:
             taken = "[the session keeps the state of this call; the state of r2 is not saved]"
             assert second.text == taken
@@ -304,13 +306,14 @@ def test_a_detached_interactive_command_saves_its_state(tmp_path: Path) -> None:
 def test_calls_of_a_session_run_in_the_order_of_their_arrival(tmp_path: Path) -> None:
     with nacre.Tool(cwd=tmp_path, session="s") as tool, ThreadPoolExecutor(1) as pool:
         text(tool, "x=")
-        first = pool.submit(tool.call, {"command": "sleep 1.5; x+=a", "wait": 20})
+        first = pool.submit(tool.call, {"command": f"{WAIT_FOR_GO}; x+=a", "wait": 20})
         eventually(lambda: [run.state for run in tool.runs()][:1] == ["running"])
         held = tool.runs()[0].id
         for name in ("b", "c", "d"):
             reply = tool.call({"command": f"x+={name}; echo $x", "wait": 0 if name == "b" else 0.1})
             assert reply.text == f"[{reply.details['run']} is queued: {held} has the session]"
             assert reply.details["queued"] == {"behind": held}
+        (tmp_path / "go").touch()
         first.result()
         last = tool.call({"action": "wait", "run": reply.details["run"]}, tool="job")
         assert last.text == "abcd\n"

@@ -69,9 +69,13 @@ def named(marker: str) -> list[Process]:
     ]
 
 
-# Shell code that waits until a test creates the file `go` in the directory of the command. A test
-# that waits for events does not depend on the speed of the machine, as a `sleep` would.
-WAIT_FOR_GO = "until [ -e go ]; do sleep 0.05; done"
+def wait_for_file(name: str) -> str:
+    """Return shell code that waits until a test creates this file in the directory of the command.
+    Such a command does not depend on the speed of the machine, as a `sleep` would."""
+    return f"until [ -e {name} ]; do sleep 0.05; done"
+
+
+WAIT_FOR_GO = wait_for_file("go")
 WORKER = "NACRE_TESTS"  # environment variable with the name of the test worker
 
 

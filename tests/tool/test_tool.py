@@ -75,12 +75,13 @@ def test_a_blocking_call_inside_a_running_event_loop() -> None:
     assert asyncio.run(scenario()) == ("quick\n", "slow\n")
 
 
-def test_timers_armed_in_a_blocking_call_reach_the_event_loop() -> None:
+def test_timers_armed_in_a_blocking_call_reach_the_event_loop(tmp_path: Path) -> None:
     async def scenario() -> nacre.Outcome:
         token = nacre.CancelToken()
-        stubborn = "trap '' TERM; while :; do sleep 0.05; done"
-        task = asyncio.create_task(nacre.arun(stubborn, cancel=token, grace=0.5))
-        await asyncio.sleep(0.2)
+        stubborn = "trap '' TERM; touch ready; while :; do sleep 0.05; done"
+        task = asyncio.create_task(nacre.arun(stubborn, cwd=tmp_path, cancel=token, grace=0.5))
+        while not (tmp_path / "ready").exists():
+            await asyncio.sleep(0.02)
         threading.Timer(0.1, token.cancel).start()
         nacre.run("sleep 0.4")
         return await asyncio.wait_for(task, 10)

@@ -21,7 +21,7 @@ from nacre import Exited, Killed, Lost
 from nacre.store import run_owner, stored_run
 from nacre.warden import endpoint
 from tests.support import wardens
-from tests.support.helpers import alive, eventually, named
+from tests.support.helpers import WAIT_FOR_GO, alive, eventually, named
 
 pytestmark = pytest.mark.slow
 
@@ -173,7 +173,7 @@ def test_what_a_killed_warden_ran_is_finished_where_that_can_be_known(
 ) -> None:
     """The next warden watches the shell. It learns the exit code, but reads no more output."""
     with nacre.Tool("phoenix", cwd=tmp_path) as tool:
-        run = tool.start({"command": "echo before; trap '' PIPE; sleep 1.5; exit 6"})
+        run = tool.start({"command": f"echo before; trap '' PIPE; {WAIT_FOR_GO}; exit 6"})
         eventually(lambda: run.read().text == "before\n")
         wardens.kill(home)
         assert run.state == "running"  # the shell is running, although no process reads its output
@@ -181,6 +181,7 @@ def test_what_a_killed_warden_ran_is_finished_where_that_can_be_known(
             run.write("x")
         other = tool.start({"command": "true"})  # starts a new warden
         other.wait(10)
+        (tmp_path / "go").touch()
         outcome = run.wait(10)
         assert outcome is not None
         assert outcome.ending == Exited(6)

@@ -34,7 +34,7 @@ from nacre.frontends.mcp.server import McpServer
 from tests.support import case_table, wardens
 from tests.support.command_line import PROGRAM
 from tests.support.contract_rows import ROWS
-from tests.support.helpers import alive, eventually, named
+from tests.support.helpers import WAIT_FOR_GO, alive, eventually, named
 
 pytestmark = pytest.mark.slow
 
@@ -256,7 +256,7 @@ def test_pi_hands_back_a_job_too_but_not_what_ends_before_that(tmp_path: Path) -
         result = await client.call_tool("bash", {"command": "sleep 73.7", "timeout": 1})
         assert text(result).endswith("Command timed out after 1 seconds")
 
-    in_process(talk, tmp_path, contract="pi", max_wait=1.5, grace=0.4)
+    in_process(talk, tmp_path, contract="pi", max_wait=3, grace=0.4)
 
 
 def test_a_contract_that_cannot_hand_back_keeps_the_client_waiting(tmp_path: Path) -> None:
@@ -557,11 +557,12 @@ def test_the_end_of_a_run_is_announced_to_a_client_with_a_handshake(tmp_path: Pa
             True,
             wire.LoggingCapability(),
         )
-        for command in ("sleep 0.5; echo end; exit 3", "sleep 0.5", "sleep 73.1"):
+        for command in (f"{WAIT_FOR_GO}; echo end; exit 3", WAIT_FOR_GO, "sleep 73.1"):
             await client.call_tool("bash", {"command": command, "wait": 0})
         for uri in ("artifact://1", "artifact://r1", "artifact://2"):
             await client.subscribe_resource(uri)
         await client.unsubscribe_resource("artifact://2")
+        (tmp_path / "go").touch()
         while len(logged) < 2 or len(updated) < 2:
             await anyio.sleep(0.05)
         with pytest.raises(MCPError, match="artifact://9: there is no run r9"):
@@ -596,11 +597,12 @@ def test_a_client_that_subscribed_while_it_waited_gets_both_notifications(tmp_pa
 
     async def talk(client: Client) -> None:
         async with anyio.create_task_group() as beside:
-            given = {"command": "touch begun; sleep 2", "wait": 1}
+            given = {"command": f"touch begun; {WAIT_FOR_GO}", "wait": 1}
             beside.start_soon(client.call_tool, "bash", given)
             while not (tmp_path / "begun").exists():
                 await anyio.sleep(0.02)
             await client.subscribe_resource("artifact://1")
+        (tmp_path / "go").touch()
         while len(heard) < 2:
             await anyio.sleep(0.05)
 

@@ -115,10 +115,10 @@ def test_bash_takes_cwd_env_and_timeout(rpc: Rpc, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     data = rpc.ask(type="bash", command='echo "$PWD $X"', cwd="sub", env={"X": "é"})
     assert data["output"] == f"{tmp_path}/sub é\n"
-    data = rpc.ask(type="bash", command="echo early; sleep 60", timeout=1)
-    assert data["output"] == "[Command timed out after 1 seconds]\nearly\n"
+    data = rpc.ask(type="bash", command="echo early; sleep 60", timeout=2)
+    assert data["output"] == "[Command timed out after 2 seconds]\nearly\n"
     assert ("exitCode" in data, data["cancelled"], data["totalBytes"]) == (False, True, 6)
-    assert (data["timedOut"], data["annotation"]) == (True, "Command timed out after 1 seconds")
+    assert (data["timedOut"], data["annotation"]) == (True, "Command timed out after 2 seconds")
     data = rpc.ask(type="bash", command="kill -9 $$")
     assert (data["exitCode"], data["signal"], data["cancelled"]) == (137, "SIGKILL", False)
 
