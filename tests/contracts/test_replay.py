@@ -1,11 +1,11 @@
 """Replay of calls in which replies of the `nacre` contract once surprised a language model."""
 
-import asyncio
 import json
 import os
 import re
+import threading
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def act(tool: nacre.Tool, action: str, **more: Any) -> nacre.Reply:
 
 
 def make_file(tool: nacre.Tool, name: str = "go") -> None:
-    """Create a file in the tool's directory, for which a command waits."""
+    """Create a file for which a command of the tool waits."""
     Path(tool.cwd.decode(), name).touch()
 
 
@@ -225,8 +225,10 @@ def test_until_is_watched_while_a_process_of_the_run_lives(tool: nacre.Tool) -> 
 def test_job_wait_watches_a_run_whose_shell_has_ended(tool: nacre.Tool) -> None:
     command = f"({WAIT_FOR_GO}; echo late; sleep 62.2) &"
     run = tool.call({"command": command}).details["run"]
-    make_file(tool)
+    timer = threading.Timer(1, make_file, [tool])  # the wait has usually begun by then
+    timer.start()
     reply = act(tool, "wait", run=run, until={"output": "late"}, wait=20)
+    timer.join()
     assert reply.details["until"] == {"output": "late", "line": 1, "text": "late"}
     assert reply.text.startswith("late\n")
 
@@ -881,15 +883,17 @@ def test_a_queued_call_says_what_it_waits_for(tool: nacre.Tool) -> None:
 
 
 def test_every_reply_says_which_state_the_session_keeps(tool: nacre.Tool) -> None:
+    begun = Path(tool.cwd.decode(), "begun")
+
     def begin(command: str) -> str:
-        reply = tool.call({"command": command, "session": "s", "wait": 0.1})
+        begun.unlink(missing_ok=True)
+        reply = tool.call({"command": f"touch begun; {command}", "session": "s", "wait": 0.1})
+        eventually(begun.exists)
         run: str = reply.details["run"]
         return run
 
     not_saved = "[the state of this command is not saved: before it ended, the session was used"
     begin(f"{WAIT_FOR_GO}; A=1")
-    began = time.monotonic()
-    eventually(lambda: time.monotonic() - began > 0.7)  # r1 has left its session
     begin(f"{WAIT_FOR_GO}; B=1")
     make_file(tool)
     several = act(tool, "wait", runs=["r1", "r2"], all=True, wait=20)
@@ -937,14 +941,20 @@ def test_a_queued_run_is_listed_and_meets_no_condition(tool: nacre.Tool) -> None
     assert reply.details["until"] == {"file": "/"}
 
 
-def test_calls_that_wait_for_a_new_warden_keep_their_order(tool: nacre.Tool) -> None:
-    async def append_numbers() -> None:
-        def append(number: int) -> Awaitable[nacre.Reply]:
-            return tool.acall({"command": f"echo {number} >> order", "session": "s", "wait": 30})
+def test_calls_that_wait_for_a_new_warden_keep_their_order(tool: nacre.Tool, home: Path) -> None:
+    """Each thread has a connection of its own. The order of the calls is that of their numbers."""
+    counter = home / "counter"  # contains one byte for each number
 
-        await asyncio.gather(*map(append, range(5)))
+    def append(number: int) -> nacre.Reply:
+        return tool.call({"command": f"echo {number} >> order", "session": "s", "wait": 30})
 
-    asyncio.run(append_numbers())
+    with ThreadPoolExecutor(5) as pool:
+        calls = []
+        for number in range(5):
+            calls.append(pool.submit(append, number))
+            eventually(lambda: counter.exists() and counter.stat().st_size == len(calls))
+        for call in calls:
+            call.result()
     assert (Path(tool.cwd.decode()) / "order").read_text().split() == [*"01234"]
 
 

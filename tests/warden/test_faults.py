@@ -4,6 +4,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -284,10 +285,20 @@ def test_the_bridge_still_brings_what_comes_after_the_last_word(tmp_path: Path) 
     assert isinstance(protocol.decode_warden_frame(done.stdout[4:]), Welcome)
 
 
-def test_a_lost_line_is_not_a_dead_warden(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", ["before the new connection", "after it"])
+def test_a_lost_connection_is_not_a_dead_warden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
     """The connection to the warden breaks. The run continues in the warden, and the client waits
     for it again over a new connection."""
     replies: list[nacre.Reply] = []
+    go, connect = tmp_path / "go", endpoint.connect
+
+    def connect_after_the_end(name: str) -> socket.socket | None:
+        go.touch()
+        eventually(lambda: stored_run.find_run(2, os.fsencode(tmp_path)).ending)
+        return connect(name)
+
     with there(tmp_path) as tool:
         tool.call({"command": "true"})
         command = {"command": f"echo before; {WAIT_FOR_GO}; echo after; exit 3"}
@@ -304,8 +315,19 @@ def test_a_lost_line_is_not_a_dead_warden(tmp_path: Path) -> None:
         broken = supervisor.context.connection
         assert isinstance(broken, client_connection.WardenConnection)
         assert broken._stream is not None
+        if ends == "before the new connection":
+            monkeypatch.setattr(endpoint, "connect", connect_after_the_end)
         broken._stream._socket.shutdown(2)
-        (tmp_path / "go").touch()
+        eventually(
+            lambda: (
+                any(
+                    isinstance(each.request, requests.Wait)
+                    for each in list(broken._pending.values())
+                )
+                or replies
+            )
+        )
+        go.touch()
         thread.join(20)
     (reply,) = replies
     assert reply.details["stdout"] == "before\nafter\n"

@@ -123,7 +123,7 @@ class WardenRequest:
             return
         self._connection.forget(self)
         if isinstance(answer, Rejected) and isinstance(answer.refusal, UnknownRun):
-            answer = self._find_ended_run() or answer
+            answer = self._find_recorded_outcome() or answer
         if isinstance(answer, Outcome) and self._on_disk and self._fill_output is not None:
             answer = self._fill_output(answer)
         if self._listener is None or self._listening is None:
@@ -186,9 +186,10 @@ class WardenRequest:
         if self._listener is not None:
             self._listener.abandon()
 
-    def _find_ended_run(self) -> Outcome | None:
-        """Look up a run that ended while the connection was lost; over a new connection the warden
-        refuses to wait for that run, because the run is no longer live."""
+    def _find_recorded_outcome(self) -> Outcome | None:
+        """Return the recorded outcome of this request's run, or None if the run has not ended. The
+        caller looks it up when the warden no longer has the run, which can end before a lost
+        connection is replaced."""
         known = None if self._find_lost is None else self._find_lost()
         return known if isinstance(known, Outcome) else None
 
